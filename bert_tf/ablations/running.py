@@ -1,24 +1,33 @@
-"""Runs the rows of an ablation, each in processes of its own, and writes the table."""
+"""Runs the rows of an ablation, each in processes of its own, and writes the table.
+
+The table shows the results of the runs beside those of the paper.
+"""
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.ablations.ablation_options import AblationOptions
 from bert_tf.ablations.entities import ENTITIES
-from bert_tf.ablations.plan import RowPlan, changed_flags, make_plan
-from bert_tf.ablations.table import write_tables
+from bert_tf.ablations.grids import GRIDS, PERPLEXITY
+from bert_tf.ablations.plan import RowPlan, changed_flags, count_parameters, make_plan
+from bert_tf.comparison.runs import Score, Table
 from bert_tf.finetuning.runs.run_process import Diverged, run_apart
 from bert_tf.finetuning.runs.sweep import sweep
-from bert_tf.runs.run import FLAGS, Run
+from bert_tf.finetuning.runs.tables import aligned
+from bert_tf.plots.curves import draw_steps
+from bert_tf.runs.run import FLAGS, SWEEP_RESULTS, Run
 from tfrecords.command_help import command_line
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write
 
 # Flags that may differ when an ablation goes on: they add rows and runs.
 _FREE = frozenset({"rows", "tasks", "data_dir", "num_seeds"})
+# What the JSON file says about a row.
+Values = Mapping[str, Any]
 
 
 def run_ablation(options: AblationOptions) -> dict[str, Any]:
@@ -70,3 +79,106 @@ def _run_row(options: AblationOptions, plan: RowPlan) -> None:
             sweep(run)
         except Diverged as error:
             print(f"WARNING: {run.output_dir} diverged: {error}")
+
+
+def read_scores(plan: RowPlan) -> dict[str, Score]:
+    """Reads the scores of a row from its run folders; what is not finished is left out.
+
+    Returns:
+        the scores by column, in the units of the papers: accuracies and F1 in percent.
+    """
+    scores = {}
+    if evaluation := plan.evaluation:
+        scores[PERPLEXITY] = Score(evaluation["masked_lm_perplexity"])
+    entities = Run(plan.folder).read_json(ENTITIES)
+    shares = [name for name in GRIDS["entities"].results if name in entities]
+    scores |= {name: Score(100 * entities[name]) for name in shares}
+    for column, options in plan.finetuning.items():
+        results = Run(options.output_dir).read_json(SWEEP_RESULTS)
+        for setting in results.get("settings", ()):
+            # A seed that diverged has no results.
+            if sum(run is not None for run in setting["runs"].values()) == options.num_seeds:
+                metric = setting["summary"][column.metric or results["metric"]]
+                scores[column.name] = Score(*(100 * value for value in metric.values()))
+    return scores
+
+
+def write_tables(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, Any]:
+    """Writes GRID.txt, GRID.tsv and GRID.json, and GRID.png for steps.
+
+    Returns:
+        the values of GRID.json, with the table as `text` and the names of the `files`.
+    """
+    grid, path = GRIDS[options.grid], f"{options.output_dir.rstrip('/')}/{options.grid}"
+    names = [*grid.results, *(column.name for column in plans[0].finetuning)]
+    rows = []
+    for plan in plans:
+        row, scores = plan.row, read_scores(plan)
+        rows.append(
+            {
+                "row": row.name,
+                "paper_row": row.beside or row.name if row.published else None,
+                "run": row.run or None,
+                "step": plan.step,
+                "parameters": count_parameters(plan.config),
+                "config": dataclasses.asdict(plan.config),
+                "scores": {name: scores[name]._asdict() for name in scores if name in names},
+                "published": dict(row.published),
+            }
+        )
+    text = f"{grid.title}\n{aligned(_table(grid.title, names, rows).cells())}"
+    values = {"grid": options.grid, "title": grid.title, "columns": names, "rows": rows}
+    atomic_write(f"{path}.json", json.dumps(values, indent=2) + "\n")
+    atomic_write(f"{path}.tsv", _tsv(names, rows))
+    atomic_write(f"{path}.txt", f"{text}\n")
+    files = [f"{options.grid}.{suffix}" for suffix in ("txt", "tsv", "json")]
+    if options.grid == "steps" and names:
+        draw_steps(_curves(names, rows), f"{path}.png")
+        files.append("steps.png")
+    return values | {"text": text, "files": files}
+
+
+def _table(title: str, names: Sequence[str], rows: Sequence[Values]) -> Table:
+    """Returns the table, with a column of the paper beside each of ours that it has."""
+    published = {name for row in rows for name in row["published"]}
+    has_steps = any(row["run"] for row in rows)
+    has_others = any(row["paper_row"] not in (None, row["row"]) for row in rows)
+    header, lines = ["", "parameters"] + ["step"] * has_steps, []
+    for name in names:
+        header += [name, "paper"] if name in published else [name]
+    for row in rows:
+        line = [row["row"], f"{row['parameters']:,}", *[f"{row['step']:,}"] * has_steps]
+        for name in names:
+            ours, paper = row["scores"].get(name), row["published"].get(name)
+            scores = [ours and Score(**ours), paper and Score(paper)][: 1 + (name in published)]
+            if name == PERPLEXITY:
+                scores = [score and score.text(form=",.2f") for score in scores]
+            line += scores
+        lines.append(line + [row["paper_row"]] * has_others)
+    return Table(title, header + ["paper's row"] * has_others, lines, form=",.1f")
+
+
+def _tsv(names: Sequence[str], rows: Sequence[Values]) -> str:
+    """Returns one line per row: each score, its deviation over seeds and the paper's value."""
+    lines = [["row", "paper_row", "step", "parameters"]]
+    for name in names:
+        lines[0] += [name, f"{name} deviation", f"{name} paper"]
+    for row in rows:
+        line = [row[name] for name in lines[0][:4]]
+        for name in names:
+            score = row["scores"].get(name, {})
+            line += [score.get("mean"), score.get("deviation"), row["published"].get(name)]
+        lines.append(["" if cell is None else str(cell) for cell in line])
+    return "".join("\t".join(line) + "\n" for line in lines)
+
+
+def _curves(
+    names: Sequence[str], rows: Sequence[Values]
+) -> dict[str, dict[str, list[tuple[float, float, float]]]]:
+    """Returns for each column and each run the steps, means and deviations."""
+    curves: dict[str, dict[str, list[tuple[float, float, float]]]] = {name: {} for name in names}
+    for row in rows:
+        for name, score in row["scores"].items():
+            point = row["step"], score["mean"], score["deviation"] or 0.0
+            curves[name].setdefault(row["run"], []).append(point)
+    return curves

@@ -26,6 +26,7 @@ from tfrecords.command import option
 from tfrecords.command_help import command_line
 from tfrecords.progress import say
 
+_CODE = re.compile(r"```.*?(```|$)", re.DOTALL)
 PACKAGES = ("numpy", "keras", "tensorflow")
 _MAX_SEQ_LENGTH = 64
 # A small model learns more from twice as many masks; see docs/results.md.
@@ -51,8 +52,26 @@ def run(options: Options) -> None:
     started = time.monotonic()
     folder = pathlib.Path(options.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    records = _make_data(folder, options.vocab_size)
-    model = _pretrain(folder, records, options.num_train_steps)
+    train, heldout = _make_data(folder, options.vocab_size)
+    model, steps = folder / "pretraining", options.num_train_steps
+    _step(
+        model / f"ckpt-{steps}.index",
+        "bert_tf.run_pretraining",
+        do_train=True,
+        do_eval=True,
+        input_file=train,
+        eval_input_file=heldout,
+        preset="tiny",
+        masked_lm_prob=_MASKED_LM_PROB,
+        max_predictions_per_seq=_MAX_PREDICTIONS,
+        train_batch_size=32,
+        eval_batch_size=64,
+        learning_rate=0.001,
+        num_train_steps=steps,
+        num_warmup_steps=steps // 10,
+        save_checkpoints_steps=600,
+        output_dir=model,
+    )
     encoder, preprocessor = folder / "encoder", folder / "preprocessor"
     _step(encoder, "export.encoder", checkpoint=model, output_dir=encoder)
     _step(
@@ -99,33 +118,6 @@ def _make_data(folder: pathlib.Path, vocab_size: int) -> tuple[pathlib.Path, pat
     return records
 
 
-def _pretrain(
-    folder: pathlib.Path, records: tuple[pathlib.Path, pathlib.Path], num_train_steps: int
-) -> pathlib.Path:
-    """Returns the run folder."""
-    train, heldout = records
-    model = folder / "pretraining"
-    _step(
-        model / f"ckpt-{num_train_steps}.index",
-        "bert_tf.run_pretraining",
-        do_train=True,
-        do_eval=True,
-        input_file=train,
-        eval_input_file=heldout,
-        preset="tiny",
-        masked_lm_prob=_MASKED_LM_PROB,
-        max_predictions_per_seq=_MAX_PREDICTIONS,
-        train_batch_size=32,
-        eval_batch_size=64,
-        learning_rate=0.001,
-        num_train_steps=num_train_steps,
-        num_warmup_steps=num_train_steps // 10,
-        save_checkpoints_steps=600,
-        output_dir=model,
-    )
-    return model
-
-
 def _step(result: pathlib.Path, module: str, **flags: object) -> None:
     """Shows a command and runs it, unless its result exists."""
     line = command_line(module, **flags)
@@ -152,7 +144,14 @@ def write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
     say(f"Gathering the docstrings of Python, {', '.join(PACKAGES)} ...")
     documents = []
     for docstring in dict.fromkeys(_docstrings()):  # many texts occur twice
-        sentences = split_sentences(" ".join(_prose(docstring)))
+        prose = []
+        # Paragraphs that are no code, tables or lists of names.
+        for paragraph in re.split(r"\n\s*\n", _CODE.sub("\n\n", docstring)):
+            text = " ".join(paragraph.split())
+            letters = sum(character.isalpha() or character in " ,." for character in text)
+            if text.count(" ") > 6 and letters > 0.93 * len(text) and ">>>" not in text:
+                prose.append(text if text[-1] in ".!?" else text + ".")
+        sentences = split_sentences(" ".join(prose))
         if len(sentences) > 1:
             documents.append("\n".join(sentences) + "\n")
     atomic_write(str(heldout), "\n".join(documents[::20]))
@@ -178,15 +177,6 @@ def _docstrings() -> Iterator[str]:
             for node in ast.walk(tree):
                 if isinstance(node, kinds) and (text := ast.get_docstring(node, clean=False)):
                     yield inspect.cleandoc(text)
-
-
-def _prose(docstring: str) -> Iterator[str]:
-    """Yields the paragraphs that are prose rather than code, tables or lists of names."""
-    for paragraph in re.split(r"\n\s*\n", re.sub(r"```.*?(```|$)", "\n\n", docstring, flags=re.S)):
-        text = " ".join(paragraph.split())
-        letters = sum(character.isalpha() or character in " ,." for character in text)
-        if text.count(" ") > 6 and letters > 0.93 * len(text) and ">>>" not in text:
-            yield text if text[-1] in ".!?" else text + "."
 
 
 if __name__ == "__main__":

@@ -4,32 +4,24 @@ Source: BERT (arXiv:1810.04805v2) tables 1, 2, 3, 4 and 7, with the systems it n
 Semi-supervised sequence tagging with bidirectional language models (arXiv:1705.00108).
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 Scores = tuple[float | None, ...]
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of a table.
-
-    Attributes:
-        name: its heading.
-        task, metric: the task, and the metric in `eval_results.json`, of our value for it.
-    """
+class Column(NamedTuple):
+    """A column: its heading; the task, and the metric in `eval_results.json`, of our values."""
 
     name: str
     task: str
     metric: str
 
 
-@dataclass(frozen=True)
-class PublishedTable:
+class PublishedTable(NamedTuple):
     """A table of published scores.
 
     Attributes:
         title: what was measured, and on which split.
-        columns: the columns.
         rows: (system, its scores), None where there is none.
         average: whether the last score of a row is the mean of the others.
     """
@@ -65,10 +57,7 @@ GLUE = PublishedTable(
 
 SQUAD_1 = PublishedTable(
     "SQuAD 1.1",
-    (
-        Column("dev EM", "squad", "eval_exact_match"),
-        Column("dev F1", "squad", "eval_f1"),
-    ),
+    (Column("dev EM", "squad", "eval_exact_match"), Column("dev F1", "squad", "eval_f1")),
     (
         ("BiDAF+ELMo, single", (None, 85.6)),
         ("R.M. Reader, ensemble", (81.2, 87.9)),
@@ -94,10 +83,7 @@ SQUAD_2 = PublishedTable(
 
 SWAG = PublishedTable(
     "SWAG, accuracy",
-    (
-        Column("dev", "swag", "eval_accuracy"),
-        Column("test", "swag", "test_accuracy"),
-    ),
+    (Column("dev", "swag", "eval_accuracy"), Column("test", "swag", "test_accuracy")),
     (
         ("ESIM+GloVe", (51.9, 52.7)),
         ("ESIM+ELMo", (59.1, 59.2)),
@@ -109,10 +95,7 @@ SWAG = PublishedTable(
 
 NER = PublishedTable(
     "CoNLL-2003 named entities, F1",
-    (
-        Column("dev", "ner", "eval_f1"),
-        Column("test", "ner", "test_f1"),
-    ),
+    (Column("dev", "ner", "eval_f1"), Column("test", "ner", "test_f1")),
     (
         ("TagLM", (None, 91.93)),
         ("ELMo", (95.7, 92.2)),

@@ -258,15 +258,14 @@ def _model_row(published: PublishedTable, groups: Sequence[Group]) -> list[str |
     row = [chosen[column.task].get(column.metric) for column in columns]
     if published.average:
         row.append(Score(float(np.mean([score.mean for score in row]))) if all(row) else None)
-    return [_model_name(groups[0].flags), *row]
-
-
-def _model_name(flags: Mapping[str, Any]) -> str:
+    flags = groups[0].flags
     if recipe := flags.get("recipe"):
-        return f"{recipe} of {flags['teacher']}"
+        return [f"{recipe} of {flags['teacher']}", *row]
     name = flags.get("init_checkpoint")
     if not name:
         name = f"{flags.get('preset') or flags.get('bert_config_file')}, from scratch"
     if features := flags.get("feature_based"):
-        return f"{name}, {features} as features"
-    return f"{name}, frozen" if flags.get("freeze_encoder") else name
+        name += f", {features} as features"
+    elif flags.get("freeze_encoder"):
+        name += ", frozen"
+    return [name, *row]

@@ -105,8 +105,7 @@ def _check_stages(options: CompressionOptions, recipe: Recipe) -> None:
             f"--augment does not suit --recipe={options.recipe}, which learns from labels alone: "
             "omit it"
         )
-    of_labels = ("class_weights", "freeze_encoder") if recipe.has_teacher else ()
-    for name in ("feature_based", *of_labels, *recipe.training.unsuited):
+    for name in ("feature_based", *recipe.training.unsuited):
         if getattr(options, name) != getattr(CompressionOptions, name):
             raise ValueError(f"--{name} does not suit --recipe={options.recipe}: omit it")
 

@@ -1,4 +1,4 @@
-"""Trains a student with its teacher: the model and the objective."""
+"""Trains a student with its teacher: the model, the objective, and layers that they mix."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.compression.augmentation import LABELED
-from bert_tf.compression.losses import Pair, Term, active
+from bert_tf.compression.losses import Pair, Term, active, teacher_layer
 from bert_tf.compression.outputs import (
     Outputs,
     StudentModel,
@@ -15,8 +15,8 @@ from bert_tf.compression.outputs import (
     distributions,
     encoder_inputs,
 )
-from bert_tf.compression.theseus import mixed_logits, replacing_rate
 from bert_tf.layers.layer import truncated_normal
+from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.trainer import Objective
 
 if TYPE_CHECKING:
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 # The target that holds the teacher's predictions if they were made before training.
 TEACHER = "teacher_outputs"
+
+# The paper leaves both to a search.
+_FIRST_RATE = 0.3
+REPLACED_AFTER = 2 / 3
+"""The share of the steps after which the student trains alone."""
 
 Tensors = Mapping[str, tf.Tensor]
 
@@ -101,39 +106,38 @@ class DistillationObjective:
         return {name: counts[name] for name in self.measures}
 
     def sums(self, model: Distillation, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
-        progress = tf.constant(1.0)
+        recipe, progress = self._recipe, tf.constant(1.0)
         if "step" in batch:
             progress = tf.cast(batch["step"], tf.float32) / self._steps
-        output, sums = self._call(model, batch, progress, training)
+        if recipe.replaces and training:
+            rate = replacing_rate(progress)
+            output, sums = mixed_logits(model.student, model.teacher, batch, rate), {}
+        else:
+            output, sums = self._compare(model, batch, progress, training)
         own = self._base.sums(_Called(model.student, output), _labeled(batch), training)
-        if self._recipe.labels:
-            factor = self._recipe.labels * active(progress, self._recipe.labels_during)
+        if recipe.labels:
+            factor = recipe.labels * active(progress, recipe.labels_during)
             sums["labels"] = factor * own[self._base.losses[0]]
         return own | sums
 
     def outputs(self, model: Distillation, batch: Tensors) -> dict[str, tf.Tensor]:
         return self._base.outputs(model.student, batch)
 
-    def _call(
+    def _compare(
         self, model: Distillation, batch: Tensors, progress: tf.Tensor, training: bool
     ) -> tuple[Any, dict[str, tf.Tensor]]:
         """Returns the student's output and the sums of the terms."""
-        if self._recipe.replaces and training:
-            rate = replacing_rate(progress)
-            return mixed_logits(model.student, model.teacher, batch, rate), {}
-        student = compute(model.student, batch, self._recipe.reads, training)
-        teacher = (
-            Outputs(None, batch[TEACHER], [], [])
-            if TEACHER in batch
-            else compute(model.teacher, batch, self._recipe.reads, False)
-        )
-        teacher = tf.nest.map_structure(lambda x: x if x is None else tf.stop_gradient(x), teacher)
-        mask = encoder_inputs(model.student, batch)["input_mask"]
+        reads, mask = self._recipe.reads, encoder_inputs(model.student, batch)["input_mask"]
+        student = compute(model.student, batch, reads, training)
+        if TEACHER in batch:
+            teacher = Outputs(None, batch[TEACHER], [], [])
+        else:
+            teacher = compute(model.teacher, batch, reads, False)
         ours, theirs = (
             x._replace(logits=distributions(self._base, x.logits, mask)) for x in (student, teacher)
         )
-        pair = Pair(theirs, ours, mask, progress, model.project)
-        sums = {}
+        theirs = tf.nest.map_structure(lambda x: x if x is None else tf.stop_gradient(x), theirs)
+        pair, sums = Pair(theirs, ours, mask, progress, model.project), {}
         for term in self._recipe.terms:
             weights = _weights(term, batch)
             # Several losses of one weight count with their mean.
@@ -168,3 +172,55 @@ def _weights(term: Term, batch: Tensors) -> tf.Tensor:
     if term.predicts and "tags" in batch:
         return tf.cast(batch["tags"] >= 0, tf.float32) * examples[:, tf.newaxis]
     return examples
+
+
+def replacing_rate(progress: tf.Tensor) -> tf.Tensor:
+    """Returns the probability that a module is replaced: min(1, k t + b), t being the progress.
+
+    It rises from b = 0.3 at the start to 1 after two thirds of the steps; from then on, the student
+    trains alone.
+
+    Source: BERT-of-Theseus (arXiv:2002.02925) equation 6.
+    """
+    slope = (1.0 - _FIRST_RATE) / REPLACED_AFTER
+    return tf.minimum(1.0, _FIRST_RATE + slope * progress)
+
+
+def mixed_logits(
+    student: BertTaskModel,
+    teacher: BertTaskModel,
+    batch: Tensors,
+    rate: tf.Tensor | float,
+) -> tf.Tensor:
+    """Computes the student's output in training, with some of its layers replaced by the teacher's.
+
+    Each layer of the student stands for a module of the teacher: consecutive layers, whose weights
+    do not train. Which modules are replaced depends on the batch's `dropout_seed`, so that a
+    resumed run replaces the same ones. Unlike in the paper, embeddings and head, which are the
+    student's, train from the start.
+    `rate` is the probability that the student's layer is used.
+
+    Source: BERT-of-Theseus (arXiv:2002.02925) section 3.2.
+    """
+    encoder, seed, rows = student.encoder, batch["dropout_seed"], student.rows(batch)
+    mask = encoder.attention_mask(rows["input_mask"])
+    seeds = encoder.dropout_seeds(batch, True)
+    count, total = encoder.config.num_hidden_layers, teacher.config.num_hidden_layers
+    replaced = tf.random.stateless_uniform([count], seed) < rate
+    x = encoder.embeddings(
+        rows["input_word_ids"], rows["input_type_ids"], seeds=seeds, training=True
+    )
+    for index in range(count):
+        module = range(teacher_layer(index, count, total), teacher_layer(index + 1, count, total))
+
+        def successor(x=x, index=index):
+            return encoder.block(index)(x, mask, seeds=seeds, training=True)
+
+        def predecessor(x=x, module=module):
+            for layer in module:
+                x = teacher.encoder.block(layer)(x, mask, seeds=seeds, training=True)
+            return x
+
+        x = tf.cond(replaced[index], successor, predecessor)
+    outputs = {"sequence_output": x, "pooled_output": encoder.pool(x, rows["input_mask"])}
+    return student.logits(outputs, batch, seeds, training=True)

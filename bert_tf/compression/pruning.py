@@ -17,7 +17,6 @@ from bert_tf.compression.student import StudentTraining, training_features
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import load_task_model
-from bert_tf.finetuning.task import Task
 from bert_tf.layers.layer import dense_inputs
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.iteration import with_progress
@@ -33,32 +32,31 @@ class HeadsTraining(StudentTraining):
     """Trains a student that starts without some of its heads."""
 
     def initial_student(self) -> Checkpoint:
-        return without_heads(self._options, self.task, super().initial_student())
-
-
-def without_heads(options: CompressionOptions, task: Task, checkpoint: Checkpoint) -> Checkpoint:
-    """Returns a fine-tuned model without its least important heads; see `head_importance`."""
-    config, reason = checkpoint.spec.config, None
-    if config.model_type == "mobilebert":
-        reason = "is a MobileBERT, whose heads cannot be removed"
-    elif config.num_hidden_groups:
-        reason = "has layers that share weights, so that heads cannot be removed"
-    if reason:
-        raise ValueError(f"{checkpoint.path} {reason}: use another recipe")
-    features = training_features(options, task, checkpoint)
-    model = load_task_model(task, checkpoint)
-    importance = head_importance(model, task.objective, features, options.eval_batch_size)
-    heads = {
-        layer: [config.kept_heads(layer)[place] for place in places]
-        for layer, places in least_important(importance, options.pruned_share).items()
-    }
-    before, removed = sum(map(len, importance)), sum(map(len, heads.values()))
-    names = (f"{layer}: {', '.join(map(str, heads[layer]))}" for layer in heads)
-    say(
-        f"Removing {removed} of {before} attention heads, the least important ones for the loss of "
-        f"{len(features):,} training examples{'; by layer, ' if heads else ''}{'; '.join(names)}."
-    )
-    return remove_heads(checkpoint, heads)
+        """Returns a fine-tuned model without its least important heads; see `head_importance`."""
+        options, checkpoint = self._options, super().initial_student()
+        config, reason = checkpoint.spec.config, None
+        if config.model_type == "mobilebert":
+            reason = "is a MobileBERT, whose heads cannot be removed"
+        elif config.num_hidden_groups:
+            reason = "has layers that share weights, so that heads cannot be removed"
+        if reason:
+            raise ValueError(f"{checkpoint.path} {reason}: use another recipe")
+        features = training_features(options, self.task, checkpoint)
+        model = load_task_model(self.task, checkpoint)
+        batch_size = options.eval_batch_size
+        importance = head_importance(model, self.task.objective, features, batch_size)
+        heads = {
+            layer: [config.kept_heads(layer)[place] for place in places]
+            for layer, places in least_important(importance, options.pruned_share).items()
+        }
+        before, removed = sum(map(len, importance)), sum(map(len, heads.values()))
+        names = (f"{layer}: {', '.join(map(str, heads[layer]))}" for layer in heads)
+        say(
+            f"Removing {removed} of {before} attention heads, the least important ones for the "
+            f"loss of {len(features):,} training examples{'; by layer, ' if heads else ''}"
+            f"{'; '.join(names)}."
+        )
+        return remove_heads(checkpoint, heads)
 
 
 def head_importance(

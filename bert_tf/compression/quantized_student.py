@@ -101,7 +101,7 @@ class QuantizedTraining(StudentTraining):
         features = training_features(options, self.task, teacher)
         batches = train_batches(features, _EXAMPLES, _PARTS, options.random_seed)
         values = layer_eigenvalues(model, self.task.objective, batches, options.random_seed)
-        found = moments(values)
+        found = np.stack([values.mean(axis=1), values.std(axis=1)], axis=1)
         for layer, ((mean, deviation), count) in enumerate(
             zip(found, choose_bits(found, *bits), strict=True)
         ):
@@ -233,11 +233,6 @@ def layer_matrices(model: BertTaskModel) -> list[list[tf.Variable]]:
         if match and is_quantized(weight.shape):
             found.setdefault(int(match[1]), []).append(weight.value)
     return [found[layer] for layer in sorted(found)]
-
-
-def moments(eigenvalues: np.ndarray) -> np.ndarray:
-    """Returns mean and standard deviation over the batches [layers, 2]."""
-    return np.stack([eigenvalues.mean(axis=1), eigenvalues.std(axis=1)], axis=1)
 
 
 def choose_bits(moments: np.ndarray, few: int, many: int) -> list[int]:

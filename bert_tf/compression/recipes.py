@@ -13,6 +13,7 @@ from typing import NamedTuple
 from bert_tf.compression import losses
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Changes
 from bert_tf.compression.bilstm_student import BiLSTMTraining
+from bert_tf.compression.distillation import REPLACED_AFTER
 from bert_tf.compression.losses import (
     ALWAYS,
     BELOW_LAST,
@@ -28,8 +29,7 @@ from bert_tf.compression.losses import (
 from bert_tf.compression.outputs import ATTENTION, HIDDEN
 from bert_tf.compression.pruning import HeadsTraining, ZeroingTraining
 from bert_tf.compression.quantized_student import Q8BertTraining, QBertTraining
-from bert_tf.compression.student import SharingTraining, StudentTraining
-from bert_tf.compression.theseus import REPLACED_AFTER
+from bert_tf.compression.student import DistillingTraining, SharingTraining, StudentTraining
 
 
 class Published(NamedTuple):
@@ -72,7 +72,7 @@ class Recipe:
             with, counted from 0.
         labels: the factor of the task's own loss.
         labels_during: when that loss counts.
-        replaces: whether training mixes layers of teacher and student; see `theseus`.
+        replaces: whether training mixes layers of teacher and student; see `mixed_logits`.
         training: what the student is, and how it learns a task.
         changes: what --augment does to copies of texts.
     """
@@ -83,7 +83,7 @@ class Recipe:
     labels_during: Span = ALWAYS
     terms: tuple[Term, ...] = ()
     replaces: bool = False
-    training: type[StudentTraining] = StudentTraining
+    training: type[StudentTraining] = DistillingTraining
     changes: Changes = REPLACED
     published: tuple[Published, ...] = ()
 
@@ -91,11 +91,6 @@ class Recipe:
     def reads(self) -> frozenset[str]:
         """What the terms need besides the logits; see `outputs.compute`."""
         return frozenset(name for term in self.terms for name in term.reads)
-
-    @property
-    def has_teacher(self) -> bool:
-        """Whether training calls the teacher."""
-        return bool(self.terms) or self.replaces
 
     @property
     def predicts(self) -> bool:
@@ -161,7 +156,9 @@ def _internal(layers: str) -> tuple[Term, ...]:
 
 RECIPES: dict[str, Recipe] = {
     "layers": Recipe(
-        "Sajjad et al., On the Effect of Dropping Layers (arXiv:2004.03844)", lowest(2)
+        "Sajjad et al., On the Effect of Dropping Layers (arXiv:2004.03844)",
+        lowest(2),
+        training=StudentTraining,
     ),
     # The weights are in the ratio of the authors' code, 5 : 2 : 1; on a task, labels are in the
     # place of the masked LM.
@@ -214,6 +211,7 @@ RECIPES: dict[str, Recipe] = {
     # On a task, the student learns from labels alone.
     "mixed-vocabulary": Recipe(
         "Zhao et al., Optimal Subwords and Shared Projections (arXiv:1909.11687v1)",
+        training=StudentTraining,
         published=(Published("BERT-192", 5.7, 0.94, 22.0), Published("BERT-48", 62.0, 0.87, 77.0)),
     ),
     # The user chooses the student, which learns from labels alone.

@@ -54,7 +54,12 @@ class MixedRows:
             `student_tokens`, the ids of a mixed row if all words have the student's tokens;
             `teacher_tokens`, if they have the teacher's, with -1 where a word has fewer of them.
         """
-        ids = _unmasked(batch)
+        ids, positions = batch["input_word_ids"], batch["masked_lm_positions"]
+        # As they were before they were masked.
+        shown = tf.gather(ids, positions, batch_dims=1)
+        hidden = tf.where(batch["masked_lm_weights"] > 0, batch["masked_lm_ids"] - shown, 0)
+        rows = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, tf.newaxis], tf.shape(positions))
+        ids = tf.tensor_scatter_nd_add(ids, tf.stack([rows, positions], axis=-1), hidden)
         tokens = self.student.vocab.tokens
         special = tf.gather(tf.constant([token in SPECIAL_TOKENS for token in tokens]), ids)
         # Where a row was cut, a word may have lost its first tokens.
@@ -116,15 +121,6 @@ class MixedRows:
         )
         predictions = batch["masked_lm_positions"].shape[1]
         return mask_batch(rows, predictions, masking, TRAINING, tf.bitcast(seed, tf.int64), 0)
-
-
-def _unmasked(batch: Batch) -> tf.Tensor:
-    """Returns the ids [B, S] of records before they were masked."""
-    ids, positions = batch["input_word_ids"], batch["masked_lm_positions"]
-    shown = tf.gather(ids, positions, batch_dims=1)
-    hidden = tf.where(batch["masked_lm_weights"] > 0, batch["masked_lm_ids"] - shown, 0)
-    rows = tf.broadcast_to(tf.range(tf.shape(ids)[0])[:, tf.newaxis], tf.shape(positions))
-    return tf.tensor_scatter_nd_add(ids, tf.stack([rows, positions], axis=-1), hidden)
 
 
 def both_vocabularies(teacher: ModelSpec, student: ModelSpec) -> VocabularyMapping:

@@ -83,11 +83,7 @@ def predict(task: Task, teacher: Checkpoint, features: Features) -> np.ndarray:
 
 
 class StudentTraining(Training):
-    """Trains a task that a student learns, from the labels and from its teacher.
-
-    If only predictions for whole examples are compared, the teacher makes them once, before
-    training. A resumed run reads them from its folder. The teacher then need not read the student's
-    vocabulary: each model reads the same text with its own tokenizer.
+    """Trains a task that a student learns from the labels alone.
 
     Args:
         options: the flags.
@@ -106,19 +102,6 @@ class StudentTraining(Training):
     ):
         super().__init__(task)
         self._options, self._recipe, self._teacher = options, recipe, teacher
-        supported = task.head is not None and isinstance(task.objective, OBJECTIVES)
-        if recipe.has_teacher and not supported:
-            raise ValueError(
-                f"--task={task.name}: of tasks of your own, this recipe compresses those whose "
-                "objective is one of bert_tf.finetuning.objectives; use --recipe=layers"
-            )
-        self._predicts_once = (
-            recipe.has_teacher
-            and not (recipe.reads or recipe.replaces)
-            and task.head.kind in ("classifier", "multiple_choice")
-        )
-        self._augmentation = Augmentation.of(options, recipe.changes, teacher)
-        self._train: Any = None
 
     @staticmethod
     def evaluation(task: Task, folder: str) -> Training:
@@ -136,13 +119,53 @@ class StudentTraining(Training):
         """Returns what the student starts with; None for random weights."""
         return initial_student(self._options, self._recipe, self._teacher)
 
+    def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
+        keeps_head = not self._options.init_checkpoint and self.task.head
+        return model.encoder.weights + (model.head.weights if keeps_head else [])
+
+
+class SharingTraining(StudentTraining):
+    """Trains a student whose layers share their weights."""
+
+    def build_model(self, config: BertConfig) -> keras.Model:
+        if not config.num_hidden_groups:
+            raise ValueError(
+                "--recipe=albert is for students whose layers share their weights, but this one is "
+                "a BERT: give an ALBERT as --init_checkpoint, --preset or --bert_config_file"
+            )
+        return super().build_model(config)
+
+
+class DistillingTraining(StudentTraining):
+    """Trains a task that a student learns from its teacher.
+
+    If only predictions for whole examples are compared, the teacher makes them once, before
+    training. A resumed run reads them from its folder. The teacher then need not read the student's
+    vocabulary: each model reads the same text with its own tokenizer.
+    """
+
+    unsuited = ("class_weights", "freeze_encoder")
+
+    def __init__(
+        self, options: CompressionOptions, recipe: "Recipe", task: Task, teacher: Checkpoint
+    ):
+        super().__init__(options, recipe, task, teacher)
+        if task.head is None or not isinstance(task.objective, OBJECTIVES):
+            raise ValueError(
+                f"--task={task.name}: of tasks of your own, this recipe compresses those whose "
+                "objective is one of bert_tf.finetuning.objectives; use --recipe=layers"
+            )
+        compares_layers = recipe.reads or recipe.replaces
+        per_example = task.head.kind in ("classifier", "multiple_choice")
+        self._predicts_once = per_example and not compares_layers
+        self._augmentation = Augmentation.of(options, recipe.changes, teacher)
+        self._train: Any = None
+
     def objective(self, num_train_steps: int) -> Objective:
-        if not self._recipe.has_teacher:
-            return self.task.objective
         return DistillationObjective(self.task.objective, self._recipe, num_train_steps)
 
     def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
-        if TRAIN in names and self._recipe.has_teacher:
+        if TRAIN in names:
             check_same_teacher(self._options.output_dir, self._teacher)
         splits = self.task.read_splits(names, files, seed)
         if self._augmentation and TRAIN in splits:
@@ -163,8 +186,7 @@ class StudentTraining(Training):
         spec, theirs = known_spec(self._teacher, tokenizer.vocab, tokenizer.lower_case), tokenizer
         if (spec.vocab.sha256, spec.lower_case) != (tokenizer.vocab.sha256, tokenizer.lower_case):
             theirs = WordPieceTokenizer(spec.vocab, spec.lower_case)
-        reads_alone = self._predicts_once or not self._recipe.has_teacher
-        if theirs != tokenizer and not reads_alone:
+        if theirs != tokenizer and not self._predicts_once:
             raise ValueError(
                 f"the student's vocabulary ({len(tokenizer.vocab):,} tokens) or casing is not that "
                 f"of the teacher, {self._teacher.path}: give "
@@ -195,32 +217,14 @@ class StudentTraining(Training):
         return dataclasses.replace(features, targets=targets)
 
     def build_model(self, config: BertConfig) -> keras.Model:
-        student = self.task.build_model(config)
-        if not self._recipe.has_teacher:
-            return student
         check_comparable(self._recipe, config, self._teacher.spec.config)
+        student = super().build_model(config)
         teacher = None if self._predicts_once else load_task_model(self.task, self._teacher)
         return Distillation(student, teacher, projects=HIDDEN in self._recipe.reads)
 
     def first_best_step(self, num_train_steps: int) -> int:
         """See `Training.first_best_step`; the last stage of the recipe must have begun."""
         return min(num_train_steps, int(self._recipe.last_stage * num_train_steps) + 1)
-
-    def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
-        keeps_head = not self._options.init_checkpoint and self.task.head
-        return model.encoder.weights + (model.head.weights if keeps_head else [])
-
-
-class SharingTraining(StudentTraining):
-    """Trains a student whose layers share their weights."""
-
-    def build_model(self, config: BertConfig) -> keras.Model:
-        if not config.num_hidden_groups:
-            raise ValueError(
-                "--recipe=albert is for students whose layers share their weights, but this one is "
-                "a BERT: give an ALBERT as --init_checkpoint, --preset or --bert_config_file"
-            )
-        return super().build_model(config)
 
 
 def check_comparable(
@@ -253,7 +257,7 @@ def check_comparable(
             "this recipe compares layers, but student or teacher reads from left to right "
             f"(is_decoder): {alone}"
         )
-    if recipe.has_teacher and student.num_hidden_layers > teacher.num_hidden_layers:
+    if student.num_hidden_layers > teacher.num_hidden_layers:
         raise ValueError(
             f"the student has {student.num_hidden_layers} layers, more than the "
             f"{teacher.num_hidden_layers} of the teacher: use a smaller --init_checkpoint"

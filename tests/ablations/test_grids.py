@@ -3,11 +3,12 @@
 import dataclasses
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from bert_tf.ablations import memory, plan
+from bert_tf.ablations import plan
 from bert_tf.ablations.grids import GRIDS, PAPER_SIZES, columns, parse_size, select_rows
-from bert_tf.ablations.memory import count_parameters, machine_memory, training_memory
+from bert_tf.ablations.plan import count_parameters, machine_memory, training_memory
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.models.pretrainer import BertPretrainer
@@ -37,34 +38,30 @@ TABLE_8 = """
 """
 
 
-def _numbers(table: str) -> list[list[float]]:
-    return [list(map(float, line.split())) for line in table.strip().splitlines()]
-
-
 def test_rows_are_those_of_the_paper():
     """Oracle: the tables of the paper; small sizes keep its order of layers, width and heads."""
+
+    def numbers(table: str) -> list[list[float]]:
+        return [list(map(float, line.split())) for line in table.strip().splitlines()]
+
     sizes = [[*row.size, *row.published.values()] for row in PAPER_SIZES]
-    assert sizes == _numbers(TABLE_6)
+    assert sizes == numbers(TABLE_6)
     assert list(PAPER_SIZES[0].published) == ["LM perplexity", "MNLI-m", "MRPC", "SST-2"]
     assert [parse_size(row.name) for row in PAPER_SIZES] == [row.size for row in PAPER_SIZES]
     small = GRIDS["sizes"].rows
     assert [row.beside for row in small] == [row.name for row in PAPER_SIZES]
     for index in range(3):
         ours, theirs = ([row.size[index] for row in rows] for rows in (small, PAPER_SIZES))
-        for (a, b), (c, d) in zip(
-            zip(ours, ours[1:], strict=False), zip(theirs, theirs[1:], strict=False), strict=True
-        ):
-            assert (a > b, a < b) == (c > d, c < d)
+        np.testing.assert_array_equal(np.sign(np.diff(ours)), np.sign(np.diff(theirs)))
     tasks = [list(row.published.values()) for row in GRIDS["tasks"].rows]
-    assert tasks == _numbers(TABLE_5)
-    assert list(GRIDS["tasks"].rows[0].published) == [
-        "MNLI-m", "QNLI", "MRPC", "SST-2", "SQuAD F1",
-    ]  # fmt: skip
+    assert tasks == numbers(TABLE_5)
+    names = ["MNLI-m", "QNLI", "MRPC", "SST-2", "SQuAD F1"]
+    assert list(GRIDS["tasks"].rows[0].published) == names
     masking = [
         [*map(float, row.flags["replacements"].split(",")), *row.published.values()]
         for row in GRIDS["masking"].rows
     ]
-    assert masking == _numbers(TABLE_8)
+    assert masking == numbers(TABLE_8)
     assert [row.is_decoder for row in GRIDS["tasks"].rows] == [False, False, True]
     assert [(row.run, row.percent) for row in GRIDS["steps"].rows] == [
         (run, percent) for run in ("mlm", "ltr") for percent in (20, 40, 60, 80, 100)
@@ -100,9 +97,8 @@ def test_rows_are_chosen_by_name():
     base, other = select_rows("sizes", "L-12_H-768_A-12, L-5_H-60_A-3")
     assert base.published["MRPC"] == 86.7 and base.beside == ""
     assert (other.size, other.published) == ((5, 60, 3), {})
-    assert [row.name for row in select_rows("steps", "ltr,mlm-40,ltr-20")] == [
-        "ltr-20", "ltr-40", "ltr-60", "ltr-80", "ltr-100", "mlm-40",
-    ]  # fmt: skip
+    steps = [row.name for row in select_rows("steps", "ltr,mlm-40,ltr-20")]
+    assert steps == "ltr-20 ltr-40 ltr-60 ltr-80 ltr-100 mlm-40".split()
 
 
 @pytest.mark.parametrize(
@@ -162,6 +158,6 @@ def test_memory_of_a_step(tmp_path, monkeypatch):
     found = machine_memory()
     assert 1e8 < found < 1e14
     for limit, expected in (("1000\n", 1000), (f"{10**20}\n", None), ("max\n", None)):
-        monkeypatch.setattr(memory, "_CGROUP", tmp_path / "memory.max")
+        monkeypatch.setattr(plan, "_CGROUP", tmp_path / "memory.max")
         (tmp_path / "memory.max").write_text(limit)
         assert machine_memory() == expected or machine_memory() >= found and expected is None

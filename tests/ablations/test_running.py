@@ -12,13 +12,11 @@ from support import save_run
 from bert_tf.ablations import plan as plan_module
 from bert_tf.ablations import running
 from bert_tf.ablations.plan import make_plan
-from bert_tf.ablations.running import run_ablation
-from bert_tf.ablations.table import _curves, read_scores
+from bert_tf.ablations.running import _curves, read_scores, run_ablation
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.runs.run_process import Diverged
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
-from bert_tf.runs.run import Run
 from bert_tf.training.reports import write_results
 from tfrecords.vocabulary import load_vocab
 
@@ -61,12 +59,12 @@ def test_the_table_holds_the_results_of_the_runs(make_options, started, capsys):
     options = make_options("sizes", rows="L-1_H-16_A-2,L-2_H-128_A-1", num_seeds=2)
     values = run_ablation(options)
     folder = pathlib.Path(options.output_dir)
-    assert [path.removeprefix(f"{folder}/sizes/") for path in started] == [
-        "L-1_H-16_A-2/pretraining",
-        "L-1_H-16_A-2/sst2",
-        "L-2_H-128_A-1/pretraining",
-        "L-2_H-128_A-1/sst2",
+    runs = [
+        f"{folder}/sizes/{row}/{run}"
+        for row in ("L-1_H-16_A-2", "L-2_H-128_A-1")
+        for run in ("pretraining", "sst2")
     ]
+    assert started == runs
     one, two = values["rows"]
     assert one["scores"]["LM perplexity"] == {"mean": 10.0, "deviation": None}
     assert two["scores"]["SST-2"] == {"mean": 75.0, "deviation": 1.25}
@@ -204,15 +202,12 @@ def test_entities_are_evaluated(make_options, data, monkeypatch):
     """Oracle: the row's file of results; the pre-training run is finished and not repeated."""
     options = make_options("entities", rows="entity", tasks="none")
     row = pathlib.Path(options.output_dir, "entities", "entity")
-    run, vocab = Run(str(row / "pretraining")), load_vocab(str(data / "vocab.txt"))
     config = BertConfig.from_json_file(options.bert_config_file)
-    save_run(run.path, BertPretrainer(config), vocab, step=10)
+    vocab = load_vocab(str(data / "vocab.txt"))
+    path = save_run(row / "pretraining", BertPretrainer(config), vocab, step=10)
     results = {"global_step": 10, "masked_lm_perplexity": 3.0}
-    write_results(run.file("eval_results.txt"), results)
-
-    monkeypatch.setattr(
-        running, "run_apart", lambda name, *arguments: resolve_name(name)(*arguments)
-    )
+    write_results(f"{path}/eval_results.txt", results)
+    monkeypatch.setattr(running, "run_apart", lambda name, *rest: resolve_name(name)(*rest))
     (values,) = run_ablation(options)["rows"]
     found = json.loads((row / "entities.json").read_text())
     assert found["entities"] > 0

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,11 @@ from bert_tf.config import BertConfig, Head
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.plots.compression import compressed_models
 from bert_tf.runs.run import FINISHED, FLAGS, Run
+
+OUTCOME = (
+    "recipe teacher teacher_parameters student_parameters student_bytes metric teacher_value "
+    "student_value"
+).split()
 
 
 @pytest.fixture
@@ -26,21 +32,13 @@ def add_student(tmp_path):
         )
         (tmp_path / folder).mkdir(parents=True)
         run.write_head(Head("classifier", ("a", "b")))
+        # In the order of `Outcome`.
+        values = recipe, "big/", 500, 125, student_bytes, "eval_accuracy", 0.8, value
         files = {
             FLAGS: vars(options) | {FINISHED: True},
             # Of another evaluation, which does not count.
             "eval_results.json": {"eval_accuracy": 0.1, "global_step": 3},
-            "compression.json": {
-                "recipe": recipe,
-                "teacher": "big/",
-                "teacher_parameters": 500,
-                "student_parameters": 125,
-                "student_bytes": student_bytes,
-                "metric": "eval_accuracy",
-                "teacher_value": 0.8,
-                "student_value": value,
-            }
-            | (facts or {}),
+            "compression.json": dict(zip(OUTCOME, values, strict=True)) | (facts or {}),
         }
         for name, values in files.items():
             (tmp_path / folder / name).write_text(json.dumps(values))
@@ -60,15 +58,9 @@ def test_the_table(add_student, tmp_path, capsys, monkeypatch):
     speeds = {"albert": 15.0, "pkd/seed-0": 20.0, "zeros": 10.0}
     speeds = {"big": 10.0} | {str(tmp_path / name): speeds[name] for name in speeds}
     monkeypatch.setattr(reporting, "_load_encoder", lambda folder: folder)
-    drawn = []
-    monkeypatch.setattr(
-        reporting,
-        "compressed_models",
-        lambda *models: drawn.extend(models) or compressed_models(*models),
-    )
-    monkeypatch.setattr(
-        reporting, "sequences_per_second", lambda folders: [speeds[folder] for folder in folders]
-    )
+    monkeypatch.setattr(reporting, "sequences_per_second", lambda x: [*map(speeds.get, x)])
+    drawing = mock.Mock(wraps=compressed_models)
+    monkeypatch.setattr(reporting, "compressed_models", drawing)
     reporting.report(ReportOptions(report=str(tmp_path)))
     title, _, *rows = capsys.readouterr().out.split("\n\n")[0].splitlines()
     assert title == "sst2, students of big"
@@ -79,7 +71,7 @@ def test_the_table(add_student, tmp_path, capsys, monkeypatch):
         "pkd6 2 0.0 0.7000 ± 0.0141 4.00 87.5 ± 1.8% 2.00 BERT6-PKD 1.6 97% 1.9".split(),
         "weights 1 0.0 (gzip) 0.8000 1.50 100.0% 1.00 - - - -".split(),
     ]
-    ours, published = drawn
+    ours, published = drawing.call_args.args
     assert ours[0] == ("albert", 2.0, 0.5, None, 1.5)
     assert ours[1] == ("pkd6", 4.0, pytest.approx(0.875), pytest.approx(0.01768, rel=1e-3), 2.0)
     assert [model.name for model in published] == ["ALBERT-base", "ALBERT-xxlarge", "BERT6-PKD"]
@@ -165,20 +157,6 @@ def test_speeds_are_those_of_the_fastest_turns(monkeypatch):
     ends = np.array(rounds).ravel()
     times = iter(np.stack([np.zeros_like(ends), ends], axis=1).ravel())
     monkeypatch.setattr("time.perf_counter", lambda: next(times))
-    monkeypatch.setattr(reporting, "progress_bar", _NoBar)
+    monkeypatch.setattr(reporting, "progress_bar", lambda **_: mock.MagicMock())
     encoder = BertEncoder(BertConfig(13, 16, 3, 2, 32, max_position_embeddings=16))
     assert reporting.sequences_per_second([encoder, encoder]) == [32 / 2, 32 / 4]
-
-
-class _NoBar:
-    def __init__(self, **_):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def update(self):
-        pass

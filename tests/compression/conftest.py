@@ -28,16 +28,8 @@ WORDS = tuple("abcdefgh")
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS))
 CONFIG = BertConfig(13, 16, 3, 2, 32, max_position_embeddings=16, initializer_range=0.3)
 MOBILE = MobileBertConfig(
-    vocab_size=13,
-    hidden_size=8,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=16,
+    *(13, 8, 2, 2, 32, "relu", 0.0, 0.0, 16),
     initializer_range=0.3,
-    hidden_act="relu",
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
     embedding_size=4,
     intra_bottleneck_size=4,
     num_feedforward_networks=2,

@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.compression.distillation import Distillation, DistillationObjective
+from bert_tf.compression.distillation import (
+    Distillation,
+    DistillationObjective,
+    mixed_logits,
+    replacing_rate,
+)
 from bert_tf.compression.losses import Pair, patience, teacher_layer, token_cosine
 from bert_tf.compression.outputs import ATTENTION, HIDDEN, compute
 from bert_tf.compression.recipes import RECIPES
-from bert_tf.compression.theseus import mixed_logits, replacing_rate
 from bert_tf.finetuning.objectives import (
     ClassificationObjective,
     MultiLabelObjective,
@@ -60,9 +64,8 @@ def test_a_student_that_is_its_teacher_has_no_loss(name, config, batch):
     model = BertTaskModel(config, 2)
     outputs = compute(model, batch, BOTH, False)
     for progress in (0.0, 0.4, 0.9):
-        pair = Pair(
-            outputs, outputs, batch["input_mask"], tf.constant(progress), lambda x, embeddings: x
-        )
+        rest = batch["input_mask"], tf.constant(progress), lambda x, embeddings: x
+        pair = Pair(outputs, outputs, *rest)
         for term in RECIPES[name].terms:
             np.testing.assert_allclose(term.loss(pair), np.zeros(4), atol=1e-5, err_msg=term.name)
 
@@ -80,10 +83,11 @@ def test_layers_are_compared_as_published():
     assert all(recipe.layers(1) == [0] for recipe in RECIPES.values())
 
 
-def make(config, recipe, student=None, steps=10):
-    student = BertTaskModel(student or dataclasses.replace(config, num_hidden_layers=2), 2)
-    model = Distillation(student, BertTaskModel(config, 2))
-    return model, DistillationObjective(ClassificationObjective(), RECIPES[recipe], steps)
+def make(config, recipe, student=None, steps=10, base=None, outputs=2, kind="classifier"):
+    student = student or dataclasses.replace(config, num_hidden_layers=2)
+    models = (BertTaskModel(x, outputs, kind) for x in (student, config))
+    objective = base or ClassificationObjective()
+    return Distillation(*models), DistillationObjective(objective, RECIPES[recipe], steps)
 
 
 def sums_at(step, model, objective, batch, training=True):
@@ -200,22 +204,13 @@ def divergence(teacher, student, axis=-1):
     return np.sum(p * np.log(p / q), axis)
 
 
-def make_kind(config, recipe, objective, outputs, kind):
-    student = BertTaskModel(dataclasses.replace(config, num_hidden_layers=2), outputs, kind)
-    model = Distillation(student, BertTaskModel(config, outputs, kind))
-    return model, DistillationObjective(objective, RECIPES[recipe])
-
-
 def test_taggers_and_finders_of_answers_are_compared_token_by_token(config, batch):
     """Oracles, in NumPy: the divergences at tagged tokens; the mean of start and end in a text."""
     tags = np.where(batch["input_mask"], [0, -1, 2, 1, -1, 0, 0, 1], -1)
     ones = tf.ones(4, tf.int32)
     targets = {"tagger": {"tags": tf.constant(tags)}, "span": {"start": ones, "end": ones}}
-    for objective, outputs, kind in (
-        (TaggingObjective(), 3, "tagger"),
-        (SpanObjective(), 2, "span"),
-    ):
-        model, loss = make_kind(config, "minibert", objective, outputs, kind)
+    for base, outputs, kind in ((TaggingObjective(), 3, "tagger"), (SpanObjective(), 2, "span")):
+        model, loss = make(config, "minibert", base=base, outputs=outputs, kind=kind)
         t, s = (m(batch).numpy()[:3] for m in (model.teacher, model.student))
         data = batch | targets[kind]
         found = sums_at(0, model, loss, data, training=False)["soft_labels"]
@@ -225,9 +220,7 @@ def test_taggers_and_finders_of_answers_are_compared_token_by_token(config, batc
             assert found == pytest.approx(divergence(t, s)[tagged].sum(), rel=1e-3)
             assert count == tagged.sum()
         else:
-            parts = [
-                divergence(t[row, :n], s[row, :n], 0).mean() for row, n in enumerate((8, 3, 5))
-            ]
+            parts = (divergence(t[i, :n], s[i, :n], 0).mean() for i, n in enumerate((8, 3, 5)))
             assert found == pytest.approx(sum(parts), rel=1e-3)
             assert count == 3
 
@@ -236,7 +229,7 @@ def test_choices_and_several_classes_count_with_their_mean(config, batch):
     """Oracles, in NumPy: the divergence over the choices; that of every class from the other."""
     for name in ("input_word_ids", "input_mask", "input_type_ids"):
         batch[name] = tf.stack([batch[name], batch[name][::-1]], axis=1)
-    model, loss = make_kind(config, "distilbert", ClassificationObjective(), 1, "multiple_choice")
+    model, loss = make(config, "distilbert", outputs=1, kind="multiple_choice")
     found = sums_at(0, model, loss, batch, training=False)
     t, s = (m(batch).numpy()[:3] for m in (model.teacher, model.student))
     expected = 0.625 * 4 * divergence(t / 2, s / 2).sum()
@@ -247,13 +240,13 @@ def test_choices_and_several_classes_count_with_their_mean(config, batch):
 
     batch = {name: x[:, 0] if name.startswith("input") else x for name, x in batch.items()}
     batch["labels"] = tf.zeros([4, 3])
-    model, loss = make_kind(config, "pd", MultiLabelObjective(), 3, "classifier")
+    model, loss = make(config, "pd", base=MultiLabelObjective(), outputs=3)
     t, s = (np.stack([m(batch)[:3], np.zeros([3, 3])], -1) for m in (model.teacher, model.student))
     found = sums_at(0, model, loss, batch, training=False)["soft_labels"]
     assert found == pytest.approx(divergence(t, s).mean(1).sum(), rel=1e-3)
     # Of numbers, the squared error in standard deviations.
     batch["values"] = tf.zeros(4)
-    model, loss = make_kind(config, "pd", RegressionObjective(deviation=2.0), 1, "classifier")
+    model, loss = make(config, "pd", base=RegressionObjective(deviation=2.0), outputs=1)
     t, s = (m(batch)[:3].numpy() for m in (model.teacher, model.student))
     found = sums_at(0, model, loss, batch, training=False)["soft_labels"]
     assert found == pytest.approx(np.sum((t - s) ** 2) / 4, rel=1e-4)

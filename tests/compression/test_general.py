@@ -181,7 +181,23 @@ def test_a_narrower_student_resumes_exactly_and_starts_a_task(
         distill(dataclasses.replace(options, recipe="distilbert"))
 
 
-def test_what_does_not_fit(pretrained, records, config, tmp_path):
+@pytest.mark.parametrize(
+    ("recipe", "changes", "message"),
+    [
+        ("distilbert", {"hidden_size": 8}, "layers of one width .* hidden_size are 8 and 16"),
+        ("distilbert", {"vocab_size": 14}, "their vocab_size is 14 and 13"),
+        ("tinybert", {"num_attention_heads": 4}, "as many heads .* are 4 and 2"),
+    ],
+)
+def test_models_that_cannot_be_compared(recipe, changes, message, pretrained, config):
+    """Oracle: the message, which names what differs."""
+    source = open_checkpoint(pretrained)
+    spec = dataclasses.replace(source.spec, config=dataclasses.replace(config, **changes))
+    with pytest.raises(ValueError, match=message):
+        GeneralStudent(GENERAL_RECIPES[recipe], source).build_model(spec, "none")
+
+
+def test_what_does_not_fit(pretrained, records, tmp_path):
     """Oracle: the message, which names what differs."""
     source = open_checkpoint(pretrained)
     headless = dataclasses.replace(
@@ -190,16 +206,6 @@ def test_what_does_not_fit(pretrained, records, config, tmp_path):
     with pytest.raises(ValueError, match="has no masked-LM head, whose predictions this recipe"):
         GeneralStudent(GENERAL_RECIPES["distilbert"], headless)
     GeneralStudent(GENERAL_RECIPES["tinybert"], headless)
-    for recipe, changes, message in (
-        ("distilbert", {"hidden_size": 8}, "layers of one width .* hidden_size are 8 and 16"),
-        ("distilbert", {"vocab_size": 14}, "their vocab_size is 14 and 13"),
-        ("tinybert", {"num_attention_heads": 4}, "as many heads .* are 4 and 2"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            GeneralStudent(GENERAL_RECIPES[recipe], source).build_model(
-                dataclasses.replace(source.spec, config=dataclasses.replace(config, **changes)),
-                "none",
-            )
     run = Run(str(tmp_path / "run"))
     run.write(source.spec, {"recipe": "distilbert", "teacher": "big"})
     with pytest.raises(ValueError, match=f"teacher=big, not {pretrained}"):
@@ -230,18 +236,18 @@ def test_what_does_not_fit(pretrained, records, config, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        (["--task=sst2"], CompressionOptions),
-        (["--input_file=x"], GeneralOptions),
-        (["--task", "sst2", "--output_dir", "report"], CompressionOptions),
+        ("--task=sst2", CompressionOptions),
+        ("--input_file=x", GeneralOptions),
+        ("--task sst2 --output_dir report", CompressionOptions),
     ],
 )
 def test_what_the_user_gives_decides_on_the_flags(flags, expected, monkeypatch):
     """Oracle: the sets of flags; a value that equals the name of a flag has no effect."""
-    found = []
-    monkeypatch.setattr(sys, "argv", ["compress", *flags])
-    monkeypatch.setattr(compress.command, "main", lambda call, _: call())
-    monkeypatch.setattr(compress.command, "import_tensorflow", lambda: None)
-    monkeypatch.setattr(compress.command, "_options", found.append)
-    monkeypatch.setattr(compress.command.pkgutil, "resolve_name", lambda name: print)
-    compress.command.run("bert_tf.compress")
+    found, command = [], compress.command
+    monkeypatch.setattr(sys, "argv", ["compress", *flags.split()])
+    monkeypatch.setattr(command, "main", lambda call, _: call())
+    monkeypatch.setattr(command, "import_tensorflow", lambda: None)
+    monkeypatch.setattr(command, "_options", found.append)
+    monkeypatch.setattr(command.pkgutil, "resolve_name", lambda name: print)
+    command.run("bert_tf.compress")
     assert found == [expected]

@@ -1,6 +1,7 @@
 """Dual training of a teacher and a student with a small vocabulary."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from support import save_run
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.compress import compress
-from bert_tf.compression.compression_options import CompressionOptions, GeneralOptions
+from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.general import distill
 from bert_tf.compression.mixed_vocabulary import DualObjective, DualTraining, SharedProjections
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
@@ -39,34 +40,27 @@ ROWS = MixedRows(STUDENT, ModelSpec(TEACHER, LARGE, True), 0.2)
 TEXTS = ("face, cab deaf ha bad", "bade age decade , faced cab", "h bead [UNK]", "cab cab cab cab")
 
 
-def records(texts=TEXTS, seed=0) -> dict[str, np.ndarray]:
+def records(texts=TEXTS) -> dict[str, np.ndarray]:
     """Records of the student's tokens, with up to four of them masked."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     tokenizer = WordPieceTokenizer(SMALL, special_tokens_in_text=True)
-    rows = {name: [] for name in ("ids", "mask", "types", "positions", "labels", "weights")}
-    for text in texts:
+    widths = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), LENGTH)
+    widths |= dict.fromkeys(("masked_lm_positions", "masked_lm_ids"), PREDICTIONS)
+    batch = {name: np.zeros((len(texts), width), "int32") for name, width in widths.items()}
+    batch["masked_lm_weights"] = np.zeros((len(texts), PREDICTIONS), "float32")
+    for row, text in enumerate(texts):
         tokens = tokenizer.tokenize_flat(tf.constant([text])).to_list()[0]
         ids = np.array([SMALL.cls_id, *tokens, SMALL.sep_id])[:LENGTH]
         count = random.integers(1, PREDICTIONS + 1)
-        positions = np.sort(random.choice(np.arange(1, len(ids) - 1), count, replace=False))
-        labels, padding = ids[positions], (0, PREDICTIONS - count)
-        ids[positions] = SMALL.mask_id
-        rows["ids"].append(np.pad(ids, (0, LENGTH - len(ids))))
-        rows["mask"].append(np.arange(LENGTH) < len(ids))
-        rows["types"].append((np.arange(LENGTH) > 5) * rows["mask"][-1])
-        rows["positions"].append(np.pad(positions, padding))
-        rows["labels"].append(np.pad(labels, padding))
-        rows["weights"].append(np.arange(PREDICTIONS) < count)
-    arrays = {name: np.array(values).astype("int32") for name, values in rows.items()}
-    return {
-        "input_word_ids": arrays["ids"],
-        "input_mask": arrays["mask"],
-        "input_type_ids": arrays["types"],
-        "masked_lm_positions": arrays["positions"],
-        "masked_lm_ids": arrays["labels"],
-        "masked_lm_weights": arrays["weights"].astype("float32"),
-        "next_sentence_labels": np.zeros((len(texts), 1), "int32"),
-    }
+        places = np.sort(random.choice(np.arange(1, len(ids) - 1), count, replace=False))
+        batch["masked_lm_positions"][row, :count] = places
+        batch["masked_lm_ids"][row, :count] = ids[places]
+        batch["masked_lm_weights"][row, :count] = 1
+        ids[places] = SMALL.mask_id
+        batch["input_word_ids"][row, : len(ids)] = ids
+        batch["input_mask"][row, : len(ids)] = 1
+        batch["input_type_ids"][row, 6 : len(ids)] = 1
+    return batch | {"next_sentence_labels": np.zeros((len(texts), 1), "int32")}
 
 
 @pytest.fixture(scope="module")
@@ -76,23 +70,17 @@ def batch() -> dict[str, tf.Tensor]:
     return next(iter(tf.data.Dataset.from_tensors(batch).map(ROWS.segment)))
 
 
-def mixed_id(token: int) -> int:
-    """Returns the id in mixed rows of a token of the student."""
-    text = SMALL.tokens[token]
-    return LARGE.ids[text] if text in SPECIAL_TOKENS else TEACHER.vocab_size + token
-
-
 def words_of(text: str) -> list[tuple[list[int], list[int]]]:
     """Returns every word's ids in mixed rows, in the student's and in the teacher's tokens."""
     words = []
     for word in text.replace(",", " , ").split():
-        both = [
+        (small,), (large,) = (
             WordPieceTokenizer(vocab, special_tokens_in_text=True).tokenize_flat([word]).to_list()
             for vocab in (SMALL, LARGE)
-        ]
-        (small,), (large,) = both
+        )
         fits = word != "[UNK]" and LARGE.unk_id not in large and len(large) <= len(small)
-        small = [mixed_id(token) for token in small]
+        own = {SMALL.ids[token]: LARGE.ids[token] for token in SPECIAL_TOKENS}
+        small = [own.get(token, TEACHER.vocab_size + token) for token in small]
         words.append((small, large if fits else small))
     return words
 
@@ -137,9 +125,8 @@ def test_a_mixed_row_chooses_for_every_word(batch):
     for each in rows:
         ids, masked = each["input_word_ids"].copy(), each["masked_lm_weights"] > 0
         for row in range(len(TEXTS)):
-            ids[row, each["masked_lm_positions"][row][masked[row]]] = each["masked_lm_ids"][row][
-                masked[row]
-            ]
+            positions, labels = (each[f"masked_lm_{x}"][row] for x in ("positions", "ids"))
+            ids[row, positions[masked[row]]] = labels[masked[row]]
             length = each["input_mask"][row].sum()
             assert each["input_mask"][row].tolist() == [1] * length + [0] * (LENGTH - length)
             assert not ids[row, length:].any() or set(ids[row, length:]) == {LARGE.pad_id}
@@ -187,38 +174,25 @@ def test_the_distance_is_that_of_projected_weights():
     for model in models:
         for weight in model.weights:
             weight.assign(random.normal(size=weight.shape))
-    names = [weight.path for weight in models[0].weights]
-    student, teacher = ({name: w.numpy() for name, w in zip(names, m.weights, strict=True)}
-                        for m in models)  # fmt: skip
     matrices = {key: matrix.numpy() for key, matrix in projections._matrices.items()}
     h, v = matrices["hidden", "input"], matrices["hidden", "output"]
     f, g = matrices["inner", "input"], matrices["inner", "output"]
     assert all(m.shape in ((8, 12), (16, 20)) for m in matrices.values())
     np.testing.assert_allclose(v @ v.T, np.eye(8), atol=1e-6)
     total = 0.0
-    for name in names:
-        w, t = student[name], teacher[name]
+    for ours, theirs in zip(*(model.weights for model in models), strict=True):
+        name, t = ours.path, theirs.numpy()
         if name.startswith("pretrainer/next_sentence"):
             continue
-        if name.endswith("qkv_kernel"):
-            w = np.concatenate([h.T @ part @ v for part in np.split(w, 3, axis=1)], axis=1)
-        elif name.endswith("qkv_bias"):
-            w = np.concatenate([part @ v for part in np.split(w, 3)])
-        elif name.endswith("intermediate_kernel"):
-            w = h.T @ w @ g
-        elif name.endswith("intermediate_bias"):
-            w = w @ g
-        elif "/layer_" in name and name.endswith("/output_kernel") and "attention" not in name:
-            w = f.T @ w @ v
-        elif name.endswith("kernel"):
-            w = h.T @ w @ v
-        elif name.endswith("masked_lm/output_bias"):
+        parts = np.split(ours.numpy(), 3 if "qkv" in name else 1, axis=-1)
+        if name.endswith(("word_embeddings", "masked_lm/output_bias")):
             t = t[TEACHER.vocab_size :]
-        elif name.endswith("word_embeddings"):
-            w, t = w @ v, t[TEACHER.vocab_size :]
-        else:
-            w = w @ v
-        total += np.sum((w - t) ** 2)
+        if name.endswith("kernel"):
+            left = f if re.search(r"layer_\d/output_kernel", name) else h
+            parts = [left.T @ part for part in parts]
+        if not name.endswith("masked_lm/output_bias"):
+            parts = [part @ (g if "intermediate" in name else v) for part in parts]
+        total += np.sum((np.concatenate(parts, axis=-1) - t) ** 2)
     found = projections.distance(models[0].weights, models[1].weights)
     assert float(found) == pytest.approx(total, rel=1e-4)
 
@@ -254,10 +228,7 @@ def test_the_loss_is_that_of_both_models_and_their_distance(pretrained, batch):
     # As often as there are examples, so that the mean is that of any division of a batch.
     assert float(sums["distance"]) == pytest.approx(3e-3 * float(model.distance()), rel=1e-6)
     assert float(counts["distance"]) == 3
-    student = BertPretrainer(CONFIG)
-    for weight, theirs in zip(student.weights, model.student.weights, strict=True):
-        weight.assign(theirs)
-    log = tf.nn.log_softmax(student(batch)["mlm_logits"]).numpy()
+    log = tf.nn.log_softmax(model.student(batch)["mlm_logits"]).numpy()
     ids, weights = batch["masked_lm_ids"].numpy(), batch["masked_lm_weights"].numpy()
     masked_lm = -np.sum(np.take_along_axis(log, ids[..., None], -1)[..., 0] * weights)
     assert float(sums["masked_lm_loss"]) == pytest.approx(masked_lm, rel=1e-5)
@@ -299,9 +270,7 @@ def options(pretrained, tmp_path_factory) -> GeneralOptions:
 
 
 @pytest.mark.slow
-def test_a_run_resumes_exactly_and_starts_a_task(
-    options, teacher, files, tmp_path, capsys, distill_and_resume
-):
+def test_a_run_resumes_exactly_and_starts_a_task(options, make_options, capsys, distill_and_resume):
     """Oracles: the uninterrupted run; both models changed; what reads run folders."""
     results = distill_and_resume(options)
     assert {"masked_lm_loss", "teacher_loss", "distance", "masked_lm_accuracy"} <= set(results)
@@ -316,28 +285,17 @@ def test_a_run_resumes_exactly_and_starts_a_task(
     found = open_checkpoint(options.output_dir)
     assert found.spec == STUDENT
     assert set(found.tensors) == {weight.path for weight in BertPretrainer(CONFIG).weights}
-    assert {name.split("/")[1] for name in found.unused if name.startswith("distillation")} == {
-        "teacher",
-        "projections",
-    }
+    unused = {name.split("/")[1] for name in found.unused if name.startswith("distillation")}
+    assert unused == {"teacher", "projections"}
+    before = open_checkpoint(options.teacher).tensors
+    after = saved_tensors(latest_checkpoint(options.output_dir))
     for name in ("encoder/layer_0/output_kernel", "pretrainer/masked_lm/output_bias"):
-        before = open_checkpoint(options.teacher).tensors[name].read()
-        after = saved_tensors(latest_checkpoint(options.output_dir))[
-            f"distillation/teacher/{name}"
-        ].read()
-        assert not np.array_equal(after[: len(before)], before)
+        old, new = before[name].read(), after[f"distillation/teacher/{name}"].read()
+        assert not np.array_equal(new[: len(old)], old)
 
     # On a task, the teacher of which has another vocabulary, the student learns from labels.
-    student = CompressionOptions(
-        recipe="mixed-vocabulary",
-        teacher=teacher,
-        task="sst2",
-        data_dir=str(files),
-        init_checkpoint=options.output_dir,
-        max_seq_length=12,
-        num_train_epochs=1,
-        output_dir=str(tmp_path / "sst2"),
-    )
+    init = options.output_dir
+    student = make_options("mixed-vocabulary", init_checkpoint=init, num_train_epochs=1.0)
     assert "eval_accuracy" in compress(student)
     assert "5.7 times smaller" in capsys.readouterr().out
     assert open_checkpoint(student.output_dir).spec == STUDENT

@@ -32,10 +32,8 @@ def evaluate_entities(
     the share of tokens to predict allows. A phrase counts as right if all of its tokens are. All
     models are tested on the same phrases, whatever they were trained with.
 
-    Args:
-        options: the flags of the finished run, whose records are dynamic.
-        lexicon_file: the phrases that the records were created with.
-        output_dir: the folder for `entities.json`, which holds the results.
+    `options` are those of the finished run, whose records are dynamic and were created with
+    `lexicon_file`. The results go to `entities.json` in `output_dir`.
     """
     spec = Run(options.output_dir).spec
     (phase,) = check_records(options, spec, name_records(options), ())

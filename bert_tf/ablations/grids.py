@@ -16,13 +16,10 @@ PAPER = "paper"
 
 
 class Column(NamedTuple):
-    """A column of results.
+    """A column of results: its heading, and the task of run_finetuning.
 
-    Attributes:
-        name: its heading.
-        task: the task of run_finetuning.
-        metric: the metric in its results; None for the one that chooses the best weights.
-        features: whether the encoder is frozen, and its outputs are the features of a tagger.
+    `metric` is None for the one that chooses the best weights. With `features`, the encoder is
+    frozen, and its outputs are the features of a tagger.
     """
 
     name: str
@@ -62,13 +59,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Grid:
-    """The rows of an ablation.
+    """An ablation: what is compared, and where the paper does; its rows, and the paper's tasks.
 
-    Attributes:
-        title: what is compared, and where the paper compares it.
-        rows: the rows by default.
-        tasks: the paper's tasks.
-        results: the columns of the pre-training run.
+    `results` are the columns of the pre-training run.
     """
 
     title: str

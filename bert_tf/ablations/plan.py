@@ -45,16 +45,9 @@ _FEATURES_RATE, _LAYERS_OF_FEATURES = 1e-3, 4
 
 @dataclasses.dataclass(frozen=True)
 class RowPlan:
-    """The runs of a row.
+    """The runs of a row: that of pre-training, which rows may share, and one for each column.
 
-    Attributes:
-        row: the row.
-        folder: its folder.
-        config: its encoder.
-        pretraining: the flags of its pre-training run, which rows may share.
-        step: the training step of the checkpoint that is fine-tuned.
-        finetuning: the flags of run_finetuning, for each column of results.
-        records: the records that it is trained on.
+    `step` is the training step of the checkpoint that is fine-tuned.
     """
 
     row: Row
@@ -127,22 +120,20 @@ def changed_flags(options: DeviceOptions) -> dict[str, Any]:
 
 def _check_kind(options: AblationOptions, named: Sequence[NamedRecords]) -> None:
     """Raises a ValueError if the rows need other records."""
-    kinds = {path: kind for phase in named for path, kind in phase.settings("masking").items()}
-    if options.grid != "sizes":
-        for path in [path for path, kind in kinds.items() if kind != "dynamic"]:
+    (phase,), file = named, options.lexicon_file
+    for path, kind in phase.settings("masking").items():
+        if options.grid != "sizes" and kind != "dynamic":
             raise ValueError(
                 f"--grid={options.grid} masks examples while reading, but {path} describes masked "
                 "ones: create them with create_pretraining_data --masking=dynamic"
             )
-    if options.lexicon_file:
-        phrases = lines_sha256(read_phrases(options.lexicon_file))
-        for phase in named:
-            for path, created_with in phase.settings("lexicon_file").items():
-                if created_with != phrases:
-                    raise ValueError(
-                        f"{path} describes examples that were created without "
-                        f"--lexicon_file={options.lexicon_file}: create them with it"
-                    )
+    phrases = lines_sha256(read_phrases(file)) if file else None
+    for path, created_with in phase.settings("lexicon_file").items():
+        if file and created_with != phrases:
+            raise ValueError(
+                f"{path} describes examples that were created without --lexicon_file={file}: "
+                "create them with it"
+            )
     if options.grid == "tasks" and resolve_objective(options, named) == "mlm":
         raise ValueError(
             "--grid=tasks needs sentence pairs: create the examples with --objective=nsp"
@@ -256,10 +247,8 @@ def training_memory(config: BertConfig, batch: int, length: int, predictions: in
     vector, and 2 for each head and pair of tokens; without dropout, this is a little too much.
     The masked-LM head keeps the logits and their gradient.
 
-    Args:
-        batch: sequences per device and step.
-        length: tokens per sequence.
-        predictions: positions per sequence that the masked-LM head scores.
+    `batch` counts sequences per device and step, with `length` tokens each; of each, the masked-LM
+    head scores `predictions` positions.
 
     Source: Reducing Activation Recomputation in Large Transformer Models (arXiv:2205.05198)
     equation 1.

@@ -53,8 +53,6 @@ class Group:
 
     Attributes:
         folder: their common folder, relative to that of all runs.
-        flags: their flags.
-        paths: their folders.
         scores: their metrics, by their names in `eval_results.json`.
         metrics: the names of the scores by the metric that chooses the best weights, the dev set's
             first; all names if the task is not registered.
@@ -220,11 +218,7 @@ def published_tables(groups: Sequence[Group]) -> list[Table]:
 
 
 def all_scores(groups: Sequence[Group], published: Sequence[Table]) -> list[list[str]]:
-    """Returns a header, a row for each metric of each group, and one for each published score.
-
-    Args:
-        published: what `published_tables` returned.
-    """
+    """Returns a header, a row for each metric of each group, and one for each published score."""
     rows = [
         [group.task, group.folder, str(group.size), name, score]
         for group in groups

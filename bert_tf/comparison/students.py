@@ -28,11 +28,8 @@ _BATCH, _LENGTH, _ROUNDS = 32, 128, 10
 class Student:
     """Students that were trained with the same flags except the seed.
 
-    Attributes:
-        name: the recipe, with the folder if several students have the same recipe.
-        group: their runs.
-        outcome: that of the first of them, with the mean of their bytes.
-        value: their metric on the dev set. The last evaluation may have read other data.
+    The outcome is that of the first of them, with the mean of their bytes; `value` is their metric
+    on the dev set, since the last evaluation may have read other data.
     """
 
     name: str
@@ -107,6 +104,7 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
     keys = [tuple(group.flags[x] for x in ("recipe", "teacher", "task")) for group in groups]
     students = []
     for group, key in zip(groups, keys, strict=True):
+        # With the folder if several students have the same recipe.
         name = key[0] if keys.count(key) == 1 else f"{key[0]} ({group.folder})"
         found = [outcomes[path] for path in group.paths]
         size = float(np.mean([outcome.student_bytes for outcome in found]))

@@ -22,12 +22,10 @@ Words = Sequence[str]
 
 
 class Changes(NamedTuple):
-    """What happens to a copy of a text.
+    """The probabilities of what happens to a copy of a text.
 
-    Attributes:
-        replaced: the probability that a word is replaced with one of its candidates.
-        masked: the probability that [MASK] replaces a word.
-        sampled: the probability that only 1 to 5 successive words of the text are kept.
+    A word is replaced with one of its candidates, or [MASK] replaces it; only 1 to 5 successive
+    words of the text are kept (`sampled`).
     """
 
     replaced: float
@@ -64,13 +62,8 @@ class Augmentation:
 
     A resumed run reads the copies from its folder, because finding the words takes a long time.
 
-    Args:
-        model: finds the candidates of words that are one token.
-        copies: the number of copies of each example. Those that equal the example or each other
-            are left out.
-        changes: what happens to the texts of a copy.
-        run_folder: where the copies are kept.
-        glove: finds the candidates of other words; by default, they have none.
+    Of the `copies` of an example, those that equal it or each other are left out. `model` finds the
+    candidates of words that are one token, and `glove` those of other words, if it is given.
     """
 
     model: MaskedLM

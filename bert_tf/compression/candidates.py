@@ -130,15 +130,9 @@ def _is_finite(field: bytes) -> bool:
 class MaskedLM:
     """Finds the 15 likeliest words for each word of a text that is one token.
 
-    As in the code of TinyBERT's authors, each word is masked alone, in the unchanged text.
-
-    Args:
-        path: a checkpoint with a masked-LM head.
-        max_seq_length: how many tokens of a text are read; later words have no candidates.
-
-    Attributes:
-        lower_case: whether its texts are lower-cased.
-        fingerprint: a checksum of everything that determines the candidates.
+    As in the code of TinyBERT's authors, each word is masked alone, in the unchanged text. Words
+    beyond `max_seq_length` tokens have no candidates. Everything that determines the candidates has
+    a checksum, `fingerprint`.
     """
 
     def __init__(self, path: str, max_seq_length: int):

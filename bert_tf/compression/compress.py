@@ -85,11 +85,9 @@ def hold_out_as_teacher(options: CompressionOptions, teacher: Checkpoint) -> Com
 
     With another seed, the teacher would have been trained on most of the student's dev set.
     """
-    run = teacher.run
-    if options.hold_out_seed is not None or run is None:
+    if options.hold_out_seed is not None or teacher.run is None:
         return options
-    flags = run.flags
-    seeds = [flags.get(name) for name in ("hold_out_seed", "random_seed")]
+    seeds = [teacher.run.flags.get(name) for name in ("hold_out_seed", "random_seed")]
     seed = next((seed for seed in seeds if seed is not None), None)
     return dataclasses.replace(options, hold_out_seed=seed)
 

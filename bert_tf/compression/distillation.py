@@ -39,9 +39,8 @@ class Distillation(StudentModel):
     The projections exist if the widths differ. The teacher's weights are not among those of the
     model: they do not train, and checkpoints do not hold them.
 
-    Args:
-        teacher: the teacher; None if it made its predictions before training.
-        projects: whether hidden states are compared.
+    `teacher` is None if it made its predictions before training; `projects` says whether hidden
+    states are compared.
     """
 
     def __init__(self, student: keras.Model, teacher: keras.Model | None, projects: bool = True):

@@ -64,12 +64,9 @@ def _check_same_run(options: GeneralOptions, recipe: Recipe, run: Run) -> None:
 
 
 class GeneralStudent(PretrainingTask):
-    """A student that learns from a pre-trained teacher.
+    """A student that learns from a pre-trained teacher with one of `GENERAL_RECIPES`.
 
-    Args:
-        recipe: one of `GENERAL_RECIPES`.
-        teacher: the pre-trained model.
-        run_folder: where the teacher's checksum is kept; None to keep none.
+    `run_folder` is where the teacher's checksum is kept; None to keep none.
     """
 
     def __init__(self, recipe: Recipe, teacher: Checkpoint, run_folder: str | None = None):

@@ -168,13 +168,8 @@ class Pair(NamedTuple):
 class Term(NamedTuple):
     """A term of the loss: the sum over its layers or, for `BELOW_LAST`, their mean.
 
-    Attributes:
-        name: its name in the metrics of the run.
-        compare: one of the losses above.
-        weight: the factor in the loss.
-        values: what it compares.
-        layers: the layers that it compares.
-        during: the part of the run in which it counts.
+    It compares `values` of some layers with one of the losses above, and counts with a weight
+    during a part of the run. The metrics of the run have its name.
     """
 
     name: str

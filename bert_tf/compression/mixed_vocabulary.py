@@ -161,9 +161,7 @@ class DualObjective:
 class DualTraining(PretrainingTask):
     """Trains a student with a vocabulary of its own together with its pre-trained teacher.
 
-    Args:
-        teacher: the pre-trained model.
-        masked_lm_prob: share of the teacher's tokens to predict.
+    `masked_lm_prob` is the share of the teacher's tokens to predict.
     """
 
     def __init__(self, teacher: Checkpoint, masked_lm_prob: float):

@@ -21,7 +21,6 @@ class Outcome:
     """A student beside its teacher.
 
     Attributes:
-        recipe, teacher: the flags.
         student_bytes: the bytes of its weights; under gzip if training set weights to zero.
         metric: the metric of both values on the dev set, such as "eval_accuracy".
         sparsity: the share of zeros in the weights that `PruningAdamW` prunes.

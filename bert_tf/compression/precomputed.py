@@ -35,10 +35,7 @@ def computed_once(
     """Returns the result of `compute`; keeps it in the run folder and reads it there the next time.
 
     The file holds a checksum of the inputs and the arrays, then the arrays in NumPy's npz format.
-
-    Args:
-        name: the name of the file, such as "copies".
-        inputs: everything that determines the result; different inputs differ in their `repr`.
+    `inputs` are everything that determines the result; different ones differ in their `repr`.
     """
     path, key = os.path.join(run_folder, PRECOMPUTED, name), repr(inputs).encode()
     stored = _read(path)

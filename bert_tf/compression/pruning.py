@@ -67,10 +67,8 @@ def head_importance(
         I_h = mean_x |dL(x) / dg_h|,  divided by the Euclidean norm of the layer
 
     g_h = 1 is a factor on the output of head h, so that |dL(x) / dg_h| is, to first order, how much
-    the loss of an example x changes without the head. There is no dropout.
-
-    Returns:
-        for every layer, the importance of its heads, float64 [N].
+    the loss of an example x changes without the head. There is no dropout. The result has the
+    importance of the heads of every layer, float64 [N].
 
     Source: Are Sixteen Heads Really Better than One? (arXiv:1905.10650) equation 2 and section
     4.1.
@@ -205,11 +203,8 @@ class PruningAdamW(AdamW):
 
     In each of the matrices of the layers and in the word embeddings, the smallest magnitudes become
     zero, in at most ten updates during the first `num_steps`; see `sparsity_at`. Query, key and
-    value are matrices of their own. What is zero stays zero.
-
-    Args:
-        sparsity: the share of zeros in the end.
-        num_steps: number of steps until then.
+    value are matrices of their own. What is zero stays zero. In the end, the share of zeros is
+    `sparsity`.
 
     Source: Compressing BERT (arXiv:2002.08307) section 3; the authors' code for what is pruned.
     """

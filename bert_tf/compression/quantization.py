@@ -26,8 +26,7 @@ def symmetric(x: tf.Tensor, largest: tf.Tensor, bits: tf.Tensor | int = 8) -> tf
 
         Q(x) = clamp(round(x M / largest), -M, M) largest / M,  M = 2^(bits - 1) - 1
 
-    Args:
-        largest: the end of the grid, of a shape that broadcasts; where it is 0, the result is 0.
+    `largest` has a shape that broadcasts; where it is 0, the result is 0.
 
     Source: Q8BERT (arXiv:1910.06188) equations 1 to 3.
     """
@@ -132,15 +131,10 @@ class QuantizedModel(StudentModel):
     `evaluated_weights`. What enters a dense layer has 8 bits. The end of its grid is a moving
     average of the largest absolute values in training.
 
-    In addition to the weights of the student, under the same paths, checkpoints hold
-    `activation_ranges`, the ends of the grids in the order of the dense layers' calls, and
-    `layer_bits`, the bits of each layer.
-
-    Args:
-        quantization: how weights are quantized; None for a model that does not train.
-        layer_bits: the bits of each layer.
-        eigenvalues: what the bits were chosen by [layers, 2]; kept in checkpoints.
-        ranges: the activation ranges of a model that does not train.
+    In addition to the weights of the student, checkpoints hold `activation_ranges`, the ends of the
+    grids in the order of the dense layers' calls, `layer_bits`, the bits of each layer, and the
+    `eigenvalues` that the bits were chosen by [layers, 2]. A model that does not train has
+    `ranges`, and no `quantization`.
 
     Source: Q8BERT (arXiv:1910.06188) section 2.
     """

@@ -164,9 +164,7 @@ def _state(folder: str) -> dict[str, np.ndarray]:
 def top_eigenvalue(product: Callable[[Tensors], Tensors], start: Tensors) -> float:
     """Returns the eigenvalue of a symmetric matrix with the largest absolute value, to about 1%.
 
-    Args:
-        product: multiplies the matrix by a vector, which is a list of tensors.
-        start: a random vector.
+    `product` multiplies the matrix by a vector, a list of tensors; `start` is a random vector.
 
     Source: Q-BERT (arXiv:1909.05840) algorithm 1.
     """
@@ -240,8 +238,7 @@ def choose_bits(moments: np.ndarray, few: int, many: int) -> list[int]:
 
         Omega_i = |mean(lambda_i)| + std(lambda_i)
 
-    Args:
-        moments: mean and standard deviation of the top eigenvalue of each layer [layers, 2].
+    `moments` are mean and standard deviation of the top eigenvalue of each layer [layers, 2].
 
     Source: Q-BERT (arXiv:1909.05840) equation 2; the share of the layers is not in the paper.
     """

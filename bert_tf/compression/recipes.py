@@ -6,7 +6,7 @@ in place of the task.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -58,18 +58,13 @@ class Published(NamedTuple):
         return f"Published for {self.name}: {size} than BERT-base, {quality}{speed}."
 
 
-def every(num_teacher: int) -> list[int]:
-    """Keeps all layers."""
-    return list(range(num_teacher))
-
-
 @dataclass(frozen=True)
 class Recipe:
     """A method.
 
     Attributes:
         layers: maps the teacher's number of layers to the indices of those that the student starts
-            with, counted from 0.
+            with, counted from 0; all of them by default.
         labels: the factor of the task's own loss.
         labels_during: when that loss counts.
         replaces: whether training mixes layers of teacher and student; see `mixed_logits`.
@@ -78,7 +73,7 @@ class Recipe:
     """
 
     paper: str
-    layers: Callable[[int], list[int]] = every
+    layers: Callable[[int], Sequence[int]] = range
     labels: float = 1.0
     labels_during: Span = ALWAYS
     terms: tuple[Term, ...] = ()
@@ -105,12 +100,12 @@ class Recipe:
         return max(start for start, _ in (self.labels_during, *(x.during for x in self.terms)))
 
 
-def lowest(divisor: int) -> Callable[[int], list[int]]:
+def lowest(divisor: int) -> Callable[[int], Sequence[int]]:
     """Keeps the lowest layers, as many as one out of `divisor`."""
-    return lambda layers: list(range(_kept(layers, divisor)))
+    return lambda layers: range(_kept(layers, divisor))
 
 
-def spread(divisor: int) -> Callable[[int], list[int]]:
+def spread(divisor: int) -> Callable[[int], Sequence[int]]:
     """Keeps one layer out of `divisor`: those that the student's layers are compared with."""
 
     def layers(num_teacher: int) -> list[int]:

@@ -27,11 +27,8 @@ class MixedRows:
     the student's, for which the row would have no room. An [UNK] also stays, because its word is
     not known.
 
-    Args:
-        student: the model that reads the records.
-        teacher: a model whose text has the same casing.
-        masked_lm_prob: share of a mixed row's tokens to predict. Single tokens are masked, however
-            the records are.
+    The student reads the records; the teacher's text has the same casing. `masked_lm_prob` is the
+    share of a mixed row's tokens to predict: single tokens, however the records are masked.
 
     Source: Extreme Language Model Compression with Optimal Subwords and Shared Projections
     (arXiv:1909.11687v1) section 3.1.

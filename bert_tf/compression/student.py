@@ -85,14 +85,7 @@ def predict(task: Task, teacher: Checkpoint, features: Features) -> np.ndarray:
 class StudentTraining(Training):
     """Trains a task that a student learns from the labels alone.
 
-    Args:
-        options: the flags.
-        recipe: how the student learns.
-        task: the task.
-        teacher: a model that was fine-tuned on the task.
-
-    Attributes:
-        unsuited: flags that do not suit it.
+    The teacher was fine-tuned on the task. Flags that do not suit the training are `unsuited`.
     """
 
     unsuited: ClassVar[tuple[str, ...]] = ()

@@ -1,8 +1,6 @@
 """The comparison of runs with each other and with published results."""
 
 import csv
-import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -10,31 +8,9 @@ from support import edit_json
 
 from bert_tf.comparison.published import GLUE, TABLES
 from bert_tf.compression.compression_options import CompressionOptions
-from bert_tf.config import Head
-from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.results import Options, run
-from bert_tf.runs.run import FLAGS, Run
-from tfrecords.writer import atomic_write, make_folder
-
-
-@pytest.fixture
-def add_run(tmp_path):
-    """A function that writes the files of a run that the comparison reads."""
-
-    def add(folder, results, task="sst2", finished=True, kind=FineTuningOptions, **flags):
-        path = f"{tmp_path}/runs/{folder}"
-        options = kind(
-            task=task, output_dir=path, **{"do_train": True, "init_checkpoint": "small"} | flags
-        )
-        make_folder(path)
-        Run(path).write_head(Head("classifier", ("a", "b")))
-        values = dataclasses.asdict(options) | {"finished": finished}
-        atomic_write(f"{path}/{FLAGS}", json.dumps(values))
-        if results is not None:
-            results = {"global_step": 9} | results
-            atomic_write(f"{path}/eval_results.json", json.dumps(results))
-
-    return add
+from bert_tf.runs.run import FLAGS
+from tfrecords.writer import atomic_write
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The comparison of students in size, quality and speed."""
 
 import dataclasses
-import json
 from unittest import mock
 
 import numpy as np
@@ -9,44 +8,34 @@ import pytest
 
 from bert_tf.comparison import students as reporting
 from bert_tf.compression.compression_options import CompressionOptions, ReportOptions
+from bert_tf.compression.outcome import Outcome
 from bert_tf.compression.recipes import RECIPES
-from bert_tf.config import BertConfig, Head
+from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.plots.compression import compressed_models
-from bert_tf.runs.run import FINISHED, FLAGS, Run
-
-OUTCOME = (
-    "recipe teacher teacher_parameters student_parameters student_bytes metric teacher_value "
-    "student_value"
-).split()
 
 
 @pytest.fixture
-def add_student(tmp_path):
+def runs(tmp_path):
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def add_student(add_run):
     """A function that writes the files of a run of compress that the comparison reads."""
 
     def add(folder, value, recipe, student_bytes=500, facts=None, **flags):
-        run = Run(str(tmp_path / folder))
-        options = CompressionOptions(
-            recipe=recipe, teacher="big", task="sst2", output_dir=run.path, **flags
-        )
-        (tmp_path / folder).mkdir(parents=True)
-        run.write_head(Head("classifier", ("a", "b")))
-        # In the order of `Outcome`.
-        values = recipe, "big/", 500, 125, student_bytes, "eval_accuracy", 0.8, value
-        files = {
-            FLAGS: vars(options) | {FINISHED: True},
-            # Of another evaluation, which does not count.
-            "eval_results.json": {"eval_accuracy": 0.1, "global_step": 3},
-            "compression.json": dict(zip(OUTCOME, values, strict=True)) | (facts or {}),
-        }
-        for name, values in files.items():
-            (tmp_path / folder / name).write_text(json.dumps(values))
+        flags = {"init_checkpoint": None, "recipe": recipe, "teacher": "big"} | flags
+        # Of another evaluation, which does not count.
+        path = add_run(folder, {"eval_accuracy": 0.1}, kind=CompressionOptions, **flags)
+        sizes = 500, 125, student_bytes
+        outcome = Outcome(recipe, "big/", *sizes, "eval_accuracy", 0.8, value)
+        dataclasses.replace(outcome, **facts or {}).write(path)
 
     return add
 
 
-def test_the_table(add_student, tmp_path, capsys, monkeypatch):
+def test_the_table(add_student, runs, capsys, monkeypatch):
     """Oracles: 0.7 ± sqrt(2) / 100 of 0.8, and ratios of bytes counted alike, by hand; the survey.
 
     The picture is a PNG file.
@@ -56,12 +45,12 @@ def test_the_table(add_student, tmp_path, capsys, monkeypatch):
     add_student("albert", 0.4, "albert", init_checkpoint="lite", student_bytes=1000)
     add_student("zeros", 0.8, "weights", 1000, facts={"teacher_gzip_bytes": 1500})
     speeds = {"albert": 15.0, "pkd/seed-0": 20.0, "zeros": 10.0}
-    speeds = {"big": 10.0} | {str(tmp_path / name): speeds[name] for name in speeds}
+    speeds = {"big": 10.0} | {str(runs / name): speeds[name] for name in speeds}
     monkeypatch.setattr(reporting, "_load_encoder", lambda folder: folder)
     monkeypatch.setattr(reporting, "sequences_per_second", lambda x: [*map(speeds.get, x)])
     drawing = mock.Mock(wraps=compressed_models)
     monkeypatch.setattr(reporting, "compressed_models", drawing)
-    reporting.report(ReportOptions(report=str(tmp_path)))
+    reporting.report(ReportOptions(report=str(runs)))
     title, _, *rows = capsys.readouterr().out.split("\n\n")[0].splitlines()
     assert title == "sst2, students of big"
     assert [row.split() for row in rows] == [
@@ -76,8 +65,8 @@ def test_the_table(add_student, tmp_path, capsys, monkeypatch):
     assert ours[1] == ("pkd6", 4.0, pytest.approx(0.875), pytest.approx(0.01768, rel=1e-3), 2.0)
     assert [model.name for model in published] == ["ALBERT-base", "ALBERT-xxlarge", "BERT6-PKD"]
     assert published[2] == ("BERT6-PKD", 1.6, 0.97, None, 1.9)
-    assert "| pkd6 | 2 | 0.0 |" in (tmp_path / "compression.md").read_text()
-    assert (tmp_path / "compression.png").read_bytes().startswith(b"\x89PNG")
+    assert "| pkd6 | 2 | 0.0 |" in (runs / "compression.md").read_text()
+    assert (runs / "compression.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_published_rows_as_lines():
@@ -89,40 +78,40 @@ def test_published_rows_as_lines():
     )
 
 
-def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, tmp_path):
+def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, runs):
     """Oracle: the folders."""
     add_student("slow", 0.5, "pd", learning_rate=1e-5)
     add_student("fast", 0.5, "pd", learning_rate=1e-4)
-    students, unfinished = reporting.read_students(str(tmp_path))
+    students, unfinished = reporting.read_students(str(runs))
     assert [student.name for student in students] == ["pd (fast)", "pd (slow)"] and not unfinished
     # Of a correlation that is not positive, no share can be kept.
     outcome = dataclasses.replace(students[0].outcome, teacher_value=0.0)
     assert dataclasses.replace(students[0], outcome=outcome).kept is None
-    (tmp_path / "fast" / "compression.json").unlink()
-    students, unfinished = reporting.read_students(str(tmp_path))
+    (runs / "fast" / "compression.json").unlink()
+    students, unfinished = reporting.read_students(str(runs))
     assert [student.name for student in students] == ["pd"]
-    assert unfinished == [f"{tmp_path}/fast"]
-    (tmp_path / "slow" / "compression.json").unlink()
+    assert unfinished == [f"{runs}/fast"]
+    (runs / "slow" / "compression.json").unlink()
     with pytest.raises(ValueError, match="no finished runs of compress .*/fast lacks compression"):
-        reporting.read_students(str(tmp_path))
+        reporting.read_students(str(runs))
 
 
-def test_other_seeds_of_an_interrupted_run_count(add_student, tmp_path):
+def test_other_seeds_of_an_interrupted_run_count(add_student, runs):
     """Oracle: the mean of the two finished runs of three."""
     for seed in range(3):
         add_student(f"pd/seed-{seed}", 0.4 + seed / 10, "pd", random_seed=seed)
-    (tmp_path / "pd/seed-2/compression.json").unlink()
-    (student,), unfinished = reporting.read_students(str(tmp_path))
+    (runs / "pd/seed-2/compression.json").unlink()
+    (student,), unfinished = reporting.read_students(str(runs))
     assert (student.group.size, student.value.mean) == (2, pytest.approx(0.45))
-    assert unfinished == [f"{tmp_path}/pd/seed-2"]
+    assert unfinished == [f"{runs}/pd/seed-2"]
 
 
-def test_students_of_one_teacher_on_two_dev_sets(add_student, tmp_path):
+def test_students_of_one_teacher_on_two_dev_sets(add_student, runs):
     """Oracle: a row of the teacher before the students of each dev set."""
     add_student("a", 0.4, "pd")
     add_student("b", 0.3, "theseus", facts={"teacher_value": 0.6})
     add_student("c", 0.5, "internal")
-    students, _ = reporting.read_students(str(tmp_path))
+    students, _ = reporting.read_students(str(runs))
     (table,) = reporting.tables(students, [None] * 3)
     assert [(row[0], row[3], row[5], row[6]) for row in table.cells()[1:]] == [
         ("teacher", "0.6000", "100.0%", "1.00"),
@@ -133,7 +122,7 @@ def test_students_of_one_teacher_on_two_dev_sets(add_student, tmp_path):
     ]
 
 
-def test_a_teacher_that_is_gone_has_no_speed(add_student, tmp_path, monkeypatch, capsys):
+def test_a_teacher_that_is_gone_has_no_speed(add_student, runs, monkeypatch, capsys):
     """Oracle: the warning, and the students of the other teacher, twice as fast."""
 
     def load(folder):
@@ -145,7 +134,7 @@ def test_a_teacher_that_is_gone_has_no_speed(add_student, tmp_path, monkeypatch,
     monkeypatch.setattr(reporting, "sequences_per_second", list)
     add_student("a", 0.4, "pd")
     add_student("b", 0.3, "pd", facts={"teacher": "other"}, learning_rate=1e-5)
-    students, _ = reporting.read_students(str(tmp_path))
+    students, _ = reporting.read_students(str(runs))
     assert reporting.measure(students) == [None, 2.0]
     assert "WARNING: no speed for students of big: big is gone" in capsys.readouterr().out
 

@@ -128,6 +128,8 @@ def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
     before, after = (BertTaskModel(c, 2).count_params() for c in (config, narrow))
     assert line.startswith(f"Teacher and student: {before:,} and {after:,} parameters (")
     values = json.loads((tmp_path / "student" / "compression.json").read_text())
+    sizes = ["teacher_parameters", "student_parameters", "student_bytes"]
+    assert [*values] == ["recipe", "teacher", *sizes, "metric", "teacher_value", "student_value"]
     assert values["student_value"] == results["eval_accuracy"]
     assert f"accuracy {values['teacher_value']:.4f} and {values['student_value']:.4f} on" in line
     tuning = dict(

@@ -29,7 +29,6 @@ from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import write_records
 
 LENGTH, PREDICTIONS = 8, 3
-DISTILBERT = GENERAL_RECIPES["distilbert"]
 
 
 def examples(rows: int) -> dict[str, np.ndarray]:
@@ -69,37 +68,46 @@ def masked() -> dict[str, tf.Tensor]:
     return {name: tf.constant(values) for name, values in batch.items()}
 
 
-def make_options(teacher: str, records: str, output_dir="unused", **changes) -> GeneralOptions:
-    values = dict(
-        recipe="distilbert",
-        teacher=teacher,
-        input_file=records,
-        eval_input_file=records,
-        output_dir=str(output_dir),
-        max_seq_length=LENGTH,
-        max_predictions_per_seq=PREDICTIONS,
-        train_batch_size=8,
-        num_train_steps=4,
-        num_warmup_steps=0,
-        save_checkpoints_steps=2,
-    )
-    return GeneralOptions(**values | changes)
+@pytest.fixture
+def make_options(pretrained, records, tmp_path):
+    """A function that returns the flags of a small run with a recipe."""
+
+    def make(recipe: str = "distilbert", **changes) -> GeneralOptions:
+        values = dict(
+            teacher=pretrained,
+            input_file=records,
+            eval_input_file=records,
+            output_dir=str(tmp_path / "student"),
+            max_seq_length=LENGTH,
+            max_predictions_per_seq=PREDICTIONS,
+            train_batch_size=8,
+            num_train_steps=4,
+            num_warmup_steps=0,
+            save_checkpoints_steps=2,
+        )
+        return GeneralOptions(recipe=recipe, **values | changes)
+
+    return make
 
 
-def make_student(teacher: str, recipe: str, layers: str | None = None):
-    """Returns the model as training starts, and its objective."""
-    source = open_checkpoint(teacher)
-    options = make_options(teacher, "unused", recipe=recipe, student_layers=layers)
-    task = GeneralStudent(GENERAL_RECIPES[recipe], source)
-    init = initial_student(options, GENERAL_RECIPES[recipe], source)
-    model = task.build_model(init.spec, "none")
-    load_weights("", init.tensors, task.initial_weights(model), optional_parts=OPTIONAL)
-    return model, task.objective("nsp", init.spec, 4)
+@pytest.fixture
+def make_student(pretrained, make_options):
+    """A function that returns the model as training starts, and its objective."""
+
+    def make(recipe: str, **changes):
+        source, found = open_checkpoint(pretrained), GENERAL_RECIPES[recipe]
+        task, options = GeneralStudent(found, source), make_options(recipe, **changes)
+        init = initial_student(options, found, source)
+        model = task.build_model(init.spec, "none")
+        load_weights("", init.tensors, task.initial_weights(model), optional_parts=OPTIONAL)
+        return model, task.objective("nsp", init.spec, 4)
+
+    return make
 
 
-def test_the_loss_is_distilberts(pretrained, masked):
+def test_the_loss_is_distilberts(make_student, masked):
     """Oracle: 5 : 2 : 1 of soft targets at temperature 2, masked LM and cosine, in NumPy."""
-    model, objective = make_student(pretrained, "distilbert")
+    model, objective = make_student("distilbert")
     sums = {name: float(x) for name, x in objective.sums(model, masked, False).items()}
     counts = {name: float(x) for name, x in objective.counts(masked).items()}
     assert objective.losses == ("labels", "soft_labels", "cosine")
@@ -131,9 +139,9 @@ def test_flops_are_those_of_both_models(pretrained, config):
 
 
 @pytest.mark.parametrize("recipe", [name for name, x in GENERAL_RECIPES.items() if x.terms])
-def test_a_student_that_is_its_teacher_has_no_loss(recipe, pretrained, masked):
+def test_a_student_that_is_its_teacher_has_no_loss(recipe, make_student, masked):
     """Oracle: 0 for every term, with all layers and the masked-LM head of the teacher."""
-    model, objective = make_student(pretrained, recipe, "0-2")
+    model, objective = make_student(recipe, student_layers="0-2")
     sums = objective.sums(model, masked, False)
     terms = [term.name for term in GENERAL_RECIPES[recipe].terms]
     assert [float(sums[name]) for name in terms] == pytest.approx([0] * len(terms), abs=1e-5)
@@ -145,19 +153,12 @@ def test_a_student_that_is_its_teacher_has_no_loss(recipe, pretrained, masked):
 
 @pytest.mark.slow
 def test_a_narrower_student_resumes_exactly_and_starts_a_task(
-    pretrained, records, config, tmp_path, capsys, distill_and_resume
+    pretrained, records, make_options, config, tmp_path, capsys, distill_and_resume
 ):
     """Oracles: the uninterrupted run; the parameters of both models; what reads run folders."""
     narrow = dataclasses.replace(config, num_hidden_layers=1, hidden_size=8)
-    narrow.to_json_file(str(tmp_path / "narrow.json"))
-    options = make_options(
-        pretrained,
-        records,
-        tmp_path / "student",
-        recipe="tinybert",
-        bert_config_file=str(tmp_path / "narrow.json"),
-        learning_rate=1e-2,
-    )
+    narrow.to_json_file(file := str(tmp_path / "narrow.json"))
+    options = make_options("tinybert", bert_config_file=file, learning_rate=1e-2)
     results = distill_and_resume(options)
     printed = capsys.readouterr().out
     assert f"loss {results['loss']:.4f} at step 4." in printed
@@ -173,10 +174,9 @@ def test_a_narrower_student_resumes_exactly_and_starts_a_task(
     np.testing.assert_array_equal(
         *(e.embeddings.word_embeddings.numpy() for e in (task.encoder, after))
     )
+    again = dict(input_file=records, output_dir=options.output_dir, do_train=True)
     with pytest.raises(ValueError, match="command=compress, not run_pretraining.*: choose"):
-        run_pretraining(
-            PretrainingOptions(input_file=records, output_dir=options.output_dir, do_train=True)
-        )
+        run_pretraining(PretrainingOptions(**again))
     with pytest.raises(ValueError, match="recipe=tinybert, not distilbert"):
         distill(dataclasses.replace(options, recipe="distilbert"))
 
@@ -197,40 +197,43 @@ def test_models_that_cannot_be_compared(recipe, changes, message, pretrained, co
         GeneralStudent(GENERAL_RECIPES[recipe], source).build_model(spec, "none")
 
 
-def test_what_does_not_fit(pretrained, records, tmp_path):
+def test_what_does_not_fit(pretrained, make_options, tmp_path):
     """Oracle: the message, which names what differs."""
     source = open_checkpoint(pretrained)
-    headless = dataclasses.replace(
-        source, tensors={k: v for k, v in source.tensors.items() if k.startswith("encoder")}
-    )
+    encoder = {path: x for path, x in source.tensors.items() if path.startswith("encoder")}
+    headless = dataclasses.replace(source, tensors=encoder)
     with pytest.raises(ValueError, match="has no masked-LM head, whose predictions this recipe"):
         GeneralStudent(GENERAL_RECIPES["distilbert"], headless)
     GeneralStudent(GENERAL_RECIPES["tinybert"], headless)
-    run = Run(str(tmp_path / "run"))
-    run.write(source.spec, {"recipe": "distilbert", "teacher": "big"})
-    with pytest.raises(ValueError, match=f"teacher=big, not {pretrained}"):
-        general._check_same_run(make_options(pretrained, records), DISTILBERT, run)
-    flags = {"recipe": "mobilebert", "teacher": pretrained, "num_train_steps": 9}
-    run.write(source.spec, flags)
-    longer = make_options(pretrained, records, recipe="mobilebert", bert_config_file="x")
-    with pytest.raises(ValueError, match="num_train_steps=9, not 4"):
-        general._check_same_run(longer, GENERAL_RECIPES["mobilebert"], run)
-    run.write(source.spec, flags | {"recipe": "distilbert"})
-    general._check_same_run(make_options(pretrained, records), DISTILBERT, run)
-    output = tmp_path / "out"
-    write_vocab(str(tmp_path / "vocab.txt"), Vocabulary(source.spec.vocab.tokens[::-1]))
-    random = {"preset": "L-1_H-64", "vocab_file": str(tmp_path / "vocab.txt")}
+    write_vocab(file := str(tmp_path / "vocab.txt"), Vocabulary(source.spec.vocab.tokens[::-1]))
     for changes, message in (
-        (random, "vocabulary: --vocab_file=.*vocab.txt says 13 tokens .*pretrained.* says 13"),
+        (
+            {"preset": "L-1_H-64", "vocab_file": file},
+            "vocabulary: --vocab_file=.*vocab.txt says 13 tokens .*pretrained.* says 13",
+        ),
         ({"max_seq_length": 99}, "max_seq_length 99 is more than"),
+        ({"preset": "tiny", "student_layers": "0"}, "--student_layers has no effect"),
+        ({"objective": "nsp"}, "--objective=nsp: students learn no relation"),
     ):
         with pytest.raises(ValueError, match=message):
-            distill(make_options(pretrained, records, output, **changes))
-    assert not (output / "bert_config.json").exists()
-    with pytest.raises(ValueError, match="--student_layers has no effect"):
-        make_options(pretrained, records, preset="tiny", student_layers="0")
-    with pytest.raises(ValueError, match="--objective=nsp: students learn no relation"):
-        make_options(pretrained, records, objective="nsp")
+            distill(make_options(**changes))
+    assert not (tmp_path / "student/bert_config.json").exists()
+
+
+def test_a_run_goes_on_with_the_flags_of_its_stages(pretrained, make_options, tmp_path):
+    """Oracle: the message, which names the flag."""
+    run, spec = Run(str(tmp_path / "run")), open_checkpoint(pretrained).spec
+    flags = {"teacher": pretrained, "num_train_steps": 9}
+    mobilebert = make_options("mobilebert", bert_config_file="x")
+    for changes, options, message in (
+        ({"recipe": "distilbert", "teacher": "big"}, make_options(), "teacher=big, not "),
+        ({"recipe": "mobilebert"}, mobilebert, "num_train_steps=9, not 4"),
+    ):
+        run.write(spec, flags | changes)
+        with pytest.raises(ValueError, match=message):
+            general._check_same_run(options, GENERAL_RECIPES[options.recipe], run)
+    run.write(spec, flags | {"recipe": "distilbert"})
+    general._check_same_run(make_options(), GENERAL_RECIPES["distilbert"], run)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def token_cosine(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.
 
     Source: DistilBERT (arXiv:1910.01108) section 2.
     """
-    return _token_mean(1.0 - _cosine(teacher, student), mask)
+    return _mean(1.0 - _cosine(teacher, student), mask)
 
 
 def first_token_cosine(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -100,7 +100,7 @@ def hidden_error(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.
     Source: TinyBERT (arXiv:1909.10351) equations 8 and 9; MobileBERT (arXiv:2004.02984), feature
     map transfer.
     """
-    return _token_mean(tf.reduce_mean(tf.square(teacher - student), axis=-1), mask)
+    return _mean(tf.reduce_mean(tf.square(teacher - student), axis=-1), mask)
 
 
 def attention_error(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -111,11 +111,7 @@ def attention_error(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> 
     Source: TinyBERT (arXiv:1909.10351) equation 7.
     """
     errors = tf.reduce_mean(tf.square(teacher - student), axis=1)
-    mask = tf.cast(mask, tf.float32)
-    pairs = mask[:, :, tf.newaxis] * mask[:, tf.newaxis]
-    return tf.math.divide_no_nan(
-        tf.reduce_sum(errors * pairs, axis=[1, 2]), tf.reduce_sum(pairs, axis=[1, 2])
-    )
+    return _mean(errors, mask[:, :, tf.newaxis] * mask[:, tf.newaxis])
 
 
 def attention_divergence(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -130,9 +126,8 @@ def attention_divergence(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor
     """
     # As far below all scores as in `SelfAttention`; p is exactly 0 there.
     bias = tf.where(tf.cast(mask, tf.bool), 0.0, -1e9)[:, tf.newaxis, tf.newaxis]
-    log_p, log_q = (tf.nn.log_softmax(scores + bias) for scores in (teacher, student))
-    divergences = tf.reduce_sum(tf.exp(log_p) * (log_p - log_q), axis=-1)
-    return _token_mean(tf.reduce_mean(divergences, axis=1), mask)
+    divergences = soft_labels(teacher + bias, student + bias)
+    return _mean(tf.reduce_mean(divergences, axis=1), mask)
 
 
 def _cosine(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
@@ -140,12 +135,10 @@ def _cosine(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(a * b, axis=-1)
 
 
-def _token_mean(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Returns the means [B] of values [B, S] over the tokens."""
-    mask = tf.cast(mask, tf.float32)
-    return tf.math.divide_no_nan(
-        tf.reduce_sum(values * mask, axis=-1), tf.reduce_sum(mask, axis=-1)
-    )
+def _mean(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns the means [B] of values [B, ...] where a mask of their shape is 1."""
+    mask, axes = tf.cast(mask, tf.float32), range(1, len(values.shape))
+    return tf.math.divide_no_nan(tf.reduce_sum(values * mask, axes), tf.reduce_sum(mask, axes))
 
 
 class Pair(NamedTuple):

@@ -19,13 +19,8 @@ from tfrecords.progress import say
 
 # The axes of weights that differ in size between models of one depth. "3 attended" are three
 # matrices side by side.
-_WIDTHS = {
-    "hidden": "hidden",
-    "embedding": "hidden",
-    "attended": "hidden",
-    "3 attended": "hidden",
-    "inner": "inner",
-}
+_WIDTHS = dict.fromkeys(("hidden", "embedding", "attended", "3 attended"), "hidden")
+_WIDTHS["inner"] = "inner"
 _PARTS = ("encoder", "pooler", "masked_lm")
 # The factor of the distance between the weights.
 _DISTANCE = 1e-3

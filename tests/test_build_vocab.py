@@ -148,7 +148,7 @@ def test_the_casing_of_a_vocabulary_goes_with_it(tmp_path, capsys):
     assert "--nodo_lower_case" not in capsys.readouterr().out
     text, written = str(tmp_path / "text.txt"), str(tmp_path / "vocab.txt")
     data = dict(input_file=text, output_file=str(tmp_path / "x.tfrecord"), vocab_file=written)
-    assert make_job(DataOptions(**data)).text.lower_case is False
+    assert make_job(DataOptions(**data)).options.do_lower_case is False
     with pytest.raises(ValueError, match="do_lower_case: --do_lower_case says True, but .*False"):
         make_job(DataOptions(**data, do_lower_case=True))
     # A file of another name cannot state it, so the next command must.

@@ -22,19 +22,16 @@ of the same job is kept and completed. Output of another job is replaced only wi
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
 
 import tensorflow as tf
 
 from bert_tf import __version__
+from bert_tf.examples.counts import CreationStatistics, ExampleCounts, TextCounts
 from bert_tf.examples.creation_options import DataOptions
-from bert_tf.examples.documents import TextCounts
 from bert_tf.examples.estimate import estimate
 from bert_tf.examples.job import Job, make_job
-from bert_tf.examples.pipeline import ExampleCounts
 from bert_tf.examples.plan import plan_shards
 from bert_tf.examples.report import (
-    CreationStatistics,
     example_report,
     longer_documents,
     next_steps,
@@ -61,7 +58,7 @@ _ADVICE = "name another --output_file, or replace it with --overwrite"
 def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
     """Creates the files and prints statistics; with --dry_run, only prints an estimate."""
     job = make_job(options)
-    warn_about_casing(job.examples.vocab, job.text.lower_case, options.vocab_file)
+    warn_about_casing(job.vocab, job.options.do_lower_case, options.vocab_file)
     num_workers = num_processes(options.num_workers, useful_workers(job))
     if options.dry_run:
         print(estimate(job, num_workers))
@@ -90,7 +87,7 @@ def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistic
                 folder.remove()
             raise
         if manifest:
-            say(text_report(TextCounts(**manifest["statistics"]["text"]), job))
+            say(text_report(CreationStatistics.from_dict(manifest["statistics"]).text, job))
         else:
             atomic_write(folder.job_file, json.dumps(description))
             try:
@@ -108,14 +105,21 @@ def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistic
 def _make_files(job: Job, folder: WorkFolder, runner: LocalRunner, description: dict) -> dict:
     """Creates the shards and the manifest; returns the latter."""
     runner.tokenize(job, folder)
-    chunks = folder.chunk_counts()
-    statistics = _sum_chunks(chunks)
+    chunks = {name: CreationStatistics.from_dict(x) for name, x in folder.chunk_counts().items()}
+    statistics = sum(chunks.values(), CreationStatistics())
     _check_text(job, statistics.text)
     # Warnings come before the examples, which may take hours.
     say(text_report(statistics.text, job))
-    sizes = {name: _size(job, counts) for name, counts in chunks.items() if counts["tokens"]}
+    # The tokens of each chunk, or the padded length of its documents if they are short.
+    sizes = {
+        name: max(chunk.text.tokens, chunk.text.documents * job.options.max_seq_length)
+        for name, chunk in chunks.items()
+        if chunk.text.tokens
+    }
     num_shards = len(job.output_files)
-    shards = plan_shards([*sizes.values()], job.dupe_factor, num_shards, job.options.random_seed)
+    shards = plan_shards(
+        [*sizes.values()], job.options.dupe_factor, num_shards, job.options.random_seed
+    )
     _remove_other_output(job, description)
     files = enumerate(job.output_files)
     missing = [shards[shard] for shard, file in files if not folder.has_shard(shard, file)]
@@ -124,26 +128,14 @@ def _make_files(job: Job, folder: WorkFolder, runner: LocalRunner, description: 
     for entry in entries:
         statistics.examples += ExampleCounts(**entry["counts"])
     manifest = description | {
-        "vocabulary": "\n".join(job.examples.vocab.lines),
-        **({"tokenizer": values} if (values := job.examples.vocab.tokenizer_values()) else {}),
+        "vocabulary": "\n".join(job.vocab.lines),
         "statistics": dataclasses.asdict(statistics),
         "shards": entries,
     }
+    if values := job.vocab.tokenizer_values():
+        manifest["tokenizer"] = values
     write_manifest(job.manifest, manifest)
     return manifest
-
-
-def _size(job: Job, counts: dict) -> int:
-    """Returns the tokens of a chunk, or the padded length of its documents if they are short."""
-    return max(counts["tokens"], counts["text"]["documents"] * job.examples.max_seq_length)
-
-
-def _sum_chunks(chunks: dict[str, dict]) -> CreationStatistics:
-    statistics = CreationStatistics()
-    for counts in chunks.values():
-        statistics.text += TextCounts(**counts["text"])
-        statistics.long_sentences += counts["long_sentences"]
-    return statistics
 
 
 def _check_text(job: Job, counts: TextCounts) -> None:
@@ -157,7 +149,7 @@ def _check_text(job: Job, counts: TextCounts) -> None:
             f"only one sentence in {job.source}, but examples need several."
             f"{longer_documents(counts, job)}"
         )
-    if job.examples.objective == "sop" and counts.single_sentences == counts.documents:
+    if job.options.objective == "sop" and counts.single_sentences == counts.documents:
         raise ValueError(
             f"--objective=sop needs documents of two sentences or more, but every document in "
             f"{job.source} is a single sentence.{longer_documents(counts, job)} --objective=mlm "
@@ -185,7 +177,21 @@ def _describe_job(job: Job, folder: WorkFolder) -> dict:
         inputs = description.get("inputs", []) if description else []
         if is_list_of_inputs(inputs):
             recorded |= {entry["file"]: entry for entry in inputs}
-    inputs = _with_checksums(job.input_files, recorded)
+    inputs = [describe_file(file) for file in job.input_files]
+    with progress_bar(
+        total=sum(entry["bytes"] for entry in inputs),
+        desc="Computing checksums",
+        unit="B",
+        unit_scale=True,
+        delay=2,
+    ) as progress:
+        for entry in inputs:
+            before = recorded.get(entry["file"], {})
+            if entry.items() <= before.items():
+                entry |= before
+                progress.update(entry["bytes"])
+            else:
+                entry["sha256"] = file_sha256(entry["file"], progress.update)
     return {"bert_tf": __version__, "settings": job.settings(), "inputs": inputs}
 
 
@@ -242,22 +248,3 @@ def _read_manifest(path: str) -> dict | None:
 
 def _is_same(manifest: dict | None, description: dict) -> bool:
     return not any(differences(description_of(manifest), description_of(description)))
-
-
-def _with_checksums(files: Sequence[str], recorded: dict[str, dict]) -> list[dict]:
-    entries = [describe_file(file) for file in files]
-    with progress_bar(
-        total=sum(entry["bytes"] for entry in entries),
-        desc="Computing checksums",
-        unit="B",
-        unit_scale=True,
-        delay=2,
-    ) as progress:
-        for entry in entries:
-            before = recorded.get(entry["file"], {})
-            if entry.items() <= before.items():
-                entry |= before
-                progress.update(entry["bytes"])
-            else:
-                entry["sha256"] = file_sha256(entry["file"], progress.update)
-    return entries

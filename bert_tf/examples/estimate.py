@@ -8,11 +8,11 @@ from dataclasses import replace
 import tensorflow as tf
 
 from bert_tf.corpus.content import estimate_content_bytes
-from bert_tf.corpus.sources import Block
 from bert_tf.examples.chunk import Chunk
-from bert_tf.examples.documents import TextCounts, make_chunk
+from bert_tf.examples.counts import ExampleCounts, TextCounts
+from bert_tf.examples.documents import make_chunk
 from bert_tf.examples.job import Job
-from bert_tf.examples.pipeline import ExampleCounts, make_examples, pass_seed
+from bert_tf.examples.pipeline import make_examples, pass_seed
 from bert_tf.examples.report import label_warnings, text_warnings
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import serialize_examples
@@ -31,8 +31,9 @@ def estimate(job: Job, num_workers: int) -> str:
     examples, record_bytes = _make_examples(job, chunks)
     making = time.process_time() - started
     total = max(estimate_content_bytes(job.input_files), text.bytes)
+    dupe_factor = job.options.dupe_factor
     scale = total / text.bytes
-    passes = scale * job.dupe_factor
+    passes = scale * dupe_factor
     seconds = (scale * tokenizing + passes * making) / num_workers
     num_files = len(job.output_files)
     disk = passes * record_bytes
@@ -44,7 +45,7 @@ def estimate(job: Job, num_workers: int) -> str:
             f"{scope if job.options.tfds else ''}, {text.documents:,} documents, "
             f"{text.unknown_tokens / text.tokens:.3%} [UNK].",
             f"Output: about {text.tokens * scale:,.0f} tokens of text and, with "
-            f"--dupe_factor={job.dupe_factor}, {examples.examples * passes:,.0f} examples in "
+            f"--dupe_factor={dupe_factor}, {examples.examples * passes:,.0f} examples in "
             f"{num_files} {what} of {disk / num_files / 1e6:,.1f} MB.",
             f"Time: about {duration(max(2, seconds))} with --num_workers={num_workers}.",
             f"Disk: {disk / 1e6:,.0f} MB, and up to {(disk + 3 * total) / 1e6:,.0f} MB more while "
@@ -58,25 +59,22 @@ def estimate(job: Job, num_workers: int) -> str:
 
 def _tokenize(job: Job) -> tuple[list[Chunk], TextCounts, float]:
     """Returns the chunks of a sample, their counts and the seconds that they took on one core."""
-    tokenizer = WordPieceTokenizer(job.examples.vocab, lower_case=job.text.lower_case)
-    blocks = _sample_blocks(job)
+    tokenizer = WordPieceTokenizer(job.vocab, job.options.do_lower_case)
+    groups = range(0, len(job.groups), max(1, len(job.groups) // _SAMPLES))[:_SAMPLES]
+    each = _SAMPLES // len(groups)
+    blocks = [block for group in groups for block in itertools.islice(job.blocks(group), each)]
     if not blocks:
         raise ValueError(f"no text in {job.source}")
     # The first call traces the tokenizer's graph, which must not count.
-    make_chunk(replace(blocks[0], data=blocks[0].data[:10_000]), tokenizer, job.text)
+    warm_up = replace(blocks[0], data=blocks[0].data[:10_000])
+    make_chunk(warm_up, tokenizer, job.options, job.lexicon)
     started = time.process_time()
-    made = [make_chunk(block, tokenizer, job.text) for block in blocks]
+    made = [make_chunk(block, tokenizer, job.options, job.lexicon) for block in blocks]
     seconds = time.process_time() - started
     chunks = [chunk for chunk, _ in made if chunk.num_documents]
     if not chunks:
         raise ValueError(f"no text in the first blocks of {job.source}")
     return chunks, sum((counts for _, counts in made), TextCounts()), seconds
-
-
-def _sample_blocks(job: Job) -> list[Block]:
-    groups = range(0, len(job.groups), max(1, len(job.groups) // _SAMPLES))[:_SAMPLES]
-    each = _SAMPLES // len(groups)
-    return [block for group in groups for block in itertools.islice(job.blocks(group), each)]
 
 
 def _make_examples(job: Job, chunks: list[Chunk]) -> tuple[ExampleCounts, int]:
@@ -85,8 +83,9 @@ def _make_examples(job: Job, chunks: list[Chunk]) -> tuple[ExampleCounts, int]:
     with tf.io.TFRecordWriter(os.devnull) as writer:
         for index, chunk in enumerate(chunks):
             partner = chunks[index - 1] if len(chunks) > 1 else None
-            seed = pass_seed(0, index, 0)
-            arrays, chunk_counts = make_examples(chunk, partner, seed, job.examples)
+            arrays, chunk_counts = make_examples(
+                chunk, partner, pass_seed(0, index, 0), job.options, job.vocab
+            )
             for record in serialize_examples(arrays):
                 writer.write(record)
                 size += len(record) + 16  # TFRecord adds a length and two checksums.

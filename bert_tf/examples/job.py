@@ -1,47 +1,52 @@
 """A job of data creation: which text becomes which examples in which files."""
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import tensorflow as tf
 
-from bert_tf.corpus.lines import Layout
+from bert_tf.corpus.lines import check_language
 from bert_tf.corpus.sources import Block, group_files, is_json, read_blocks, tfds_blocks
 from bert_tf.examples.creation_options import DataOptions
-from bert_tf.examples.documents import TextSettings
-from bert_tf.examples.pipeline import ExampleSettings
+from bert_tf.examples.documents import text_layout
 from bert_tf.examples.plan import block_bytes
-from bert_tf.examples.units import read_phrases
+from bert_tf.examples.units import load_segmenter, read_phrases
 from bert_tf.resolution import read_vocab_file
 from tfrecords.input_files import expand_files
 from tfrecords.manifest import lines_sha256, manifest_path
+from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import check_output_files
 
 # The size of a TFDS dataset is unknown in advance. Most are large.
 _TFDS_BYTES = 2**40
+# Flags that do not change the output, or whose effect another setting states.
+_NO_SETTINGS = (
+    *("input_file", "tfds_data_dir", "num_shards", "do_whole_word_mask", "num_workers"),
+    *("runner", "beam_options", "overwrite", "dry_run"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Everything that the output depends on, with all defaults resolved.
+    """Everything that the output depends on.
 
     Attributes:
-        options: the flags, for those that have a default of their own.
+        options: the flags, with all defaults resolved.
+        lexicon: phrases, each of which is one unit of masking. The longest match wins.
         groups: the input files, in groups whose files are read one after the other; a single empty
             group for a TFDS dataset.
         block_bytes: the bytes of text per chunk.
-        dupe_factor: the number of passes over every chunk.
         output_files: the shards.
         manifest: the path of the manifest beside them.
     """
 
     options: DataOptions
+    vocab: Vocabulary
+    lexicon: tuple[str, ...]
     groups: tuple[tuple[str, ...], ...]
     block_bytes: int
-    text: TextSettings
-    examples: ExampleSettings
-    dupe_factor: int
     output_files: tuple[str, ...]
     manifest: str
 
@@ -59,7 +64,7 @@ class Job:
         """Reads an input group in blocks of whole documents."""
         if self.options.tfds:
             return tfds_blocks(self.options.tfds, self.block_bytes, self.options.tfds_data_dir)
-        return read_blocks(self.groups[group], self.block_bytes, self.text.layout)
+        return read_blocks(self.groups[group], self.block_bytes, text_layout(self.options))
 
     def name_in_manifest(self, shard: int) -> str:
         """Returns the path of a shard relative to the manifest."""
@@ -67,32 +72,11 @@ class Job:
 
     def settings(self) -> dict[str, object]:
         """Returns all settings that the output depends on, by the names of the flags."""
-        options, text, examples = self.options, self.text, self.examples
-        return {
-            "tfds": options.tfds,
-            "split_sentences": text.split_sentences,
-            "language": text.language,
-            "json_field": text.layout.json_field,
-            "document_separator": text.layout.document_separator,
-            "unwrap": text.layout.unwrap,
-            "segmenter": text.segmenter,
-            "do_lower_case": text.lower_case,
-            "objective": examples.objective,
-            "cross_documents": examples.cross_documents,
-            "max_seq_length": examples.max_seq_length,
-            "max_predictions_per_seq": examples.max_predictions_per_seq,
-            "random_seed": options.random_seed,
-            "masked_lm_prob": examples.masked_lm_prob,
-            "short_seq_prob": examples.short_seq_prob,
-            "gzip_compress": options.gzip_compress,
-            "use_v2_feature_names": options.use_v2_feature_names,
-            "clean": text.clean,
-            "masking": examples.masking,
-            "max_ngram_size": examples.max_ngram_size,
-            "dupe_factor": self.dupe_factor,
+        values = dataclasses.asdict(self.options)
+        return {name: values[name] for name in values if name not in _NO_SETTINGS} | {
             "output_file": [self.name_in_manifest(i) for i in range(len(self.output_files))],
-            "vocab_file": examples.vocab.sha256,
-            "lexicon_file": lines_sha256(text.lexicon),
+            "vocab_file": self.vocab.sha256,
+            "lexicon_file": lines_sha256(self.lexicon),
         }
 
 
@@ -100,55 +84,47 @@ def make_job(options: DataOptions) -> Job:
     """Resolves the flags into a job."""
     if (options.input_file is None) == (options.tfds is None):
         raise ValueError("give either --input_file or --tfds")
-    masking = _resolve_masking(options)
+    resolved = with_defaults(options)
     input_files = expand_files(options.input_file, allow_empty=True) if options.input_file else []
-    _check_effects(options, masking, input_files)
+    _check_effects(options, resolved.masking, input_files)
     output_files = _output_files(options)
     read_files = [*input_files, options.vocab_file, options.lexicon_file]
     check_output_files(output_files, [file for file in read_files if file])
-    dupe_factor = options.dupe_factor or (1 if masking == "dynamic" else 10)
     input_bytes = sum(tf.io.gfile.stat(file).length for file in input_files) or _TFDS_BYTES
-    bytes_per_block = block_bytes(input_bytes, dupe_factor, len(output_files))
+    bytes_per_block = block_bytes(input_bytes, resolved.dupe_factor, len(output_files))
     groups = group_files(input_files, bytes_per_block) if input_files else [[]]
     vocab, lower_case = read_vocab_file(options.vocab_file, options.do_lower_case)
+    # Otherwise, these errors would only arise where the text is read.
+    text_layout(resolved)
+    check_language(resolved.language)
+    if options.segmenter is not None:
+        load_segmenter(options.segmenter)
     return Job(
-        options=options,
+        options=dataclasses.replace(resolved, do_lower_case=lower_case is not False),
+        vocab=vocab,
+        lexicon=read_phrases(options.lexicon_file) if options.lexicon_file else (),
         groups=tuple(map(tuple, groups)),
         block_bytes=bytes_per_block,
-        text=_text_settings(options, lower_case is not False),
-        examples=ExampleSettings(
-            vocab=vocab,
-            max_seq_length=options.max_seq_length,
-            max_predictions_per_seq=options.max_predictions_per_seq,
-            masked_lm_prob=options.masked_lm_prob,
-            short_seq_prob=options.short_seq_prob,
-            masking=masking,
-            max_ngram_size=options.max_ngram_size or 3,
-            objective=options.objective,
-            cross_documents=options.cross_documents is not False,
-        ),
-        dupe_factor=dupe_factor,
         output_files=tuple(output_files),
         manifest=manifest_path(output_files[0]),
     )
 
 
-def _text_settings(options: DataOptions, lower_case: bool) -> TextSettings:
-    unwrap = options.unwrap
-    layout = Layout(
-        document_separator=options.document_separator or ("file" if unwrap else "blank_line"),
-        unwrap=unwrap,
-        json_field=options.json_field or "text",
-    )
+def with_defaults(options: DataOptions) -> DataOptions:
+    """Resolves the defaults that depend on other flags."""
+    masking, unwrap = _resolve_masking(options), options.unwrap
     clean = options.split_sentences and not unwrap if options.clean is None else options.clean
-    return TextSettings(
-        lower_case=lower_case,
-        layout=layout,
+    return dataclasses.replace(
+        options,
+        document_separator=options.document_separator or ("file" if unwrap else "blank_line"),
+        json_field=options.json_field or "text",
         split_sentences=options.split_sentences or unwrap,
         language=options.language or "en",
         clean=clean,
-        segmenter=options.segmenter,
-        lexicon=read_phrases(options.lexicon_file) if options.lexicon_file else (),
+        masking=masking,
+        max_ngram_size=options.max_ngram_size or 3,
+        cross_documents=options.cross_documents is not False,
+        dupe_factor=options.dupe_factor or (1 if masking == "dynamic" else 10),
     )
 
 

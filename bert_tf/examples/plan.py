@@ -92,20 +92,14 @@ def plan_shards(
         # Skips the chunk itself.
         other = partner + (partner >= chunk) if chunks > 1 else np.full_like(chunk, -1)
         table = np.stack([chunk, dupe, other, offsets], axis=1).astype(np.int32)
-        shards.append(_divide(shard, table, stride, sizes[chunk], part_tokens))
-    return shards
-
-
-def _divide(
-    shard: int, table: np.ndarray, stride: int, tokens: np.ndarray, part_tokens: int
-) -> list[ShardPart]:
-    """Deals the passes of a shard, of `tokens` each, to parts of about `part_tokens`."""
-    passes = len(table)
-    least = -(-passes // _MAX_PART_PASSES)
-    count = min(passes, max(least, round(tokens.sum() / part_tokens)))
-    return [
-        ShardPart(
-            shard, index, table[index::count].tobytes(), stride, int(tokens[index::count].sum())
+        tokens, passes = sizes[chunk], len(table)
+        least = -(-passes // _MAX_PART_PASSES)
+        count = min(passes, max(least, round(tokens.sum() / part_tokens)))
+        hands = (slice(index, None, count) for index in range(count))
+        shards.append(
+            [
+                ShardPart(shard, index, table[hand].tobytes(), stride, int(tokens[hand].sum()))
+                for index, hand in enumerate(hands)
+            ]
         )
-        for index in range(count)
-    ]
+    return shards

@@ -1,14 +1,11 @@
 """Describes the text and the examples of data creation, and warns of problems with them."""
 
-from dataclasses import dataclass, field
-
 import tensorflow as tf
 
 from bert_tf.corpus.content import describe_problems
 from bert_tf.corpus.sources import is_json
-from bert_tf.examples.documents import TextCounts
+from bert_tf.examples.counts import CreationStatistics, ExampleCounts, TextCounts
 from bert_tf.examples.job import Job
-from bert_tf.examples.pipeline import ExampleCounts
 from bert_tf.presets import suggest_start
 from tfrecords.command_help import command_line, unused_name
 from tfrecords.statistics import label_warning
@@ -19,24 +16,6 @@ _MAX_UNKNOWN = 0.1
 _MAX_LOST = 0.1
 # Below this share of wrapped lines, most lines are sentences or paragraphs.
 _MIN_WRAPPED = 0.4
-
-
-@dataclass
-class CreationStatistics:
-    """Counts of what was read and created.
-
-    Attributes:
-        long_sentences: sentences that are longer than any example.
-    """
-
-    text: TextCounts = field(default_factory=TextCounts)
-    long_sentences: int = 0
-    examples: ExampleCounts = field(default_factory=ExampleCounts)
-
-    @classmethod
-    def from_dict(cls, values: dict) -> "CreationStatistics":
-        text, examples = TextCounts(**values["text"]), ExampleCounts(**values["examples"])
-        return cls(text, values["long_sentences"], examples)
 
 
 def text_report(text: TextCounts, job: Job) -> str:
@@ -59,7 +38,7 @@ def text_report(text: TextCounts, job: Job) -> str:
 def text_warnings(text: TextCounts, job: Job) -> list[str]:
     """Returns warnings about the text, or about flags that do not suit it."""
     lines = describe_problems(job.input_files, text.invalid_lines)
-    files, separator = len(job.input_files), job.text.layout.document_separator
+    files, separator = len(job.input_files), job.options.document_separator
     if text.unknown_tokens > _MAX_UNKNOWN * text.tokens:
         lines.append(
             "WARNING: so many [UNK] leave little to learn. Check that the vocabulary is for this "
@@ -90,7 +69,7 @@ def text_warnings(text: TextCounts, job: Job) -> list[str]:
 
 def _pair_problem(text: TextCounts, job: Job) -> str | None:
     """Returns why the documents yield few pairs of sentences, or only one kind of pair."""
-    objective, single = job.examples.objective, text.single_sentences
+    objective, single = job.options.objective, text.single_sentences
     few = f"{single:,} of {text.documents:,} documents are a single sentence"
     if objective == "nsp" and text.documents == 1:
         advice = ""
@@ -118,14 +97,14 @@ def longer_documents(text: TextCounts, job: Job) -> str:
             f" A blank line, which ends a document, follows {lines}: remove those between lines "
             "that belong together."
         )
-    if not job.text.split_sentences:
+    if not job.options.split_sentences:
         advice += " --split_sentences divides lines that hold several sentences."
     return advice
 
 
 def _blank_lines_count(job: Job) -> bool:
     """Returns whether blank lines end documents."""
-    return job.text.layout.document_separator == "blank_line" and not _all_json(job)
+    return job.options.document_separator == "blank_line" and not _all_json(job)
 
 
 def _all_json(job: Job) -> bool:
@@ -134,10 +113,10 @@ def _all_json(job: Job) -> bool:
 
 def example_report(statistics: CreationStatistics, job: Job) -> str:
     """Returns the statistics of the examples as readable lines, with the warnings."""
-    examples, settings = statistics.examples, job.examples
-    fill = examples.tokens / examples.examples / settings.max_seq_length
+    examples, options = statistics.examples, job.options
+    fill = examples.tokens / examples.examples / options.max_seq_length
     predictions = f"{examples.predictions / examples.examples:.2f} predictions each"
-    if settings.masking == "dynamic":
+    if options.masking == "dynamic":
         predictions = "to be masked while reading"
     labels = {
         "nsp": f", {examples.random_next / examples.examples:.1%} with a random next segment",
@@ -145,16 +124,26 @@ def example_report(statistics: CreationStatistics, job: Job) -> str:
         "mlm": "",
     }
     lines = [
-        f"Created {examples.examples:,} examples (--dupe_factor={job.dupe_factor}), {fill:.1%} of "
-        f"--max_seq_length filled, {predictions}{labels[settings.objective]}."
+        f"Created {examples.examples:,} examples (--dupe_factor={options.dupe_factor}), "
+        f"{fill:.1%} of --max_seq_length filled, {predictions}{labels[options.objective]}."
     ]
-    if settings.objective == "mlm":
+    lost = examples.cut_tokens / (examples.tokens + examples.cut_tokens)
+    if options.objective == "mlm":
         lines.append(
             f"Divided {examples.cut_sentences:,} sentences that are longer than an example, "
             "without losing a token."
         )
     else:
-        lines += _truncation_lines(statistics, job)
+        lines.append(
+            f"Truncated {examples.cut_pairs:,} pairs by {examples.cut_tokens:,} tokens ({lost:.1%} "
+            f"of all passes). {statistics.long_sentences:,} sentences are longer than an example."
+        )
+    if lost > _MAX_LOST:
+        split = "" if options.split_sentences else "--split_sentences divides paragraphs. "
+        lines.append(
+            f"WARNING: truncation dropped {lost:.1%} of the tokens. {split}A longer "
+            "--max_seq_length cuts less, and --objective=mlm cuts nothing."
+        )
     if examples.documents_without_pairs:
         lines.append(
             f"Skipped one-sentence documents without a second segment "
@@ -163,26 +152,10 @@ def example_report(statistics: CreationStatistics, job: Job) -> str:
     return "\n".join([*lines, *label_warnings(examples, statistics.text, job)])
 
 
-def _truncation_lines(statistics: CreationStatistics, job: Job) -> list[str]:
-    examples = statistics.examples
-    lost = examples.cut_tokens / (examples.tokens + examples.cut_tokens)
-    lines = [
-        f"Truncated {examples.cut_pairs:,} pairs by {examples.cut_tokens:,} tokens ({lost:.1%} "
-        f"of all passes). {statistics.long_sentences:,} sentences are longer than an example."
-    ]
-    if lost > _MAX_LOST:
-        split = "" if job.text.split_sentences else "--split_sentences divides paragraphs. "
-        lines.append(
-            f"WARNING: truncation dropped {lost:.1%} of the tokens. {split}A longer "
-            "--max_seq_length cuts less, and --objective=mlm cuts nothing."
-        )
-    return lines
-
-
 def label_warnings(examples: ExampleCounts, text: TextCounts, job: Job) -> list[str]:
     """Returns a warning if nearly all pairs are of one kind."""
     # `text_warnings` has said it of a text of one document.
-    if job.examples.objective == "mlm" or text.documents == 1:
+    if job.options.objective == "mlm" or text.documents == 1:
         return []
     positive = examples.random_next + examples.swapped
     warning = label_warning(positive, examples.examples, "the examples")
@@ -198,7 +171,8 @@ def next_steps(job: Job, input_file: str, num_examples: int) -> str:
     # The fastest of this machine.
     found = {device.device_type for device in tf.config.list_physical_devices()}
     device = next(kind for kind in ("TPU", "GPU", "CPU") if kind in found)
-    start = suggest_start(num_examples // job.dupe_factor, job.examples.max_seq_length, device)
+    once = num_examples // job.options.dupe_factor
+    start = suggest_start(once, job.options.max_seq_length, device)
     inspect = command_line("tfrecords.inspect", input_file=input_file)
     train = command_line(
         "bert_tf.run_pretraining",

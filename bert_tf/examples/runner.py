@@ -128,8 +128,8 @@ def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterat
 
 def useful_workers(job: Job) -> int:
     """Returns how many workers start in less time than they save."""
-    if job.options.tfds or job.text.split_sentences or job.text.segmenter:
+    if job.options.tfds or job.options.split_sentences or job.options.segmenter:
         return available_cores()
     size = sum(tf.io.gfile.stat(file).length for file in job.input_files)
-    passes = job.dupe_factor + 2  # Tokenizing takes as long as two passes.
+    passes = job.options.dupe_factor + 2  # Tokenizing takes as long as two passes.
     return 1 + size * passes // _BYTES_PER_WORKER

@@ -12,16 +12,19 @@ import numpy as np
 
 from bert_tf.corpus.sources import Block
 from bert_tf.examples.chunk import Chunk, load_chunk, save_chunk
+from bert_tf.examples.counts import CreationStatistics, ExampleCounts
 from bert_tf.examples.documents import make_chunk
 from bert_tf.examples.job import Job
-from bert_tf.examples.pipeline import ExampleCounts, make_examples, pass_seed
+from bert_tf.examples.pipeline import make_examples, pass_seed
 from bert_tf.examples.plan import Pass, ShardPart
 from bert_tf.examples.work_folder import WorkFolder, finish, read_counts
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.manifest import shard_entry
-from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import join_files, write_records
+
+# Each process builds a tokenizer only once.
+_tokenizer = functools.lru_cache(maxsize=1)(WordPieceTokenizer)
 
 
 def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[tuple[str, Block]]:
@@ -34,17 +37,13 @@ def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[tuple[str, 
 
 def tokenize_block(job: Job, folder: WorkFolder, name: str, block: Block) -> None:
     """Turns a block into the chunk of this name."""
-    tokenizer = _tokenizer(job.examples.vocab, job.text.lower_case)
-    chunk, text = make_chunk(block, tokenizer, job.text)
+    tokenizer = _tokenizer(job.vocab, job.options.do_lower_case)
+    chunk, text = make_chunk(block, tokenizer, job.options, job.lexicon)
     lengths = np.diff(chunk.sentence_starts)
-    counts = {
-        "tokens": len(chunk.token_ids),
-        "long_sentences": int(np.count_nonzero(lengths > job.examples.max_seq_length - 3)),
-        "text": dataclasses.asdict(text),
-    }
+    long_sentences = int(np.count_nonzero(lengths > job.options.max_seq_length - 3))
     file = folder.chunk_file(name)
     save_chunk(file, chunk)
-    finish(file, counts)
+    finish(file, dataclasses.asdict(CreationStatistics(text, long_sentences)))
 
 
 def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: ShardPart) -> int:
@@ -81,10 +80,10 @@ def make_pass(
     """Returns the records of a pass that belong to one part, and the counts of the whole pass."""
     chunk = load_chunk(folder.chunk_file(chunk_names[one_pass.chunk]))
     partner: Chunk | None = None
-    if one_pass.partner is not None and job.examples.objective == "nsp":
+    if one_pass.partner is not None and job.options.objective == "nsp":
         partner = load_chunk(folder.chunk_file(chunk_names[one_pass.partner]))
     seed = pass_seed(job.options.random_seed, one_pass.chunk, one_pass.dupe)
-    arrays, counts = make_examples(chunk, partner, seed, job.examples)
+    arrays, counts = make_examples(chunk, partner, seed, job.options, job.vocab)
     if not job.options.use_v2_feature_names:
         arrays = {ORIGINAL_NAMES.get(name, name): array for name, array in arrays.items()}
     chosen = slice(one_pass.offset, None, one_pass.stride)
@@ -118,8 +117,3 @@ def make_shard(
     for part in parts:
         make_part(job, folder, chunk_names, part)
     join_shard(job, folder, parts)
-
-
-@functools.lru_cache(maxsize=1)
-def _tokenizer(vocab: Vocabulary, lower_case: bool) -> WordPieceTokenizer:
-    return WordPieceTokenizer(vocab, lower_case=lower_case)

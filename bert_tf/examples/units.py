@@ -66,21 +66,8 @@ def tokenize_words(
     return ids.values.numpy(), splits, unit_starts
 
 
-def _word_offsets(line: bytes, segmenter: Segmenter, name: str) -> list[int]:
-    offsets, end = [], 0
-    for word in _words(line, segmenter, name):
-        start = line.find(word, end)
-        if start < 0:
-            raise ValueError(
-                f"the segmenter {name!r} returns {word.decode('utf-8')!r}, which is not in the "
-                f"rest of the text {line.decode('utf-8')[:80]!r}"
-            )
-        offsets.append(start)
-        end = start + len(word)
-    return offsets
-
-
-def _words(line: bytes, segmenter: Segmenter, name: str) -> list[bytes]:
+def _word_offsets(line: bytes, segmenter: Segmenter, name: str) -> Iterator[int]:
+    """Yields where the words of the segmenter begin."""
     text = line.decode("utf-8")
     try:
         words = [word.strip().encode("utf-8") for word in segmenter(text)]
@@ -90,7 +77,16 @@ def _words(line: bytes, segmenter: Segmenter, name: str) -> list[bytes]:
         ) from error
     if text.strip() and not any(words):
         raise ValueError(f"the segmenter {name!r} finds no words in {text[:80]!r}")
-    return [word for word in words if word]
+    end = 0
+    for word in filter(None, words):
+        start = line.find(word, end)
+        if start < 0:
+            raise ValueError(
+                f"the segmenter {name!r} returns {word.decode('utf-8')!r}, which is not in the "
+                f"rest of the text {text[:80]!r}"
+            )
+        yield start
+        end = start + len(word)
 
 
 class Lexicon:
@@ -140,16 +136,6 @@ class Lexicon:
         self, token_ids: np.ndarray, unit_starts: np.ndarray, sentence_starts: np.ndarray
     ) -> Iterator[tuple[int, int]]:
         """Yields where the phrases that `join_units` joins begin and end, in ascending order."""
-        free = 0
-        for start, end in zip(*self._longest(token_ids, unit_starts, sentence_starts), strict=True):
-            if start >= free:
-                yield start, end
-                free = end
-
-    def _longest(
-        self, token_ids: np.ndarray, unit_starts: np.ndarray, sentence_starts: np.ndarray
-    ) -> tuple[list[int], list[int]]:
-        """Returns where phrases begin, in ascending order, and where the longest of each ends."""
         size = len(token_ids)
         may_end = np.append(unit_starts, True)
         is_border = np.zeros(size + 1, np.bool_)
@@ -157,6 +143,7 @@ class Lexicon:
         is_border[size] = True
         begin = place = np.flatnonzero(unit_starts)
         state = np.zeros(len(begin), np.int64)
+        # Where the longest of the phrases that begin at a token ends; 0 without one.
         longest = np.zeros(size, np.int64)
         while len(place) and len(self._keys):
             key = state * self._vocab_size + token_ids[place]
@@ -168,7 +155,11 @@ class Lexicon:
             inside = ~is_border[place]
             begin, place, state = begin[inside], place[inside], state[inside]
         starts = np.flatnonzero(longest)
-        return starts.tolist(), longest[starts].tolist()
+        free = 0
+        for start, end in zip(starts.tolist(), longest[starts].tolist(), strict=True):
+            if start >= free:
+                yield start, end
+                free = end
 
 
 # Each process builds a lexicon only once.

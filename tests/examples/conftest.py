@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from bert_tf.create_pretraining_data import Options
+from bert_tf.examples.job import with_defaults
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = "abcdefghij"
@@ -51,5 +52,17 @@ def options(folder):
             num_workers=1,
         )
         return Options(**flags | changes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def settings():
+    """Returns a function from flags to `Options` with all defaults, for text in memory."""
+
+    def make(**flags) -> Options:
+        files = dict(input_file="text.txt", output_file="out.tfrecord", vocab_file="vocab.txt")
+        lengths = dict(max_seq_length=24, max_predictions_per_seq=5)
+        return with_defaults(Options(**files | lengths | flags))
 
     return make

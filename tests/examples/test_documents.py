@@ -1,52 +1,55 @@
 """Tests tokenizing a block of text. Oracles: documents worked by hand."""
 
 import dataclasses
+import itertools
 import json
 
 import numpy as np
 import pytest
 
-from bert_tf.corpus.lines import Layout
 from bert_tf.corpus.sources import Block
 from bert_tf.examples import documents
-from bert_tf.examples.documents import TextCounts, TextSettings, make_chunk
+from bert_tf.examples.counts import CreationStatistics, ExampleCounts, TextCounts
+from bert_tf.examples.documents import make_chunk
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.vocabulary import Vocabulary
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-VOCAB = Vocabulary((*SPECIAL, "one", "two", "three", "##s", "é", ".", "语", "言", "模", "型"))
+VOCAB = Vocabulary((*SPECIAL_TOKENS, "one", "two", "three", "##s", "é", ".", *"语言模型"))
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> WordPieceTokenizer:
-    return WordPieceTokenizer(VOCAB, lower_case=False)
-
-
-def _read(data: bytes | str, tokenizer, kind: str = "text", **settings):
+def read(settings):
     """Returns the documents as lists of tokenized sentences, the chunk and the counts."""
-    data = data.encode() if isinstance(data, str) else data
-    chunk, counts = make_chunk(
-        Block(kind, data, (("a file", 0),)), tokenizer, TextSettings(**settings)
-    )
-    tokens = [VOCAB.tokens[index] for index in chunk.token_ids]
-    borders = chunk.sentence_starts.tolist()
-    sentences = [" ".join(tokens[borders[i] : borders[i + 1]]) for i in range(len(borders) - 1)]
-    borders = chunk.document_starts.tolist()
-    found = [sentences[borders[i] : borders[i + 1]] for i in range(len(borders) - 1)]
-    assert counts.bytes == len(data)
-    assert counts.tokens == len(tokens) == len(chunk.unit_starts)
-    assert counts.sentences == len(sentences)
-    assert counts.documents == len(found) == chunk.num_documents
-    assert [array.dtype for array in vars(chunk).values()] == [np.int32, bool, np.int64, np.int64]
-    return found, chunk, counts
+    tokenizer = WordPieceTokenizer(VOCAB, lower_case=False)
+
+    def read(data: bytes | str, kind: str = "text", lexicon: tuple[str, ...] = (), **flags):
+        data = data.encode() if isinstance(data, str) else data
+        block = Block(kind, data, (("a file", 0),))
+        chunk, counts = make_chunk(block, tokenizer, settings(**flags), lexicon)
+        tokens = [VOCAB.tokens[index] for index in chunk.token_ids]
+        sentences = [" ".join(part) for part in _parts(tokens, chunk.sentence_starts)]
+        found = _parts(sentences, chunk.document_starts)
+        assert counts.bytes == len(data)
+        assert counts.tokens == len(tokens) == len(chunk.unit_starts)
+        assert counts.sentences == len(sentences)
+        assert counts.documents == len(found) == chunk.num_documents
+        dtypes = [array.dtype for array in vars(chunk).values()]
+        assert dtypes == [np.int32, bool, np.int64, np.int64]
+        return found, chunk, counts
+
+    return read
+
+
+def _parts(values: list, borders: np.ndarray) -> list[list]:
+    return [values[start:end] for start, end in itertools.pairwise(borders)]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("tokenize_bytes", [1, 10, 1000])
-def test_lines_and_documents(tokenizer, monkeypatch, end, tokenize_bytes):
+def test_lines_and_documents(read, monkeypatch, end, tokenize_bytes):
     monkeypatch.setattr(documents, "TOKENIZE_BYTES", tokenize_bytes)
     lines = ["", "ones two", " three ", "\u3000", "", "two", "\u200b", "é one", "", "", "\x00", ""]
-    found, chunk, counts = _read(end.join([*lines, "one"]), tokenizer)
+    found, chunk, counts = read(end.join([*lines, "one"]))
     assert found == [["one ##s two", "three"], ["two", "é one"], ["one"]]
     assert chunk.unit_starts.tolist() == [True, False, True, True, True, True, True, True]
     assert counts.lines == 7
@@ -54,25 +57,25 @@ def test_lines_and_documents(tokenizer, monkeypatch, end, tokenize_bytes):
     assert (counts.unknown_tokens, counts.invalid_lines) == (0, {})
 
 
-def test_invalid_utf8_is_dropped_and_counted(tokenizer):
+def test_invalid_utf8_is_dropped_and_counted(read):
     data = "one\ufffd\n".encode() + b"one\xff two\nt\xc3wo\n\xed\xa0\x80three unknown\n"
-    found, _, counts = _read(data, tokenizer)
+    found, _, counts = read(data)
     assert found == [["one", "one two", "two", "three [UNK]"]]
     assert (counts.invalid_lines, counts.unknown_tokens) == ({"a file": 3}, 1)
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n \r\n", b"\x00\n\n\xe2\x80\x8b\n", b"\xff"])
-def test_text_without_tokens(tokenizer, data):
-    found, chunk, counts = _read(data, tokenizer)
+def test_text_without_tokens(read, data):
+    found, chunk, counts = read(data)
     assert found == []
     assert chunk.sentence_starts.tolist() == chunk.document_starts.tolist() == [0]
     assert counts.empty_documents == counts.empty_sentences == counts.lines
 
 
-def test_json_lines(tokenizer):
+def test_json_lines(read):
     texts = ["one\ntwo\r\n\n \nthree\n", "", "one\u2028two", "\x00", "\ud800one\ud83d", " \n "]
     data = "\n".join(json.dumps({"id": 1, "body": text}) for text in texts) + "\n\n"
-    found, _, counts = _read(data, tokenizer, "json", layout=Layout(json_field="body"))
+    found, _, counts = read(data, "json", json_field="body")
     assert found == [["one", "two", "three"], ["one two"], ["one"]]
     assert (counts.lines, counts.empty_documents) == (6, 3)
 
@@ -87,42 +90,42 @@ def test_json_lines(tokenizer):
         ('{"text": null}', "the field 'text' of a line is not a string"),
     ],
 )
-def test_json_lines_without_text_are_errors(tokenizer, line, message):
+def test_json_lines_without_text_are_errors(read, line, message):
     with pytest.raises(ValueError, match=f"^a file: {message}") as caught:
-        _read('{"text": "one"}\n' + line, tokenizer, "json")
+        read('{"text": "one"}\n' + line, "json")
     assert len(str(caught.value)) < 300
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["text", "json"])
-def test_paragraphs_are_split(tokenizer, kind):
+def test_paragraphs_are_split(read, kind):
     text = "one. two three. one?\ntwo. one\n"
     data = text if kind == "text" else json.dumps({"text": text})
-    found, _, counts = _read(data, tokenizer, kind, split_sentences=True)
+    found, _, counts = read(data, kind, split_sentences=True, clean=False)
     assert found == [["one .", "two three .", "one [UNK]", "two .", "one"]]
     assert counts.lines == 2
 
 
-def test_cleaning_is_counted(tokenizer):
+def test_cleaning_is_counted(read):
     data = "One\none.\none two three one two three.\ntwo\none two | one two three.\n\nTwo\none\n"
     settings = {"split_sentences": True, "clean": True}
-    found, _, counts = _read(data, tokenizer, **settings)
+    found, _, counts = read(data, **settings)
     assert found == [["one two three one two three ."]]
     assert counts.left_out == {"title": 2, "heading": 1, "fragment": 2, "markup": 1}
     assert (counts.lines, counts.sentences, counts.empty_documents) == (7, 1, 1)
-    assert _read(data, tokenizer)[2].left_out == {}
+    assert read(data)[2].left_out == {}
     # Without splitting, a short sentence is not mistaken for a heading.
-    assert _read(data, tokenizer, clean=True)[0][0][0] == "one ."
+    assert read(data, clean=True)[0][0][0] == "one ."
 
 
 @pytest.mark.parametrize("tokenize_bytes", [1, 1000])
-def test_units_of_a_segmenter_and_a_lexicon(tokenizer, monkeypatch, tokenize_bytes):
+def test_units_of_a_segmenter_and_a_lexicon(read, monkeypatch, tokenize_bytes):
     monkeypatch.setattr(documents, "TOKENIZE_BYTES", tokenize_bytes)
     data = "语言 模型 ones. one\n语言模型"
     token_ids = ["语", "言", "模", "型", "one", "##s", ".", "one", "语", "言", "模", "型"]
 
     def units(**settings):
-        found, chunk, _ = _read(data, tokenizer, **settings)
+        found, chunk, _ = read(data, **settings)
         assert " ".join(found[0]).split() == token_ids
         starts = np.flatnonzero(chunk.unit_starts).tolist()
         return ["".join(part) for part in np.split(token_ids, starts[1:])]
@@ -142,18 +145,17 @@ def test_units_of_a_segmenter_and_a_lexicon(tokenizer, monkeypatch, tokenize_byt
     ]
 
 
-def test_a_missing_segmenter_is_an_error():
-    for name in ("nothing_of_the_kind:lcut", "json:nothing", "json", "", ":"):
-        with pytest.raises(ValueError, match=f"no segmenter '{name}'.*MODULE:FUNCTION"):
-            TextSettings(segmenter=name)
-
-
 def test_counts_add_up_and_go_to_json():
     first = TextCounts(bytes=1, lines=2, tokens=3, left_out={"title": 1, "url": 2})
     second = TextCounts(bytes=10, sentences=20, left_out={"url": 3, "markup": 4})
-    total = first + second
-    assert total == TextCounts(
-        bytes=11, lines=2, tokens=3, sentences=20, left_out={"title": 1, "url": 5, "markup": 4}
+    examples = ExampleCounts(examples=1, cut_pairs=2)
+    total = CreationStatistics(first, 3, examples) + CreationStatistics(second, 4, examples)
+    both = {"title": 1, "url": 5, "markup": 4}
+    assert total == CreationStatistics(
+        TextCounts(bytes=11, lines=2, tokens=3, sentences=20, left_out=both),
+        7,
+        ExampleCounts(examples=2, cut_pairs=4),
     )
-    assert TextCounts(**json.loads(json.dumps(dataclasses.asdict(total)))) == total
+    values = json.loads(json.dumps(dataclasses.asdict(total)))
+    assert CreationStatistics.from_dict(values) == total
     assert first.left_out == {"title": 1, "url": 2}

@@ -4,20 +4,19 @@ Oracles: round trips, rows assembled from the same pairs, and counts of the arra
 """
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 
 from bert_tf.choices import MASKINGS
 from bert_tf.examples.chunk import Chunk, join_chunks, load_chunk, save_chunk
+from bert_tf.examples.counts import ExampleCounts
 from bert_tf.examples.pairs import next_sentence_pairs
-from bert_tf.examples.pipeline import ExampleCounts, ExampleSettings, make_examples, pass_seed
-from tfrecords.vocabulary import Vocabulary
+from bert_tf.examples.pipeline import make_examples, pass_seed
+from tfrecords.features import dynamic_features, pretraining_features
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-WORDS = tuple("abcdefghijklmnopqrst") + tuple("##" + letter for letter in "uvwxyz")
-VOCAB = Vocabulary((*SPECIAL, *WORDS))
+VOCAB = Vocabulary((*SPECIAL_TOKENS, *"abcdefghijklmnopqrst", *(f"##{x}" for x in "uvwxyz")))
 
 
 @pytest.fixture
@@ -33,22 +32,37 @@ def chunk() -> Chunk:
     )
 
 
+@pytest.fixture
+def make(settings):
+    """Makes examples of 24 tokens with up to 5 predictions, but for changed flags."""
+
+    def make(chunk, partner=None, seed=(7, 1, 2), **flags):
+        return make_examples(chunk, partner, pass_seed(*seed), settings(**flags), VOCAB)
+
+    return make
+
+
+def _unmasked(arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """Returns the ids [N, S] with the labels in place of the predicted tokens."""
+    ids = arrays["input_word_ids"].copy()
+    row, slot = np.nonzero(arrays["masked_lm_weights"])
+    ids[row, arrays["masked_lm_positions"][row, slot]] = arrays["masked_lm_ids"][row, slot]
+    return ids
+
+
 @pytest.mark.parametrize("masking", ["wordpiece", "whole_word", "ngram", "span", "entity"])
-def test_rows_are_the_pairs_between_special_tokens(chunk, masking):
-    settings = ExampleSettings(VOCAB, 24, 5, short_seq_prob=0.5, masking=masking)
-    arrays, counts = make_examples(chunk, None, pass_seed(7, 1, 2), settings)
+def test_rows_are_the_pairs_between_special_tokens(chunk, make, masking):
+    arrays, counts = make(chunk, short_seq_prob=0.5, masking=masking)
     # The pairs are drawn first, so the same seed gives the same pairs.
     pairs = next_sentence_pairs(chunk, 21, 0.5, np.random.default_rng(pass_seed(7, 1, 2)))
     assert counts.examples == len(pairs.a_start) > 50
+    found = _unmasked(arrays)
     for row in range(counts.examples):
         a = chunk.token_ids[pairs.a_start[row] : pairs.a_end[row]].tolist()
         b = chunk.token_ids[pairs.b_start[row] : pairs.b_end[row]].tolist()
         ids = [VOCAB.cls_id, *a, VOCAB.sep_id, *b, VOCAB.sep_id]
         padding = [0] * (24 - len(ids))
-        found = arrays["input_word_ids"][row].copy()
-        real = arrays["masked_lm_weights"][row] > 0
-        found[arrays["masked_lm_positions"][row][real]] = arrays["masked_lm_ids"][row][real]
-        assert found.tolist() == ids + padding
+        assert found[row].tolist() == ids + padding
         assert arrays["input_mask"][row].tolist() == [1] * len(ids) + padding
         type_ids = [0] * (len(a) + 2) + [1] * (len(b) + 1)
         assert arrays["input_type_ids"][row].tolist() == type_ids + padding
@@ -56,42 +70,28 @@ def test_rows_are_the_pairs_between_special_tokens(chunk, masking):
 
 
 @pytest.mark.parametrize("objective", ["nsp", "sop", "mlm"])
-def test_dynamic_rows_equal_unmasked_static_rows(chunk, objective):
-    dynamic = ExampleSettings(VOCAB, 24, 5, masking="dynamic", objective=objective)
-    static = dataclasses.replace(dynamic, masking="wordpiece")
-    seed = pass_seed(7, 1, 2)
-    arrays, counts = make_examples(chunk, None, seed, dynamic)
-    masked, masked_counts = make_examples(chunk, None, seed, static)
-    assert list(arrays) == [
-        "input_word_ids",
-        "input_mask",
-        "input_type_ids",
-        "word_starts",
-        "next_sentence_labels",
-    ]
+def test_dynamic_rows_equal_unmasked_static_rows(chunk, make, objective):
+    arrays, counts = make(chunk, masking="dynamic", objective=objective)
+    masked, masked_counts = make(chunk, objective=objective)
+    assert list(arrays) == list(dynamic_features(24))
     for name in ("input_mask", "input_type_ids", "next_sentence_labels"):
         np.testing.assert_array_equal(arrays[name], masked[name])
     assert counts == dataclasses.replace(masked_counts, predictions=0)
-    restored = masked["input_word_ids"].copy()
-    row, prediction = np.nonzero(masked["masked_lm_weights"])
-    position = masked["masked_lm_positions"][row, prediction]
-    restored[row, position] = masked["masked_lm_ids"][row, prediction]
-    np.testing.assert_array_equal(arrays["input_word_ids"], restored)
+    np.testing.assert_array_equal(arrays["input_word_ids"], _unmasked(masked))
     # The last six tokens of this vocabulary continue a word, except at the start of a segment.
     ids = arrays["input_word_ids"]
-    special = ids < len(SPECIAL)
+    special = ids < len(SPECIAL_TOKENS)
     after_special = np.pad(special[:, :-1], [(0, 0), (1, 0)])
     starts = ~special & (after_special | (ids < len(VOCAB) - 6))
     np.testing.assert_array_equal(arrays["word_starts"], starts)
     assert (starts & (ids >= len(VOCAB) - 6)).any()
 
 
-def test_random_segments_come_from_the_partner(chunk):
+def test_random_segments_come_from_the_partner(chunk, make):
     token_ids = np.full(40, 7, np.int32)
     partner = Chunk(token_ids, token_ids > 0, np.arange(0, 41, 4), np.array([0, 3, 10]))
     alone = dataclasses.replace(chunk, token_ids=np.full_like(chunk.token_ids, 6))
-    settings = ExampleSettings(VOCAB, 24, 5, masking="dynamic")
-    arrays, counts = make_examples(alone, partner, pass_seed(7, 1, 2), settings)
+    arrays, counts = make(alone, partner, masking="dynamic")
     in_b = (arrays["input_type_ids"] == 1) & (arrays["input_word_ids"] != VOCAB.sep_id)
     is_random = np.broadcast_to(arrays["next_sentence_labels"] == 1, in_b.shape)
     assert set(arrays["input_word_ids"][in_b & is_random]) == {7}
@@ -101,19 +101,17 @@ def test_random_segments_come_from_the_partner(chunk):
     assert 0.4 < counts.random_next / counts.examples < 0.7 and counts.examples > 50
     # A chunk of one document takes segments from its partner, and without one has no pairs.
     document = Chunk(alone.token_ids[:1], alone.unit_starts[:1], np.arange(2), np.arange(2))
-    _, counts = make_examples(document, partner, pass_seed(7, 1, 2), settings)
+    _, counts = make(document, partner)
     assert (counts.examples, counts.random_next, counts.documents_without_pairs) == (1, 1, 0)
-    arrays, counts = make_examples(document, None, pass_seed(7, 1, 2), settings)
+    arrays, counts = make(document)
     assert counts == ExampleCounts(documents_without_pairs=1)
     assert {values.shape[0] for values in arrays.values()} == {0}
 
 
 @pytest.mark.parametrize("cross_documents", [True, False])
-def test_full_sentences_hold_every_token_once(chunk, cross_documents):
-    settings = ExampleSettings(
-        VOCAB, 24, 5, masking="dynamic", objective="mlm", cross_documents=cross_documents
-    )
-    arrays, counts = make_examples(chunk, None, pass_seed(7, 1, 2), settings)
+def test_full_sentences_hold_every_token_once(chunk, make, cross_documents):
+    flags = dict(masking="dynamic", objective="mlm", cross_documents=cross_documents)
+    arrays, counts = make(chunk, **flags)
     ids, mask = arrays["input_word_ids"], arrays["input_mask"]
     last = mask.sum(axis=1) - 1
     assert np.all(ids[:, 0] == VOCAB.cls_id)
@@ -121,69 +119,53 @@ def test_full_sentences_hold_every_token_once(chunk, cross_documents):
     assert not ids[mask == 0].any()
     between = (ids == VOCAB.sep_id) & (np.arange(24) < last[:, None])
     assert bool(between.any()) == cross_documents
-    np.testing.assert_array_equal(np.sort(ids[ids >= len(SPECIAL)]), np.sort(chunk.token_ids))
+    words = ids[ids >= len(SPECIAL_TOKENS)]
+    np.testing.assert_array_equal(np.sort(words), np.sort(chunk.token_ids))
     assert not arrays["input_type_ids"].any() and not arrays["next_sentence_labels"].any()
     assert counts.cut_sentences == 0 and counts.random_next == counts.cut_pairs == 0
-    short = dataclasses.replace(settings, max_seq_length=12)
-    _, counts = make_examples(chunk, None, pass_seed(7, 1, 2), short)
+    _, counts = make(chunk, max_seq_length=12, **flags)
     assert counts.cut_sentences == np.count_nonzero(np.diff(chunk.sentence_starts) > 10) > 0
 
 
-def test_sentence_order_counts_swapped_pairs(chunk):
-    arrays, counts = make_examples(
-        chunk, None, pass_seed(7, 1, 2), ExampleSettings(VOCAB, 24, 5, objective="sop")
-    )
+def test_sentence_order_counts_swapped_pairs(chunk, make):
+    arrays, counts = make(chunk, objective="sop")
     assert counts.swapped == arrays["next_sentence_labels"].sum() > 0
     assert counts.random_next == 0 and counts.documents_without_pairs == 1
 
 
 @pytest.mark.parametrize("objective", ["nsp", "sop", "mlm"])
 @pytest.mark.parametrize("masking", MASKINGS)
-def test_a_chunk_without_documents_gives_empty_arrays(objective, masking):
+def test_a_chunk_without_documents_gives_empty_arrays(make, objective, masking):
     nothing = np.zeros(1, np.int64)
     empty = Chunk(np.zeros(0, np.int32), np.zeros(0, bool), nothing, nothing)
-    settings = ExampleSettings(VOCAB, 24, 5, objective=objective, masking=masking)
-    arrays, counts = make_examples(empty, None, pass_seed(1, 0, 0), settings)
+    arrays, counts = make(empty, objective=objective, masking=masking)
     assert counts == ExampleCounts()
     widths = {1, 24} if masking == "dynamic" else {1, 5, 24}
     assert {values.shape for values in arrays.values()} == {(0, width) for width in widths}
 
 
-def test_counts_are_those_of_the_arrays(chunk):
-    arrays, counts = make_examples(chunk, None, pass_seed(7, 1, 2), ExampleSettings(VOCAB, 24, 5))
+def test_counts_are_those_of_the_arrays(chunk, make):
+    arrays, counts = make(chunk)
     assert counts.tokens == arrays["input_mask"].sum()
-    assert counts.predictions == arrays["masked_lm_weights"].sum()
     budget = np.clip(np.rint(arrays["input_mask"].sum(axis=1) * 0.15), 1, 5)
-    assert counts.predictions == budget.sum()
+    assert counts.predictions == arrays["masked_lm_weights"].sum() == budget.sum()
     assert counts.random_next == arrays["next_sentence_labels"].sum()
     assert 0 < counts.cut_pairs <= counts.cut_tokens
-    assert ExampleCounts(**json.loads(json.dumps(dataclasses.asdict(counts)))) == counts
-    assert counts + counts == ExampleCounts(*(2 * value for value in vars(counts).values()))
-    shapes = {name: values.shape for name, values in arrays.items()}
-    rows = counts.examples
-    assert shapes == {
-        "input_word_ids": (rows, 24),
-        "input_mask": (rows, 24),
-        "input_type_ids": (rows, 24),
-        "masked_lm_positions": (rows, 5),
-        "masked_lm_ids": (rows, 5),
-        "masked_lm_weights": (rows, 5),
-        "next_sentence_labels": (rows, 1),
-    }
+    features = pretraining_features(24, 5).items()
+    expected = {name: (counts.examples, width) for name, (_, width) in features}
+    assert {name: values.shape for name, values in arrays.items()} == expected
 
 
-def test_seeds_decide(chunk):
-    settings = ExampleSettings(VOCAB, 24, 5)
-
+def test_seeds_decide(chunk, make):
     def ids(*seed: int) -> bytes:
-        return make_examples(chunk, None, pass_seed(*seed), settings)[0]["input_word_ids"].tobytes()
+        return make(chunk, seed=seed)[0]["input_word_ids"].tobytes()
 
     assert ids(1, 2, 3) == ids(1, 2, 3)
     assert len({ids(1, 2, 3), ids(1, 2, 4), ids(1, 3, 3), ids(2, 2, 3), ids(1, 0, 0)}) == 5
 
 
-def test_the_shortest_sequence(chunk):
-    arrays, _ = make_examples(chunk, None, pass_seed(1, 0, 0), ExampleSettings(VOCAB, 5, 1))
+def test_the_shortest_sequence(chunk, make):
+    arrays, _ = make(chunk, max_seq_length=5, max_predictions_per_seq=1)
     assert np.all(arrays["input_mask"] == 1)
     assert np.all(arrays["masked_lm_weights"] == 1)
 
@@ -197,19 +179,19 @@ def test_saved_chunks(tmp_path, largest, size):
     sentence_starts = np.unique([0, *rng.integers(0, size + 1, 2), size])
     sentences = len(sentence_starts) - 1
     chunk = Chunk(token_ids, rng.random(size) < 0.5, sentence_starts, np.unique([0, sentences]))
-    path = str(tmp_path / "folder" / "chunk.npz")
-    save_chunk(path, chunk)
-    loaded = load_chunk(path)
-    for name, array in vars(chunk).items():
-        np.testing.assert_array_equal(getattr(loaded, name), array, strict=True)
-    assert [file.name for file in (tmp_path / "folder").iterdir()] == ["chunk.npz"]
+    path = tmp_path / "folder" / "chunk.npz"
+    save_chunk(str(path), chunk)
+    _assert_equal(load_chunk(str(path)), chunk)
+    assert list(path.parent.iterdir()) == [path]
     bytes_per_token = 2.2 if largest < 65536 else 4.2
-    assert (tmp_path / "folder" / "chunk.npz").stat().st_size < 1500 + bytes_per_token * size
-
-
-def test_a_missing_chunk_is_an_error(tmp_path):
+    assert path.stat().st_size < 1500 + bytes_per_token * size
     with pytest.raises(OSError, match="cannot read .*missing.npz"):
         load_chunk(str(tmp_path / "missing.npz"))
+
+
+def _assert_equal(found: Chunk, expected: Chunk) -> None:
+    for name, values in vars(expected).items():
+        np.testing.assert_array_equal(getattr(found, name), values, strict=True)
 
 
 def test_joined_chunks_have_the_documents_of_both():
@@ -217,12 +199,10 @@ def test_joined_chunks_have_the_documents_of_both():
     first = Chunk(np.arange(8), np.ones(8, bool), np.array([0, 3, 6, 8]), np.array([0, 2, 3]))
     unit_starts = np.array([True, False, True, True, True, True])
     second = Chunk(np.arange(8, 14), unit_starts, np.array([0, 1, 2, 6]), np.array([0, 2, 3]))
-    joined = join_chunks(first, second)
     expected = Chunk(
         np.arange(14),
         np.append(np.ones(8, bool), unit_starts),
         np.array([0, 3, 6, 8, 9, 10, 14]),
         np.array([0, 2, 3, 5, 6]),
     )
-    for name, values in vars(expected).items():
-        np.testing.assert_array_equal(getattr(joined, name), values, strict=True)
+    _assert_equal(join_chunks(first, second), expected)

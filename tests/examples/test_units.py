@@ -72,6 +72,12 @@ def test_words_that_are_not_in_the_text_are_an_error(tokenizer, monkeypatch):
         _units(["un e"], tokenizer, "upper_segmenter:cut")
 
 
+@pytest.mark.parametrize("name", ["nothing_of_the_kind:lcut", "json:nothing", "json", "", ":"])
+def test_a_missing_segmenter_is_an_error(name):
+    with pytest.raises(ValueError, match=f"no segmenter '{name}'.*MODULE:FUNCTION"):
+        load_segmenter(name)
+
+
 @pytest.mark.parametrize(
     ("cut", "message"),
     [

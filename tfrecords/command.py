@@ -197,9 +197,12 @@ def _exit_code(function: Callable[[], None], if_out_of_memory: str) -> int:
 
 def _options(options_type: type) -> Any:
     """Reads the command line; raises SystemExit, after a message, if it is wrong."""
+    kinds = {bool: flags.DEFINE_boolean, tuple: flags.DEFINE_multi_string}
     try:
         for field in dataclasses.fields(options_type):
-            _define_flag(field)
+            kinds.get(value_type(field), flags.DEFINE_string)(flag_name(field), None, None)
+            for alias in field.metadata["aliases"]:
+                flags.DEFINE_alias(alias, field.name)
         flags.DEFINE_boolean("quiet", False, None)
         return _parsed_options(options_type, _parse(options_type))
     except ValueError as error:
@@ -284,36 +287,22 @@ def _parsed_options(options_type: type, extra: list[str]) -> Any:
             values[field.name] = extra.pop(0)
     if extra:
         raise ValueError(f"unexpected argument {extra[0]!r}: flags are --name=value")
+    given = {}
     for field in fields:
-        if is_required(field) and values[field.name] is None:
+        value, kind = values[field.name], value_type(field)
+        if is_required(field) and value is None:
             raise ValueError(f"--{flag_name(field)} is required")
         for alias in field.metadata["aliases"]:
             # An alias sets the flag itself, too.
             if flags.FLAGS[field.name].present > flags.FLAGS[alias].present > 0:
                 raise ValueError(f"--{alias} and --{field.name} are the same flag: give only one")
-    return options_type(
-        **{
-            field.name: _converted(values[field.name], value_type(field))
-            for field in fields
-            if values[field.name] is not None
-        }
-    )
-
-
-def _converted(value: Any, kind: type) -> Any:
-    """Returns the value of a flag; the text itself if it is no such number."""
-    if kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return kind(value)
-    # Shells do not expand "~" after "--flag=".
-    return os.path.expanduser(value) if str(value).startswith("~/") else value
-
-
-def _define_flag(field: dataclasses.Field) -> None:
-    kinds = {bool: flags.DEFINE_boolean, tuple: flags.DEFINE_multi_string}
-    kinds.get(value_type(field), flags.DEFINE_string)(flag_name(field), None, None)
-    for alias in field.metadata["aliases"]:
-        flags.DEFINE_alias(alias, field.name)
+        # Shells do not expand "~" after "--flag=".
+        given[field.name] = os.path.expanduser(value) if str(value).startswith("~/") else value
+        if kind in (int, float) and value is not None:
+            # `Options` refuses what is no such number.
+            with contextlib.suppress(ValueError):
+                given[field.name] = kind(value)
+    return options_type(**{name: value for name, value in given.items() if value is not None})
 
 
 def _check_string(name: str, value: str) -> None:

@@ -159,14 +159,13 @@ def command_line(module: str, *texts: str, **flags: object) -> str:
         texts: arguments without the name of a flag.
         flags: their values; True and False turn a flag on and off, None leaves it out.
     """
-    arguments = [_argument(name, value) for name, value in flags.items() if value is not None]
+    arguments = []
+    for name, value in flags.items():
+        if isinstance(value, bool):
+            arguments.append(f"--{name}" if value else f"--no{name}")
+        elif value is not None:
+            arguments.append(f"--{name}={shlex.quote(str(value))}")
     return " ".join(["python -m", module, *arguments, *map(shlex.quote, texts)])
-
-
-def _argument(name: str, value: object) -> str:
-    if isinstance(value, bool):
-        return f"--{name}" if value else f"--no{name}"
-    return f"--{name}={shlex.quote(str(value))}"
 
 
 def unused_name(name: str) -> str:

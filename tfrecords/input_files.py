@@ -4,7 +4,7 @@ import difflib
 import fnmatch
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -27,7 +27,13 @@ def expand_files(patterns: str, allow_empty: bool = False, flag: str = "input_fi
         empty = [file for file in files if not _size(file)]
         if empty and not (allow_empty and len(empty) < len(files)):
             raise ValueError(f"{empty[0]} is empty: leave it out")
-        _check_named_once(files)
+        names: dict[str, str] = {}
+        for file in files:
+            path = absolute_path(file)
+            if path in names:
+                other = "" if names[path] == file else f", also as {names[path]}"
+                raise ValueError(f"{file} is named twice{other}: name it once")
+            names[path] = file
     except ValueError as error:
         raise ValueError(f"--{flag}: {error}") from None
     return files
@@ -72,10 +78,30 @@ def check_complete(patterns: str, files: Mapping[str, int], manifests: Mapping[s
     globs = [glob.replace("[^", "[!") for glob in names if re.search(r"[*?[]", glob)]
     listed = listed_files(manifests)
     for path in {path for path, _ in found} & manifests.keys():
-        _check_none_missing(path, manifests[path], found.keys(), globs)
-    for place, file in found.items():
-        if place[0] in manifests:
-            _check_listed(file, files[file], listed.get(place), place[0])
+        others = [name for place, name in listed if place == path and (path, name) not in found]
+        others = [os.path.join(os.path.dirname(path), name) for name in others]
+        matched = [file for file in others if any(_is_match(file, glob) for glob in globs)]
+        if missing := [file for file in matched if not tf.io.gfile.exists(file)]:
+            verb = "is" if len(missing) == 1 else "are"
+            raise ValueError(
+                f"{shortened(missing)} {verb} missing, of the {len(manifests[path]['shards'])} "
+                f"files that {path} lists: restore what is missing, or, to do without, name the "
+                "other files one by one, separated by commas"
+            )
+    for (path, name), file in found.items():
+        if path not in manifests:
+            continue
+        entry = listed.get((path, name))
+        if entry is None:
+            raise ValueError(
+                f"{file} is not one of the files that {path} lists: leave it out, or move it away "
+                "from the manifest"
+            )
+        if files[file] != entry["bytes"]:
+            raise ValueError(
+                f"{file} has {files[file]:,} bytes, but {entry['bytes']:,} according to {path}: "
+                "copy or create it again"
+            )
 
 
 def check_finished(files: Mapping[str, int], manifests: Mapping[str, dict]) -> None:
@@ -97,16 +123,6 @@ def listed_files(manifests: Mapping[str, dict]) -> dict[tuple[str, str], dict]:
         for path, manifest in manifests.items()
         for entry in manifest["shards"]
     }
-
-
-def _check_named_once(files: Sequence[str]) -> None:
-    names: dict[str, str] = {}
-    for file in files:
-        path = absolute_path(file)
-        if path in names:
-            other = "" if names[path] == file else f", also as {names[path]}"
-            raise ValueError(f"{file} is named twice{other}: name it once")
-        names[path] = file
 
 
 def _matches(pattern: str) -> list[str]:
@@ -133,22 +149,6 @@ def _size(file: str) -> int:
     return stat.length
 
 
-def _check_none_missing(
-    path: str, manifest: dict, found: Collection[tuple[str, str]], globs: Sequence[str]
-) -> None:
-    names = [e["file"] for e in manifest["shards"] if (path, e["file"]) not in found]
-    files = (os.path.join(os.path.dirname(path), name) for name in names)
-    missing = [file for file in files if any(_is_match(file, glob) for glob in globs)]
-    missing = [file for file in missing if not tf.io.gfile.exists(file)]
-    if missing:
-        verb = "is" if len(missing) == 1 else "are"
-        raise ValueError(
-            f"{shortened(missing)} {verb} missing, of the {len(manifest['shards'])} files that "
-            f"{path} lists: restore what is missing, or, to do without, name the other files one "
-            "by one, separated by commas"
-        )
-
-
 def shortened(items: Sequence[str], most: int = 5) -> str:
     """Returns the first few items separated by commas, and the number of the others."""
     more = f" and {len(items) - most:,} more" if len(items) > most else ""
@@ -170,16 +170,3 @@ def _is_match(file: str, glob: str) -> bool:
 def normalized(path: str) -> str:
     """Returns a path without "./" and the like."""
     return path if "://" in path else os.path.normpath(path)
-
-
-def _check_listed(file: str, size: int, entry: dict | None, manifest: str) -> None:
-    if entry is None:
-        raise ValueError(
-            f"{file} is not one of the files that {manifest} lists: leave it out, or move it away "
-            "from the manifest"
-        )
-    if size != entry["bytes"]:
-        raise ValueError(
-            f"{file} has {size:,} bytes, but {entry['bytes']:,} according to {manifest}: copy or "
-            "create it again"
-        )

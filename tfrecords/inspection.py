@@ -1,11 +1,9 @@
 """Checks all records of pre-training files against the rules and their manifests."""
 
-import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import tensorflow as tf
 
 from tfrecords.features import Layout
@@ -16,6 +14,7 @@ from tfrecords.progress import progress_bar
 from tfrecords.records import (
     Batch,
     compression_of,
+    first_bad_record,
     first_violation,
     layout_of,
     open_records,
@@ -51,7 +50,7 @@ class Inspection:
 
 
 class _BadFile(Exception):
-    """A problem with a file. The message is appended to the name of the file."""
+    """A problem with a file, whose name begins the message."""
 
 
 def find_vocabulary(
@@ -103,15 +102,16 @@ def inspect_files(
                 result.statistics = result.statistics or RecordStatistics(layout, vocab)
                 count = 0
                 for batch, size in _checked_batches(file, layout, vocab):
-                    missing = num_examples - len(result.examples)
-                    result.examples += _rows(batch, missing)
+                    rows = len(batch["input_mask"])
+                    for row in range(min(rows, num_examples - len(result.examples))):
+                        result.examples.append({name: x[row] for name, x in batch.items()})
                     result.statistics.add(batch)
-                    count += len(batch["input_mask"])
+                    count += rows
                     progress.update(size)
                 if manifests:
                     _check_entry(file, count, entries.get(normalized(file)))
             except _BadFile as problem:
-                result.problems.append(f"{file}{problem}")
+                result.problems.append(str(problem))
     result.problems += [
         f"{file}: listed in the manifest, but missing"
         for file in entries
@@ -165,12 +165,13 @@ def _first_layout(file: str) -> Layout:
     try:
         first = next(serialized_records(file), None)
     except tf.errors.OpError as error:
-        raise _BadFile(f": damaged or not a TFRecord file ({plain_message(error)})") from None
+        message = f"{file}: damaged or not a TFRecord file ({plain_message(error)})"
+        raise _BadFile(message) from None
     if first is None:
-        raise _BadFile(": contains no whole record")
+        raise _BadFile(f"{file}: contains no whole record")
     layout = layout_of(first)
     if problem := problem_of_record(first, layout):
-        raise _BadFile(f", record 1: {problem}")
+        raise _BadFile(f"{file}, record 1: {problem}")
     return layout
 
 
@@ -178,64 +179,38 @@ def _checked_batches(
     file: str, layout: Layout, vocab: Vocabulary | None
 ) -> Iterator[tuple[Batch, int]]:
     """Yields all records of a file in batches, and the bytes that each batch takes in the file."""
+
+    def problem_of(serialized: bytes) -> str | None:
+        found = layout_of(serialized)
+        if problem := problem_of_record(serialized, found):
+            return problem
+        return f"{found}, but the first record has {layout}" if found != layout else None
+
     compression = compression_of(file)
     consumed = done = 0
     try:
         for serialized in open_records(file, compression).batch(BATCH_RECORDS).prefetch(4):
-            try:
-                batch = {name: value.numpy() for name, value in layout.parse(serialized).items()}
-            except tf.errors.InvalidArgumentError:
-                raise _BadFile(_parsing_problem(serialized, done, layout)) from None
+            batch = {name: value.numpy() for name, value in layout.parse(serialized).items()}
             if violation := first_violation(batch, vocab):
                 row, message = violation
-                raise _BadFile(f", record {done + row + 1}: {message}")
+                raise _BadFile(f"{file}, record {done + row + 1}: {message}")
             done += len(batch["input_mask"])
             size = int(tf.reduce_sum(tf.strings.length(serialized))) + FRAME_BYTES * len(serialized)
             consumed += size
             yield batch, size
-    except tf.errors.OpError as error:
-        number = done + _count_readable(file, compression, done) + 1
-        message = f", record {number}: truncated or corrupt ({plain_message(error)})"
-        raise _BadFile(message) from None
+    except tf.errors.OpError:
+        # The batch is lost, so its records are read one by one.
+        raise _BadFile(first_bad_record(file, problem_of, done)) from None
     # TensorFlow mistakes the first bytes of a truncated record for the end of the file.
     if not compression and consumed != tf.io.gfile.stat(file).length:
-        raise _BadFile(f", record {done + 1}: truncated in its first bytes")
-
-
-def _count_readable(file: str, compression: str, done: int) -> int:
-    """Returns how many records follow the first `done` before reading fails."""
-    # The batch in which reading failed is lost, so its records are read one by one.
-    numbers = itertools.count()
-    try:
-        for _ in open_records(file, compression).skip(done):
-            next(numbers)
-    except tf.errors.OpError:
-        pass
-    return next(numbers)
-
-
-def _parsing_problem(serialized: tf.Tensor, done: int, layout: Layout) -> str:
-    """Returns which record of a batch cannot be parsed, and why."""
-    for number, record in enumerate(serialized.numpy(), start=done + 1):
-        found = layout_of(record)
-        if problem := problem_of_record(record, found):
-            return f", record {number}: {problem}"
-        if found != layout:
-            return f", record {number}: {found}, but the first record has {layout}"
-    raise AssertionError("every record can be parsed")
-
-
-def _rows(batch: Batch, count: int) -> list[dict[str, np.ndarray]]:
-    """Returns the first `count` rows of a batch, none if `count` is negative."""
-    rows = range(min(count, len(batch["input_mask"])))
-    return [{name: values[row] for name, values in batch.items()} for row in rows]
+        raise _BadFile(f"{file}, record {done + 1}: truncated in its first bytes")
 
 
 def _check_entry(file: str, count: int, entry: dict | None) -> None:
     """Compares a file with its entry in the manifest."""
     if entry is None:
-        raise _BadFile(": not in the manifest")
+        raise _BadFile(f"{file}: not in the manifest")
     actual = shard_entry(file, count)
     for key in ("bytes", "records", "sha256"):
         if actual[key] != entry[key]:
-            raise _BadFile(f": {key} is {actual[key]}, but {entry[key]} in the manifest")
+            raise _BadFile(f"{file}: {key} is {actual[key]}, but {entry[key]} in the manifest")

@@ -36,7 +36,7 @@ _SETTING_TYPES = {
     "objective": str,
     "vocab_file": str,
 }
-_INPUT_KEYS = {"file": str, "sha256": str}
+INPUT_KEYS = {"file": str, "sha256": str}
 _SHARD_KEYS = {"file": str, "bytes": int, "records": int, "sha256": str}
 
 
@@ -69,16 +69,15 @@ def read_manifest(path: str) -> dict:
     except ValueError as error:
         raise ValueError(f"{path} is not a manifest: invalid JSON ({error})") from None
     shards = manifest.get("shards") if isinstance(manifest, dict) else None
-    if not isinstance(shards, list) or not all(_has_keys(entry, _SHARD_KEYS) for entry in shards):
+    if not is_list_of(_SHARD_KEYS, shards):
         keys = ", ".join(_SHARD_KEYS)
         raise ValueError(f"{path} is not a manifest: 'shards' is not a list of objects with {keys}")
     settings = manifest.get("settings", {})
     if not isinstance(settings, dict) or not isinstance(manifest.get("vocabulary", ""), str):
         raise ValueError(f"{path} is damaged: 'settings' or 'vocabulary' has the wrong type")
-    if not is_list_of_inputs(manifest.get("inputs", [])):
-        raise ValueError(
-            f"{path} is damaged: 'inputs' is not a list of objects with {', '.join(_INPUT_KEYS)}"
-        )
+    if not is_list_of(INPUT_KEYS, manifest.get("inputs", [])):
+        keys = ", ".join(INPUT_KEYS)
+        raise ValueError(f"{path} is damaged: 'inputs' is not a list of objects with {keys}")
     for name, kind in _SETTING_TYPES.items():
         if name in settings and type(settings[name]) is not kind:
             raise ValueError(f"{path} is damaged: the setting {name} is {settings[name]!r}")
@@ -133,12 +132,10 @@ def file_sha256(path: str, on_read: Callable[[int], object] = lambda size: None)
     return digest.hexdigest()
 
 
-def is_list_of_inputs(value: object) -> bool:
-    """Returns whether a value has the form of `inputs`."""
-    return isinstance(value, list) and all(_has_keys(entry, _INPUT_KEYS) for entry in value)
-
-
-def _has_keys(entry: object, keys: Mapping[str, type]) -> bool:
-    return isinstance(entry, dict) and all(
-        isinstance(entry.get(key), kind) for key, kind in keys.items()
+def is_list_of(keys: Mapping[str, type], value: object) -> bool:
+    """Returns whether a value is a list of objects with these keys, of these types."""
+    return isinstance(value, list) and all(
+        isinstance(entry, dict) and isinstance(entry.get(key), kind)
+        for entry in value
+        for key, kind in keys.items()
     )

@@ -11,7 +11,8 @@ from tfrecords.features import Layout
 from tfrecords.files import plain_message
 from tfrecords.order import RecordSet, records_in_order, training_records
 from tfrecords.records import (
-    compression_of,
+    files_to_open,
+    first_bad_record,
     first_records,
     largest_values,
     layout_of,
@@ -56,9 +57,10 @@ def check_files(records: RecordSet) -> bool:
 @tf.autograph.experimental.do_not_convert
 def sample_batch(records: RecordSet) -> dict[str, np.ndarray]:
     """Returns the features [N, length] of the first records of the first few files."""
-    files = list(records.files[:_SAMPLE_FILES])
-    sources = tf.data.Dataset.from_tensor_slices((files, [compression_of(file) for file in files]))
-    serialized = sources.flat_map(lambda *source: open_records(*source).take(_SAMPLE_RECORDS))
+    files = records.files[:_SAMPLE_FILES]
+    serialized = files_to_open(files).flat_map(
+        lambda file, compression: open_records(file, compression).take(_SAMPLE_RECORDS)
+    )
     layout = _expected_layout(next(serialized_records(files[0])), records)
     batches = serialized.batch(_SAMPLE_FILES * _SAMPLE_RECORDS).map(layout.parse)
     return next(batches.as_numpy_iterator())
@@ -102,7 +104,20 @@ def training_batches(
     first_record = first_step * batch_size * context.num_replicas_in_sync
     serialized = training_records(records.files, records.seed, records.part, first_record)
     decode = _decoder(records, TRAINING)
-    return _deterministic(_own_batches(serialized, batch_size, first_step, context, decode))
+    # Replica r takes the r-th batch of a step.
+    replicas = context.num_replicas_in_sync
+    own_replicas = replicas // context.num_input_pipelines
+    batches = serialized.batch(batch_size, drop_remainder=True).enumerate(first_step * replicas)
+
+    def is_own(number: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
+        return number % replicas // own_replicas == context.input_pipeline_id
+
+    def decode_own(number: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
+        return decode(number // replicas, number % replicas * batch_size, batch)
+
+    if context.num_input_pipelines > 1:
+        batches = batches.filter(is_own)
+    return _deterministic(batches.map(decode_own, num_parallel_calls=tf.data.AUTOTUNE))
 
 
 @tf.autograph.experimental.do_not_convert
@@ -132,8 +147,18 @@ def evaluation_batches(
     decoded = blocks.enumerate().map(
         lambda number, block: decode(number, 0, block), num_parallel_calls=tf.data.AUTOTUNE
     )
+    # Each pipeline reads all records and takes its part of each global batch. This way, all yield
+    # the same number of batches without counting the records first.
     context = context or tf.distribute.InputContext()
-    return _deterministic(_padded_batches(decoded, batch_size, context))
+    global_size = batch_size * context.num_replicas_in_sync
+
+    def pad(values: tf.Tensor) -> tf.Tensor:
+        missing = [[0, global_size - tf.shape(values)[0]]] + [[0, 0]] * (values.shape.rank - 1)
+        shape = [context.num_input_pipelines, -1, batch_size, *values.shape[1:]]
+        return tf.reshape(tf.pad(values, missing), shape)[context.input_pipeline_id]
+
+    batches = decoded.rebatch(global_size).map(lambda batch: tf.nest.map_structure(pad, batch))
+    return _deterministic(batches.unbatch())
 
 
 def explain_bad_record(records: RecordSet) -> str | None:
@@ -143,24 +168,18 @@ def explain_bad_record(records: RecordSet) -> str | None:
     records are valid.
     """
     layout = None
-    for file in records.files:
-        number = 0
-        try:
-            for number, serialized in enumerate(serialized_records(file), start=1):
-                found = _expected_layout(serialized, records)
-                layout = layout or found
-                if problem := problem_of_record(
-                    serialized, found, records.vocab_size, records.num_types
-                ):
-                    return f"{file}, record {number}: {problem}"
-                if found != layout:
-                    return (
-                        f"{file}, record {number}: its kind or feature names differ from those of "
-                        f"{records.files[0]}"
-                    )
-        except tf.errors.OpError as error:
-            return f"{file}, record {number + 1}: truncated or corrupt ({plain_message(error)})"
-    return None
+
+    def problem_of(serialized: bytes) -> str | None:
+        nonlocal layout
+        found = _expected_layout(serialized, records)
+        layout = layout or found
+        if problem := problem_of_record(serialized, found, records.vocab_size, records.num_types):
+            return problem
+        if found != layout:
+            return f"its kind or feature names differ from those of {records.files[0]}"
+        return None
+
+    return next(filter(None, (first_bad_record(file, problem_of) for file in records.files)), None)
 
 
 def _expected_layout(serialized: bytes, records: RecordSet) -> Layout:
@@ -169,48 +188,6 @@ def _expected_layout(serialized: bytes, records: RecordSet) -> Layout:
     if layout.dynamic:
         return layout
     return dataclasses.replace(layout, max_predictions_per_seq=records.max_predictions_per_seq)
-
-
-def _own_batches(
-    records: tf.data.Dataset,
-    batch_size: int,
-    first_step: int,
-    context: tf.distribute.InputContext,
-    decode: Decode,
-) -> tf.data.Dataset:
-    """Returns the batches of one pipeline's replicas; replica r takes the r-th batch of a step."""
-    replicas = context.num_replicas_in_sync
-    own_replicas = replicas // context.num_input_pipelines
-    batches = records.batch(batch_size, drop_remainder=True).enumerate(first_step * replicas)
-
-    def is_own(number: tf.Tensor, serialized: tf.Tensor) -> tf.Tensor:
-        return number % replicas // own_replicas == context.input_pipeline_id
-
-    def decode_own(number: tf.Tensor, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        return decode(number // replicas, number % replicas * batch_size, serialized)
-
-    if context.num_input_pipelines > 1:
-        batches = batches.filter(is_own)
-    return batches.map(decode_own, num_parallel_calls=tf.data.AUTOTUNE)
-
-
-def _padded_batches(
-    decoded: tf.data.Dataset, batch_size: int, context: tf.distribute.InputContext
-) -> tf.data.Dataset:
-    """Batches decoded records in order and pads the last batch with rows of zeros.
-
-    Each pipeline reads all records and takes its part of each global batch. This way all pipelines
-    yield the same number of batches without counting the records first.
-    """
-    global_size = batch_size * context.num_replicas_in_sync
-
-    def pad(values: tf.Tensor) -> tf.Tensor:
-        missing = [[0, global_size - tf.shape(values)[0]]] + [[0, 0]] * (values.shape.rank - 1)
-        shape = [context.num_input_pipelines, -1, batch_size, *values.shape[1:]]
-        return tf.reshape(tf.pad(values, missing), shape)[context.input_pipeline_id]
-
-    batches = decoded.rebatch(global_size)
-    return batches.map(lambda batch: tf.nest.map_structure(pad, batch)).unbatch()
 
 
 def _deterministic(batches: tf.data.Dataset) -> tf.data.Dataset:

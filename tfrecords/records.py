@@ -4,18 +4,19 @@ The rules for batches are those that google-research/bert's create_pretraining_d
 values in range, zeros in the padding, predictions sorted by position, [CLS] A [SEP] B [SEP].
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from tfrecords.features import Layout
+from tfrecords.files import plain_message
 from tfrecords.vocabulary import Vocabulary
 
 # Features of several records by name, [B, length].
 Batch = dict[str, np.ndarray]
-# The rows [B] bool that break a rule, and a message that says which rule.
+# What breaks a rule, bool [B] or [B, length], and a message that says which rule.
 Violation = tuple[np.ndarray, str]
 
 
@@ -30,25 +31,48 @@ def open_records(file: str | tf.Tensor, compression: str | tf.Tensor) -> tf.data
     return tf.data.TFRecordDataset(file, compression_type=compression)
 
 
+def files_to_open(files: Sequence[str]) -> tf.data.Dataset:
+    """Returns the files and their compressions, as `open_records` takes them."""
+    compressions = [compression_of(file) for file in files]
+    return tf.data.Dataset.from_tensor_slices((list(files), compressions))
+
+
 def first_records(files: Sequence[str]) -> Iterator[bytes]:
     """Yields the first serialized record of each file, b"" for a file without records.
 
     Making a dataset takes milliseconds, so one reads all files.
     """
-    compressions = [compression_of(file) for file in files]
 
     @tf.autograph.experimental.do_not_convert
     def first(file: tf.Tensor, compression: tf.Tensor) -> tf.Tensor:
         none = tf.data.Dataset.from_tensors(b"")
         return open_records(file, compression).concatenate(none).take(1).get_single_element()
 
-    sources = tf.data.Dataset.from_tensor_slices((list(files), compressions))
-    yield from sources.map(first, num_parallel_calls=16).as_numpy_iterator()
+    yield from files_to_open(files).map(first, num_parallel_calls=16).as_numpy_iterator()
 
 
-def serialized_records(file: str) -> Iterator[bytes]:
-    """Returns an iterator over the serialized records of a file."""
-    return open_records(file, compression_of(file)).as_numpy_iterator()
+def serialized_records(file: str, skip: int = 0) -> Iterator[bytes]:
+    """Returns an iterator over the serialized records of a file after the first `skip`."""
+    return open_records(file, compression_of(file)).skip(skip).as_numpy_iterator()
+
+
+def first_bad_record(
+    file: str, problem_of: Callable[[bytes], str | None], skip: int = 0
+) -> str | None:
+    """Returns the first record of a file with a problem, as "FILE, record N: problem", or None.
+
+    Args:
+        problem_of: says what is wrong with a serialized record.
+        skip: how many good records the file begins with.
+    """
+    number = skip
+    try:
+        for number, serialized in enumerate(serialized_records(file, skip), start=skip + 1):
+            if problem := problem_of(serialized):
+                return f"{file}, record {number}: {problem}"
+    except tf.errors.OpError as error:
+        return f"{file}, record {number + 1}: truncated or corrupt ({plain_message(error)})"
+    return None
 
 
 def layout_of(serialized: bytes) -> Layout:
@@ -107,7 +131,8 @@ def first_violation(batch: Batch, vocab: Vocabulary | None) -> tuple[int, str] |
     """
     # Each rule assumes that the row obeys all earlier ones, so only the first broken rule counts.
     first: tuple[int, str] | None = None
-    for broken, message in _violations(batch, vocab):
+    for wrong, message in _violations(batch, vocab):
+        broken = wrong.reshape(len(wrong), -1).any(axis=1)
         row = int(np.argmax(broken))
         if broken[row] and (first is None or row < first[0]):
             first = row, message
@@ -142,19 +167,19 @@ def _violations(batch: Batch, vocab: Vocabulary | None) -> Iterator[Violation]:
     columns = np.arange(mask.shape[1], dtype=np.int32)
     lengths = np.count_nonzero(mask, axis=1)
     inside = columns < lengths[:, None]
-    yield _rows_with(mask != inside), "input_mask is not ones followed by zeros"
+    yield mask != inside, "input_mask is not ones followed by zeros"
     yield lengths < 2, "fewer than two tokens"
     limit = len(vocab) if vocab else 2**31 - 1
     outside = (ids < 0) | (ids >= limit)
-    yield _rows_with(outside), f"an id is outside the vocabulary of {limit} tokens"
-    yield _rows_with((ids != 0) & ~inside), "an id in the padding is not 0"
-    yield _rows_with((types != 0) & (types != 1)), "a segment id is neither 0 nor 1"
-    yield _rows_with((types != 0) & ~inside), "a segment id in the padding is not 0"
+    yield outside, f"an id is outside the vocabulary of {limit} tokens"
+    yield (ids != 0) & ~inside, "an id in the padding is not 0"
+    yield (types != 0) & (types != 1), "a segment id is neither 0 nor 1"
+    yield (types != 0) & ~inside, "a segment id in the padding is not 0"
     in_a = lengths - np.count_nonzero(types, axis=1)
     expected = (columns >= in_a[:, None]) & inside
-    yield _rows_with(types != expected), "the segment ids are not zeros followed by ones"
+    yield types != expected, "the segment ids are not zeros followed by ones"
     label = batch["next_sentence_labels"]
-    yield _rows_with((label != 0) & (label != 1)), "next_sentence_labels is neither 0 nor 1"
+    yield (label != 0) & (label != 1), "next_sentence_labels is neither 0 nor 1"
     if "masked_lm_ids" in batch:
         yield from _violations_of_predictions(batch, lengths, limit, vocab)
     if vocab:
@@ -170,18 +195,18 @@ def _violations_of_predictions(
     weights = batch["masked_lm_weights"]
     count = np.count_nonzero(weights, axis=1)
     real = np.arange(weights.shape[1]) < count[:, None]
-    yield _rows_with(weights != real), "masked_lm_weights is not ones followed by zeros"
-    yield _rows_with((positions != 0) & ~real), "a masked position in the padding is not 0"
-    yield _rows_with((labels != 0) & ~real), "a label in the padding is not 0"
+    yield weights != real, "masked_lm_weights is not ones followed by zeros"
+    yield (positions != 0) & ~real, "a masked position in the padding is not 0"
+    yield (labels != 0) & ~real, "a label in the padding is not 0"
     outside = (positions < 1) | (positions >= lengths[:, None])
-    yield _rows_with(outside & real), "a masked position is not that of a token after [CLS]"
+    yield outside & real, "a masked position is not that of a token after [CLS]"
     unordered = (np.diff(positions, axis=1) <= 0) & real[:, 1:]
-    yield _rows_with(unordered), "the masked positions are not strictly ascending"
+    yield unordered, "the masked positions are not strictly ascending"
     outside = (labels < 0) | (labels >= limit)
-    yield _rows_with(outside), f"a label is outside the vocabulary of {limit} tokens"
+    yield outside, f"a label is outside the vocabulary of {limit} tokens"
     if vocab:
         special = np.isin(labels, (vocab.pad_id, vocab.cls_id, vocab.sep_id))
-        yield _rows_with(special & real), "a label is [PAD], [CLS] or [SEP]"
+        yield special & real, "a label is [PAD], [CLS] or [SEP]"
 
 
 def _violations_of_special_tokens(
@@ -206,10 +231,10 @@ def _violations_of_word_starts(
     special = (columns == 0) | (columns >= lengths[:, None] - 1) | (columns == in_a[:, None] - 1)
     if vocab:
         special |= (ids == vocab.cls_id) | (ids == vocab.sep_id)
-    yield _rows_with((starts != 0) & (starts != 1)), "word_starts has a value other than 0 and 1"
-    yield _rows_with((starts != 0) & special), "a word starts at [CLS], [SEP] or in the padding"
+    yield (starts != 0) & (starts != 1), "word_starts has a value other than 0 and 1"
+    yield (starts != 0) & special, "a word starts at [CLS], [SEP] or in the padding"
     missing = special[:, :-1] & ~special[:, 1:] & (starts[:, 1:] != 1)
-    yield _rows_with(missing), "no word starts at the first token of a segment"
+    yield missing, "no word starts at the first token of a segment"
 
 
 def _unmasked_ids(batch: Batch) -> np.ndarray:
@@ -222,7 +247,3 @@ def _unmasked_ids(batch: Batch) -> np.ndarray:
     positions = np.clip(batch["masked_lm_positions"], 0, ids.shape[1] - 1)
     ids[rows, positions[rows, slots]] = batch["masked_lm_ids"][rows, slots]
     return ids
-
-
-def _rows_with(wrong: np.ndarray) -> np.ndarray:
-    return wrong.any(axis=1)

@@ -61,15 +61,7 @@ class RecordStatistics:
         self._marked_at = np.zeros(layout.max_seq_length, np.int64)
         self._positive_labels = 0
         self._pairs = 0
-        self._shown_as = {"[MASK]": 0, "a random token": 0, "itself": 0}
-
-    @property
-    def _records(self) -> int:
-        return int(self._lengths.sum())
-
-    @property
-    def _tokens(self) -> int:
-        return int(self._lengths @ np.arange(len(self._lengths)))
+        self._shown = {"[MASK]": 0, "a random token": 0, "itself": 0}
 
     def add(self, batch: dict[str, np.ndarray]) -> None:
         """Adds valid records [B, length] to the sums."""
@@ -79,10 +71,7 @@ class RecordStatistics:
         self._pairs += int(batch["input_type_ids"].any(axis=1).sum())
         if self._layout.dynamic:
             self._marked_at += batch["word_starts"].sum(axis=0)
-        else:
-            self._add_predictions(batch)
-
-    def _add_predictions(self, batch: dict[str, np.ndarray]) -> None:
+            return
         rows, slots = np.nonzero(batch["masked_lm_weights"])
         counts = np.bincount(rows, minlength=len(batch["input_mask"]))
         self._predictions += np.bincount(counts, minlength=len(self._predictions))
@@ -92,51 +81,49 @@ class RecordStatistics:
             shown = batch["input_word_ids"][rows, positions]
             masked = int(np.count_nonzero(shown == self._vocab.mask_id))
             kept = int(np.count_nonzero(shown == batch["masked_lm_ids"][rows, slots]))
-            self._shown_as["[MASK]"] += masked
-            self._shown_as["a random token"] += len(rows) - masked - kept
-            self._shown_as["itself"] += kept
+            self._shown["[MASK]"] += masked
+            self._shown["a random token"] += len(rows) - masked - kept
+            self._shown["itself"] += kept
 
     def lines(self) -> list[str]:
         """Returns the statistics as lines of text."""
-        if not self._records:
+        records = int(self._lengths.sum())
+        if not records:
             return ["no valid records"]
         length = self._layout.max_seq_length
-        share = np.cumsum(self._lengths) / self._records
+        share = np.cumsum(self._lengths) / records
         quantiles = [int(np.searchsorted(share, q)) for q in (0.05, 0.25, 0.5, 0.75, 0.95)]
-        mean = self._tokens / self._records
+        tokens = int(self._lengths @ np.arange(length + 1))
+        mean = tokens / records
         lines = [
-            f"records: {self._records:,}, {'dynamic' if self._layout.dynamic else 'masked'}, "
+            f"records: {records:,}, {'dynamic' if self._layout.dynamic else 'masked'}, "
             f"{length} tokens each",
             f"fill: {mean / length:.2%} ({mean:.1f} tokens per record; "
-            f"{self._lengths[-1] / self._records:.2%} of the records are full)",
+            f"{self._lengths[-1] / records:.2%} of the records are full)",
             "length percentiles 5, 25, 50, 75, 95: " + ", ".join(map(str, quantiles)),
         ]
         if self._layout.dynamic:
             words = int(self._marked_at.sum())
-            lines.append(f"words: {words / self._records:.1f} per record, masked while reading")
+            lines.append(f"words: {words / records:.1f} per record, masked while reading")
         else:
-            lines += self._prediction_lines()
+            total = int(self._marked_at.sum())
+            lines.append(
+                f"predictions: {total / records:.2f} per record, {total / tokens:.2%} of the "
+                f"tokens; records with none: {self._predictions[0]:,}, with all "
+                f"{self._layout.max_predictions_per_seq}: {self._predictions[-1]:,}"
+            )
+            lines += filter(None, [prediction_warning(total)])
+            if self._vocab and total:
+                shares = (f"{count / total:.2%} as {name}" for name, count in self._shown.items())
+                lines.append(f"predicted tokens shown: {', '.join(shares)}")
         if self._pairs:
             lines.append(
-                f"two segments: {self._pairs / self._records:.2%} of the records; "
-                f"next_sentence_labels 1: {self._positive_labels / self._records:.2%}"
+                f"two segments: {self._pairs / records:.2%} of the records; "
+                f"next_sentence_labels 1: {self._positive_labels / records:.2%}"
             )
-            lines += filter(None, [label_warning(self._positive_labels, self._records)])
+            lines += filter(None, [label_warning(self._positive_labels, records)])
         else:
             lines.append("one segment per record")
-        return lines
-
-    def _prediction_lines(self) -> list[str]:
-        total = int(self._predictions @ np.arange(len(self._predictions)))
-        lines = [
-            f"predictions: {total / self._records:.2f} per record, {total / self._tokens:.2%} of "
-            f"the tokens; records with none: {self._predictions[0]:,}, with all "
-            f"{self._layout.max_predictions_per_seq}: {self._predictions[-1]:,}"
-        ]
-        lines += filter(None, [prediction_warning(total)])
-        if self._vocab and total:
-            shares = (f"{count / total:.2%} as {name}" for name, count in self._shown_as.items())
-            lines.append(f"predicted tokens shown: {', '.join(shares)}")
         return lines
 
     def plot(self, path: str) -> None:
@@ -151,8 +138,9 @@ class RecordStatistics:
         left.bar(np.arange(len(self._lengths)), self._lengths, width=1)
         left.set(title="Lengths", xlabel="tokens per record", ylabel="records", yscale="log")
         # The records that are longer than p have a token at position p.
-        present = self._records - np.cumsum(self._lengths)[:-1]
-        middle.plot(present / max(1, self._records))
+        records = self._lengths.sum()
+        present = records - np.cumsum(self._lengths)[:-1]
+        middle.plot(present / max(1, records))
         middle.set(title="Fill", xlabel="position", ylabel="share of records", ylim=(0, 1.05))
         title = "Word starts" if self._layout.dynamic else "Masked tokens"
         right.plot(self._marked_at / np.maximum(1, present))

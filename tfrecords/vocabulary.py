@@ -91,8 +91,14 @@ class Vocabulary:
     strip_accents: bool | None = None
 
     def __post_init__(self) -> None:
-        if problem := _problem(self.lines):
-            raise ValueError(f"not a BERT vocabulary: {problem}")
+        if not any(self.lines):
+            raise ValueError("not a BERT vocabulary: it has no tokens: write one token per line")
+        if missing := [token for token in SPECIAL_TOKENS if token not in self.lines]:
+            raise ValueError(
+                f"not a BERT vocabulary: it lacks {' '.join(missing)}: replace a token that no "
+                "text needs, such as [unused1], for each; an inserted line would shift the ids of "
+                "all tokens after it"
+            )
         if not isinstance(self.strip_accents, bool | None):
             raise ValueError(f"strip_accents is {self.strip_accents!r}, not a boolean")
         spaced = [token for token in self.added if token.content != token.content.strip()]
@@ -155,25 +161,11 @@ class Vocabulary:
         except (AttributeError, TypeError) as error:
             raise ValueError(f"the added tokens are damaged ({error})") from None
 
-    @property
-    def pad_id(self) -> int:
-        return self.ids[PAD]
-
-    @property
-    def unk_id(self) -> int:
-        return self.ids[UNK]
-
-    @property
-    def cls_id(self) -> int:
-        return self.ids[CLS]
-
-    @property
-    def sep_id(self) -> int:
-        return self.ids[SEP]
-
-    @property
-    def mask_id(self) -> int:
-        return self.ids[MASK]
+    pad_id = property(lambda self: self.ids[PAD])
+    unk_id = property(lambda self: self.ids[UNK])
+    cls_id = property(lambda self: self.ids[CLS])
+    sep_id = property(lambda self: self.ids[SEP])
+    mask_id = property(lambda self: self.ids[MASK])
 
 
 def load_vocab(path: str) -> Vocabulary:
@@ -187,9 +179,10 @@ def load_vocab(path: str) -> Vocabulary:
     lines = [line.strip(" \t\r") for line in read_lines(path)]
     while lines and not lines[-1]:
         lines.pop()
-    if problem := _problem(lines):
-        raise ValueError(f"{path} is not a BERT vocabulary: {problem}")
-    return Vocabulary(tuple(lines))
+    try:
+        return Vocabulary(tuple(lines))
+    except ValueError as error:
+        raise ValueError(f"{path} is {error}") from None
 
 
 def read_lines(path: str) -> list[str]:
@@ -209,18 +202,6 @@ def read_lines(path: str) -> list[str]:
 def write_vocab(path: str, vocab: Vocabulary) -> None:
     """Writes a vocab.txt atomically; `Vocabulary.tokenizer_values` belongs beside it."""
     atomic_write(path, vocab.text)
-
-
-def _problem(tokens: Sequence[str]) -> str | None:
-    """Returns what is wrong with a vocabulary and how to fix it, or None."""
-    if not any(tokens):
-        return "it has no tokens: write one token per line"
-    if missing := [token for token in SPECIAL_TOKENS if token not in tokens]:
-        return (
-            f"it lacks {' '.join(missing)}: replace a token that no text needs, such as [unused1], "
-            "for each; an inserted line would shift the ids of all tokens after it"
-        )
-    return None
 
 
 def is_cased(vocab: Vocabulary) -> bool:
@@ -253,46 +234,46 @@ def warn_about_casing(
     source: str = "the vocabulary",
     say: Callable[[str], None] = print,
 ) -> None:
-    """Prints the warning of `casing_warning` if there is one."""
-    if warning := casing_warning(vocab, lower_case, source):
-        say(warning)
-
-
-def casing_warning(vocab: Vocabulary | None, lower_case: bool | None, source: str) -> str | None:
-    """Returns a line that says how the casing contradicts the vocabulary; None if it does not.
+    """Prints how the casing contradicts the vocabulary, if it does.
 
     Args:
         vocab, lower_case: nothing contradicts what is unknown (None).
         source: where the vocabulary comes from.
+        say: prints the warning.
     """
     if vocab is None or lower_case is None:
-        return None
+        return
     if lower_case:
-        if not is_cased(vocab):
-            return None
-        lost = _unreachable(vocab)
-        # The first tokens are often single letters, and those in the middle words.
-        some = ", ".join(lost[len(lost) // 2 :][:3])
-        return (
-            f"WARNING: {source} is cased, but the text is lower-cased and loses its "
-            f"accents: {len(lost):,} of {len(vocab):,} tokens, such as {some}, can never occur. "
-            "Use --nodo_lower_case, from data creation on."
-        )
+        if is_cased(vocab):
+            lost = _unreachable(vocab)
+            # The first tokens are often single letters, and those in the middle words.
+            some = ", ".join(lost[len(lost) // 2 :][:3])
+            say(
+                f"WARNING: {source} is cased, but the text is lower-cased and loses its accents: "
+                f"{len(lost):,} of {len(vocab):,} tokens, such as {some}, can never occur. Use "
+                "--nodo_lower_case, from data creation on."
+            )
+        return
     small = _small(vocab)
     capital = [token for token in _tokens_of_text(vocab) if token.lower() != token]
-    if len(small) <= _FEW * len(vocab) or len(capital) > _FEW * len(small):
-        return None
-    return (
-        f"WARNING: {source} is uncased, but the text is not lower-cased: of "
-        f"{len(vocab):,} tokens, {len(small):,} have small letters and {len(capital):,} have "
-        "capitals, so words with capitals become [UNK]. Use --do_lower_case, from data creation on."
-    )
+    if len(small) > _FEW * len(vocab) and len(capital) <= _FEW * len(small):
+        say(
+            f"WARNING: {source} is uncased, but the text is not lower-cased: of {len(vocab):,} "
+            f"tokens, {len(small):,} have small letters and {len(capital):,} have capitals, so "
+            "words with capitals become [UNK]. Use --do_lower_case, from data creation on."
+        )
 
 
 def _unreachable(vocab: Vocabulary) -> list[str]:
     """Returns the tokens that lower-cased text never contains."""
-    keeps = vocab.strip_accents is False
-    return [token for token in _tokens_of_text(vocab) if _lower_cased(token, keeps) != token]
+
+    def lower_cased(token: str) -> str:
+        if token.isascii() or vocab.strip_accents is False:
+            return token.lower()
+        decomposed = unicodedata.normalize("NFD", token.lower())
+        return "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
+
+    return [token for token in _tokens_of_text(vocab) if lower_cased(token) != token]
 
 
 def _small(vocab: Vocabulary) -> list[str]:
@@ -303,10 +284,3 @@ def _small(vocab: Vocabulary) -> list[str]:
 
 def _tokens_of_text(vocab: Vocabulary) -> list[str]:
     return [token for token in vocab.lines if not _MARKUP.fullmatch(token)]
-
-
-def _lower_cased(token: str, keeps_accents: bool) -> str:
-    if token.isascii() or keeps_accents:
-        return token.lower()
-    decomposed = unicodedata.normalize("NFD", token.lower())
-    return "".join(c for c in decomposed if unicodedata.category(c) != "Mn")

@@ -60,8 +60,9 @@ def line_rule(line: str, first: bool, paragraph: bool) -> str | None:
     if not paragraph or len(line) <= _MAX_FRAGMENT_CHARACTERS:
         if rule := sentence_rule(line):
             return rule
-    if paragraph and _is_heading(line):
-        return "heading"
+    if paragraph and line.endswith(".") and not line.endswith(".."):
+        if len(line.split(None, _MAX_HEADING_WORDS)) <= _MAX_HEADING_WORDS:
+            return "heading"
     return "list_item" if not ends and _BULLET.match(line) else None
 
 
@@ -79,14 +80,6 @@ def sentence_rule(sentence: str) -> str | None:
         if not ends_sentence(sentence) or not any(map(str.isalnum, sentence)):
             return "fragment"
     return None
-
-
-def _is_heading(line: str) -> bool:
-    return (
-        line.endswith(".")
-        and not line.endswith("..")
-        and len(line.split(None, _MAX_HEADING_WORDS)) <= _MAX_HEADING_WORDS
-    )
 
 
 def ends_sentence(line: str) -> bool:

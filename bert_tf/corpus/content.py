@@ -170,16 +170,8 @@ def check_encoding(data: bytes, name: str) -> None:
     Args:
         data: the text, or at least its first `SAMPLE_BYTES`.
     """
-    if found := _wide_encoding(data[:SAMPLE_BYTES]):
-        raise ValueError(
-            f"{name} is {found}: save it as UTF-8, for example with iconv -f {found} -t UTF-8"
-        )
-
-
-def _wide_encoding(head: bytes) -> str | None:
-    for encoding, marks in _MARKS.items():
-        if head.startswith(marks):
-            return encoding
+    head = data[:SAMPLE_BYTES]
+    found = [encoding for encoding, marks in _MARKS.items() if head.startswith(marks)]
     # Even text without Latin letters has NULs there, in its spaces and line ends.
     if b"\0" in head and _unreadable(head.decode("utf-8", "replace")) > _MAX_UNREADABLE:
         for encoding in _WITHOUT_MARK:
@@ -188,8 +180,11 @@ def _wide_encoding(head: bytes) -> str | None:
             whole = len(text.encode(encoding)) > len(head) - 4
             enough = len(text) >= _FEWEST_CHARACTERS and text.strip()
             if enough and whole and _unreadable(text) < _MAX_UNREADABLE / 10:
-                return encoding
-    return None
+                found.append(encoding)
+    if found:
+        raise ValueError(
+            f"{name} is {found[0]}: save it as UTF-8, for example with iconv -f {found[0]} -t UTF-8"
+        )
 
 
 def _unreadable(text: str) -> float:

@@ -170,30 +170,21 @@ class _BlockCutter:
         """Returns the first end of a document, or of a line, from `start` on."""
         if not self._layout:
             return _end_of_line(data, start)
-        if self._layout.document_separator == "blank_line":
-            return _end_of_document(data, start)
+        separator = self._layout.document_separator
+        if separator == "blank_line":
+            for match in _MAYBE_BLANK.finditer(data, start):
+                if not match[1].decode("utf-8", "replace").strip():
+                    return match.end() + 1
+            return None
         next_file = next((begin for _, begin in self._files if begin >= start), None)
-        if self._layout.document_separator == "file":
+        if separator == "file" or not (position := _end_of_line(data[:next_file], start)):
             return next_file
-        line = _start_of_document(data[:next_file], start, self._layout)
-        return next_file if line is None else line
-
-
-def _start_of_document(data: bytes, start: int, layout: Layout) -> int | None:
-    position = _end_of_line(data, start)
-    # The last line may be incomplete.
-    for line in data[position:].split(b"\n")[:-1] if position else ():
-        if re.search(layout.document_separator, line.decode("utf-8", "replace").strip()):
-            return position
-        position += len(line) + 1
-    return None
-
-
-def _end_of_document(data: bytes, start: int) -> int | None:
-    for match in _MAYBE_BLANK.finditer(data, start):
-        if not match[1].decode("utf-8", "replace").strip():
-            return match.end() + 1
-    return None
+        # The last line may be incomplete.
+        for line in data[position:next_file].split(b"\n")[:-1]:
+            if re.search(separator, line.decode("utf-8", "replace").strip()):
+                return position
+            position += len(line) + 1
+        return next_file
 
 
 def _end_of_line(data: bytes, start: int) -> int | None:

@@ -42,8 +42,9 @@ from bert_tf.examples.work_folder import WorkFolder, read_json, remove_files
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.workers import num_processes
 from tfrecords.manifest import (
+    INPUT_KEYS,
     file_sha256,
-    is_list_of_inputs,
+    is_list_of,
     read_manifest,
     unfinished_path,
     write_manifest,
@@ -175,7 +176,7 @@ def _describe_job(job: Job, folder: WorkFolder) -> dict:
     recorded: dict[str, dict] = {}
     for description in (read_json(job.manifest), read_json(folder.job_file)):
         inputs = description.get("inputs", []) if description else []
-        if is_list_of_inputs(inputs):
+        if is_list_of(INPUT_KEYS, inputs):
             recorded |= {entry["file"]: entry for entry in inputs}
     inputs = [describe_file(file) for file in job.input_files]
     with progress_bar(

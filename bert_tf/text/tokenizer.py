@@ -281,10 +281,14 @@ def _split(
 @functools.lru_cache(maxsize=4)
 def _build_wordpiece(lines: tuple[str, ...]) -> tf_text.FastWordpieceTokenizer:
     last = {line: index for index, line in enumerate(lines)}
-    tokens = [
-        line if _is_matchable(line) and last[line] == index else f"\x01{index}"
-        for index, line in enumerate(lines)
-    ]
+
+    def token(index: int, line: str) -> str:
+        # No word contains white space, such as the U+2028 in bert-base-chinese, or control
+        # characters, but FastWordpieceTokenizer would match them. A stand-in matches no text.
+        is_matchable = line and not any(x.isspace() or x < " " for x in line)
+        return line if is_matchable and last[line] == index else f"\x01{index}"
+
+    tokens = [token(index, line) for index, line in enumerate(lines)]
     return tf_text.FastWordpieceTokenizer(
         # The library needs a token other than special ones.
         [*tokens, "\x01"],
@@ -292,13 +296,6 @@ def _build_wordpiece(lines: tuple[str, ...]) -> tf_text.FastWordpieceTokenizer:
         # The longest word that is not [UNK], if every character has four bytes.
         max_bytes_per_word=4 * MAX_CHARACTERS_PER_WORD,
     )
-
-
-def _is_matchable(token: str) -> bool:
-    """Returns whether a word can contain the token; others get a stand-in that matches no text."""
-    # bert-base-chinese contains U+2028, which ends words but which FastWordpieceTokenizer would
-    # match.
-    return token and not any(character.isspace() or character < " " for character in token)
 
 
 def _too_long(text, line_splits, starts, limits) -> tf.Tensor:

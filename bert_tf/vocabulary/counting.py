@@ -22,6 +22,8 @@ MAX_WORDS = 4_000_000
 # Starting a worker takes as long as counting the words of this much text on one core.
 BYTES_PER_WORKER = 2**25
 _WORDS_AT_ONCE = 100_000
+# The longest name of a text in a table, in characters.
+_WIDTH = 40
 # The only ASCII whitespace that does not end a word. The tokenizer drops it, like U+0001.
 _NO_SPACE = bytes.maketrans(b"\x0b\x0c", b"\x01\x01")
 # Without added tokens.
@@ -193,7 +195,7 @@ def measure(words: Counter[str], vocab: Vocabulary, lower_case: bool) -> Coverag
 
 def coverage_table(rows: Mapping[str, Coverage]) -> str:
     """Formats the coverages of texts as a table."""
-    names = [_shortened(name) for name in rows]
+    names = [name if len(name) <= _WIDTH else f"...{name[3 - _WIDTH :]}" for name in rows]
     width = max(map(len, ["text", *names]))
     lines = [
         f"{'text':{width}}  {'words':>15}  {'distinct':>12}  {'tokens/word':>11}"
@@ -206,7 +208,3 @@ def coverage_table(rows: Mapping[str, Coverage]) -> str:
             f"  {row.characters / tokens:16.2f}  {row.unknown / words:8.4%}"
         )
     return "\n".join(lines)
-
-
-def _shortened(name: str, width: int = 40) -> str:
-    return name if len(name) <= width else f"...{name[3 - width :]}"

@@ -7,15 +7,15 @@ import pytest
 
 from bert_tf.create_pretraining_data import Options
 from bert_tf.examples.job import with_defaults
+from tfrecords.vocabulary import SPECIAL_TOKENS
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 LETTERS = "abcdefghij"
 
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("corpus")
-    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *LETTERS]))
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, *LETTERS]))
     documents = [
         "\n".join(" ".join(LETTERS[: 1 + (d * s) % 9]) for s in range(6)) for d in range(1, 31)
     ]

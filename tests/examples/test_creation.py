@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import pytest
 import tensorflow as tf
@@ -44,9 +45,9 @@ def finished(folder, options, copy) -> dict[str, bytes]:
     return _bytes(folder)
 
 
-def _bytes(folder: pathlib.Path) -> dict[str, bytes]:
+def _bytes(folder: pathlib.Path, name: str = "out") -> dict[str, bytes]:
     """Returns the content of every output file."""
-    return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
+    return {path.name: path.read_bytes() for path in sorted((folder / name).iterdir())}
 
 
 def test_the_manifest_describes_the_files(folder, options):
@@ -335,16 +336,12 @@ def test_finished_steps_outlive_a_user_error(folder, finished, options, monkeypa
     shutil.rmtree(folder / "out")
     for error in (OSError("No space left"), ValueError("no such segmenter")):
         with monkeypatch.context() as patch:
-            patch.setattr(runner, "make_part", lambda *_, error=error: _raise(error))
+            patch.setattr(runner, "make_part", mock.Mock(side_effect=error))
             with pytest.raises(type(error), match=str(error)):
                 run(options())
     monkeypatch.setattr(runner, "tokenize_block", None)
     run(options())
     assert _bytes(folder) == finished
-
-
-def _raise(error: Exception):
-    raise error
 
 
 def test_short_documents_count_with_their_padding(folder, options, monkeypatch):
@@ -367,11 +364,8 @@ def test_beam_makes_the_same_bytes(options, folder):
     run(
         options(output_file=f"{folder}/beam/data.tfrecord", runner="DirectRunner", num_workers=None)
     )
-    files = sorted(path.name for path in (folder / "local").iterdir())
-    assert files == sorted(path.name for path in (folder / "beam").iterdir())
-    assert len(files) == 4
-    for name in files:
-        assert (folder / "local" / name).read_bytes() == (folder / "beam" / name).read_bytes()
+    assert len(_bytes(folder, "local")) == 4
+    assert _bytes(folder, "local") == _bytes(folder, "beam")
     (folder / "text-1.txt").write_text("{not JSON\n")
     (folder / "text-1.txt").rename(folder / "bad.jsonl")
     with pytest.raises(ValueError, match="bad.jsonl") as error:

@@ -12,11 +12,10 @@ import pytest
 
 from bert_tf.examples.units import Lexicon, load_segmenter, tokenize_words
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.vocabulary import Vocabulary
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PIECES = ("un", "##aff", "##able", "e", "-", "!", "a", "b", "c", "##a", "##b")
-VOCAB = Vocabulary((*SPECIAL, *"使用语言模型来预测中国人", *PIECES))
+VOCAB = Vocabulary((*SPECIAL_TOKENS, *"使用语言模型来预测中国人", *PIECES))
 
 
 @pytest.fixture(scope="module")

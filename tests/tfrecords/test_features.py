@@ -29,10 +29,8 @@ def test_equals_protobuf_byte_for_byte(largest):
     assert serialize_examples(arrays) == [_protobuf_bytes(arrays, row) for row in range(50)]
 
 
-def test_long_rows_need_longer_length_fields():
-    arrays = {"a": np.arange(2 * 20_000).reshape(2, 20_000), "b": np.zeros((2, 3), np.float32)}
-    assert serialize_examples(arrays) == [_protobuf_bytes(arrays, row) for row in range(2)]
-
-
-def test_no_rows():
-    assert serialize_examples({"a": np.zeros((0, 4), np.int32)}) == []
+@pytest.mark.parametrize("rows", [0, 2])
+def test_long_rows_need_longer_length_fields(rows):
+    long = np.arange(rows * 20_000).reshape(rows, 20_000)
+    arrays = {"a": long, "b": np.zeros((rows, 3), np.float32)}
+    assert serialize_examples(arrays) == [_protobuf_bytes(arrays, row) for row in range(rows)]

@@ -104,9 +104,12 @@ def test_dynamic_records_pass(tmp_path, vocab_file, capsys, monkeypatch):
     file = write(tmp_path / "a", DYNAMIC, DYNAMIC)
     run(Options(file, vocab_file, num_examples=1))
     out = capsys.readouterr().out
-    assert "1. (label 0) [CLS] the new·yorks [SEP] ##s on [SEP]\n" in out
-    assert "records: 2, dynamic, 10 tokens each\n" in out
-    assert "words: 4.0 per record, masked while reading\n" in out
+    for line in (
+        "1. (label 0) [CLS] the new·yorks [SEP] ##s on [SEP]",
+        "records: 2, dynamic, 10 tokens each",
+        "words: 4.0 per record, masked while reading",
+    ):
+        assert f"{line}\n" in out
     monkeypatch.setenv("BERT_TF_QUIET", "1")
     run(Options(file, vocab_file))
     last = out.splitlines(keepends=True)[-1]
@@ -129,11 +132,8 @@ def test_one_sided_labels_give_a_warning(tmp_path, vocab_file, capsys, ones, zer
     file = write(tmp_path / "a", *[STATIC] * ones, *[other] * zeros)
     run(Options(file, vocab_file, num_examples=0))
     out = capsys.readouterr().out
-    assert (
-        (f"WARNING: {warning}" in out and "--objective=mlm" in out)
-        if warning
-        else ("WARNING" not in out)
-    )
+    assert ("WARNING" in out) == ("--objective=mlm" in out) == bool(warning)
+    assert f"WARNING: {warning}" in out or not warning
 
 
 def test_records_without_predictions_give_a_warning(tmp_path, vocab_file, capsys):

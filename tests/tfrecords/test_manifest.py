@@ -44,6 +44,9 @@ def test_round_trip(tmp_path):
     write_manifest(str(path), dict(reversed(manifest.items())))
     assert path.read_bytes() == first
     assert list(path.parent.iterdir()) == [path]
+    for function in (read_manifest, lambda path: shard_entry(path, 1)):
+        with pytest.raises(OSError, match="cannot read .*absent"):
+            function(str(tmp_path / "absent"))
 
 
 def test_a_manifest_is_found_beside_its_shards(tmp_path):
@@ -52,12 +55,6 @@ def test_a_manifest_is_found_beside_its_shards(tmp_path):
     path = tmp_path / "x.manifest.json"
     write_manifest(str(path), {"shards": []})
     assert find_manifests([shard, shard.replace("1-of", "0-of")]) == {str(path): {"shards": []}}
-
-
-def test_a_missing_file_is_an_os_error(tmp_path):
-    for function in (read_manifest, lambda path: shard_entry(path, 1)):
-        with pytest.raises(OSError, match="cannot read .*absent"):
-            function(str(tmp_path / "absent"))
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,18 @@
 from collections import Counter
 
 from bert_tf.vocabulary.learning import learn_vocabulary
+from tfrecords.vocabulary import SPECIAL_TOKENS
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 HUGS = Counter({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5})
 
 
 def test_merges_by_hand():
     """Pairs: ##u ##g 20, then ##u ##n 16, h ##ug 15, p ##un 12; next would be hug ##s 5."""
     alphabet = ["b", "g", "h", "n", "p", "s", "u", "##g", "##n", "##s", "##u"]
-    expected = [*SPECIAL, *alphabet, "##ug", "##un", "hug", "pun"]
+    expected = [*SPECIAL_TOKENS, *alphabet, "##ug", "##un", "hug", "pun"]
     assert learn_vocabulary(HUGS, len(expected), num_unused=0) == expected
     # Without b (4) and s (5): p ##u 17, then pu ##n 12. All other pairs are too rare.
-    expected = [*SPECIAL, "g", "h", "n", "p", "u", "##g", "##n", "##u", "pu", "pun"]
+    expected = [*SPECIAL_TOKENS, "g", "h", "n", "p", "u", "##g", "##n", "##u", "pu", "pun"]
     assert learn_vocabulary(HUGS, 100, min_frequency=12, num_unused=0) == expected
 
 
@@ -31,7 +31,7 @@ def test_a_sample_gives_what_fewer_occurrences_give():
 def test_published_order_of_the_special_tokens():
     tokens = learn_vocabulary(Counter({"ab": 3}), 200)
     unused = [f"[unused{slot}]" for slot in range(99)]
-    assert tokens == ["[PAD]", *unused, *SPECIAL[1:], "a", "b", "##b", "ab"]
+    assert tokens == ["[PAD]", *unused, *SPECIAL_TOKENS[1:], "a", "b", "##b", "ab"]
 
 
 def test_ties_are_broken_deterministically():

@@ -23,7 +23,7 @@ class Options(command.Options):
     """The flags of the command."""
 
     saved_model_dir: str = option(
-        help="Folder of the SavedModel. The name of the flag may be left out.", positional=True
+        help="Folder of the SavedModel. The name of the flag may be left out.", kind="positional"
     )
 
 

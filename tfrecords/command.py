@@ -49,8 +49,7 @@ def option(
     aliases: tuple[str, ...] = (),
     at_least: float = -math.inf,
     at_most: float = _LARGEST,
-    positional: bool = False,
-    rare: bool = False,
+    kind: str = "common",
 ) -> Any:
     """Declares a field of `Options` that becomes the flag of the same name.
 
@@ -60,23 +59,17 @@ def option(
         choices: the allowed values; empty to allow any value.
         aliases: alternative names of the flag.
         at_least, at_most: the range of a number.
-        positional: the value may also be given without the name of the flag; the strings of a
-            `tuple` take all arguments without one.
-        rare: --help leaves the flag to --helpfull.
+        kind: "common"; "rare", which --help leaves to --helpfull; or "positional": the value may
+            also be given without the name of the flag. The strings of a positional `tuple` take
+            all such arguments.
     """
-    metadata = {
-        "help": help,
-        "choices": choices,
-        "aliases": aliases,
-        "at_least": at_least,
-        "at_most": at_most,
-        "positional": positional,
-        "rare": rare,
-    }
+    metadata = dict(
+        help=help, choices=choices, aliases=aliases, at_least=at_least, at_most=at_most, kind=kind
+    )
     return dataclasses.field(default=default, metadata=metadata)
 
 
-rare_option = functools.partial(option, rare=True)
+rare_option = functools.partial(option, kind="rare")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,7 +276,7 @@ def _parsed_options(options_type: type, extra: list[str]) -> Any:
         if value_type(field) is tuple:
             values[field.name] = (*(values[field.name] or ()), *extra)
             extra = []
-        if field.metadata["positional"] and values[field.name] is None and extra:
+        if field.metadata["kind"] == "positional" and values[field.name] is None and extra:
             values[field.name] = extra.pop(0)
     if extra:
         raise ValueError(f"unexpected argument {extra[0]!r}: flags are --name=value")

@@ -59,7 +59,9 @@ def help_text(doc: str, options_type: type, *, full: bool) -> str:
         full: whether to show all flags with their whole help, as --helpfull does.
     """
     about = doc.strip() if full else "\n\n".join(doc.strip().split("\n\n")[:3])
-    fields = [field for field in ordered_flags(options_type) if full or not field.metadata["rare"]]
+    fields = [
+        field for field in ordered_flags(options_type) if full or field.metadata["kind"] != "rare"
+    ]
     flags = [(f"--{_spelled(field)}", _explanation(field, full)) for field in fields]
     lines = table(flags + ALWAYS * full, _MARGIN)
     return wrapped("\n".join([f"{about}\n\nFlags:", *lines, *[_MORE] * (not full)]).lstrip())

@@ -27,7 +27,7 @@ class Options(command.Options):
 
     needs_tensorflow: ClassVar[bool] = False
 
-    shell: str = option(help="The shell.", choices=SHELLS, positional=True)
+    shell: str = option(help="The shell.", choices=SHELLS, kind="positional")
 
 
 class Flag(NamedTuple):

@@ -21,7 +21,7 @@ class Options(command.Options):
         (),
         "Output folder of run_finetuning; may be repeated, and the name of the flag may be "
         "left out. Required.",
-        positional=True,
+        kind="positional",
     )
     output_file: str = option(help="The zip file to write.")
 

@@ -22,7 +22,7 @@ from tfrecords.command import option
 class Options(command.Options):
     """The flags of the command."""
 
-    folder: str = option(help="Folder with runs of run_finetuning.", positional=True)
+    folder: str = option(help="Folder with runs of run_finetuning.", kind="positional")
     output_file: str | None = option(
         None, "Also write the tables to this file: .md for Markdown, .csv, or .txt."
     )

@@ -77,7 +77,7 @@ class TextOptions(ColumnOptions):
         (),
         "A text; may be repeated, and the name of the flag may be left out. Without texts "
         "and --input_file, the command reads standard input.",
-        positional=True,
+        kind="positional",
     )
     input_file: str | None = option(
         None,
@@ -199,7 +199,7 @@ class ExplorerOptions(VocabularyOptions):
         (),
         "A text; may be repeated, and the name of the flag may be left out. Write a pair as "
         '"a ||| b".',
-        positional=True,
+        kind="positional",
         aliases=("text",),
     )
     output_file: str | None = option(None, "The page to write, such as page.html.")

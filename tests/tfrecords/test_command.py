@@ -36,7 +36,7 @@ class Options(command.Options):
     fast: bool = option(True, help="Hurry.")
     kind: str = option("a", help="Which.", choices=("a", "b"))
     share: float | None = option(None, help="Of what.")
-    place: str | None = option(None, help="Where.", positional=True)
+    place: str | None = option(None, help="Where.", kind="positional")
     absent_flags = {"cores": "all are used, so omit it"}
     if_out_of_memory = "use a smaller --number"
 

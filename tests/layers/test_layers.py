@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_tf.config import BertConfig
+from bert_tf.layers import fused
 from bert_tf.layers.bert import BertEmbeddings, EncoderBlock, SelfAttention
 from bert_tf.layers.dropout import DropoutSeeds
 from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
@@ -101,6 +102,23 @@ def test_mixed_precision_keeps_variables_in_float32_and_stays_close(case):
     assert {weight.dtype for weight in mixed.weights} == {"float32"}
     for ours, theirs in zip(flat(mixed(*inputs)), flat(outputs), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=0.1, rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "softmax"), [("mixed_bfloat16", "float32"), ("bfloat16", "bfloat16")]
+)
+def test_only_weights_in_half_precision_narrow_the_softmax(monkeypatch, policy, softmax):
+    """Oracle: the type of the bias, which decides that of the softmax."""
+    found = []
+    attention = fused.attention
+
+    def spy(query, key, value, bias, *others):
+        found.append(keras.backend.standardize_dtype(bias.dtype))
+        return attention(query, key, value, bias, *others)
+
+    monkeypatch.setattr(fused, "attention", spy)
+    SelfAttention(CONFIG, dtype=policy)(SEQUENCE, MASK[:, None, None] > 0)
+    assert found == [softmax]
 
 
 def test_every_weight_has_a_gradient(case):

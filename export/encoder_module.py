@@ -89,7 +89,9 @@ class EncoderModule(ReusableModel):
             inputs = {name: hide(x, x.shape) for name, x in inputs.items()}
             length = tf.shape(inputs["input_word_ids"])[1]
             message = f"the encoder takes sequences of at most {longest} tokens"
-            tf.debugging.assert_less_equal(length, longest, message)
+            check = tf.debugging.assert_less_equal(length, longest, message)
+            with tf.control_dependencies([check]):
+                inputs = {name: tf.identity(x) for name, x in inputs.items()}
             return encoder(inputs, training=training)
 
         def encode_with_default(inputs, training):

@@ -130,7 +130,7 @@ def _bert_tf(sizes: argparse.Namespace, static_length: bool = False) -> Contende
     tuner.set_weights()
     trainer, steps = tuner.trainer, sizes.examples // sizes.batch_size
     static = dict(static_length=static_length)
-    batches = train_batches(features, sizes.batch_size, steps * _EPOCHS, 0, **static)
+    batches = train_batches(features, sizes.batch_size, range(steps * _EPOCHS), 0, **static)
     iterator = iter(batches)
 
     def train(epochs: int) -> float:

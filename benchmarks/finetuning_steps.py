@@ -97,7 +97,7 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
 
     losses, rates, trainer = [], [], tuner.trainer
     size = options.train_batch_size
-    batches = train_batches(splits[TRAIN], size, tuner.num_train_steps, options.random_seed)
+    batches = train_batches(splits[TRAIN], size, range(tuner.num_train_steps), options.random_seed)
     # Iterated twice: the batches are recorded as they are trained on.
     iterator = iter(batches)
     for number, batch in enumerate(batches):

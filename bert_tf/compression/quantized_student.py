@@ -99,7 +99,7 @@ class QuantizedTraining(StudentTraining):
         set_precision("float32")
         model = load_task_model(self.task, teacher)
         features = training_features(options, self.task, teacher)
-        batches = train_batches(features, _EXAMPLES, _PARTS, options.random_seed)
+        batches = train_batches(features, _EXAMPLES, range(_PARTS), options.random_seed)
         values = layer_eigenvalues(model, self.task.objective, batches, options.random_seed)
         found = np.stack([values.mean(axis=1), values.std(axis=1)], axis=1)
         for layer, ((mean, deviation), count) in enumerate(

@@ -25,11 +25,10 @@ _BATCHES_PER_POOL = 4
 def train_batches(
     features: Features,
     batch_size: int,
-    num_batches: int,
+    steps: range,
     seed: int,
     *,
     group_by_length: bool = True,
-    skip: int = 0,
     static_length: bool = False,
     context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
@@ -37,15 +36,14 @@ def train_batches(
 
     Args:
         batch_size: examples per step, over all replicas.
-        num_batches: number of batches, including skipped ones.
+        steps: the steps to take, counted from 0 at the start of the run; a resumed run skips some.
         group_by_length: whether examples of similar length share a batch, to save padding.
-        skip: number of batches to skip, to resume training.
         static_length: whether to pad every batch to `max_seq_length`, as TPUs require.
         context: input context from `distribute_datasets_from_function`.
     """
     lengths = _padded_lengths(features, static_length)
-    order = train_order(lengths, batch_size, num_batches, seed, group_by_length=group_by_length)
-    order = order[skip * batch_size :]
+    order = train_order(lengths, batch_size, steps.stop, seed, group_by_length=group_by_length)
+    order = order[steps.start * batch_size :]
     rows, batch_size = _share(tf.data.Dataset.from_tensor_slices(order), batch_size, context)
     rows = rows.batch(batch_size, drop_remainder=True)
     lengths = tf.constant(lengths)

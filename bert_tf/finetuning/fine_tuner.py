@@ -259,7 +259,7 @@ class FineTuner:
         self.driver.restore_best()
         return results
 
-    def _batches(self, skip: int) -> tf.distribute.DistributedDataset:
+    def _batches(self, first_step: int) -> tf.distribute.DistributedDataset:
         strategy, options = self._session.strategy, self._session.options
         static = isinstance(strategy, tf.distribute.TPUStrategy)
 
@@ -267,10 +267,9 @@ class FineTuner:
             return train_batches(
                 self._examples,
                 options.train_batch_size,
-                self.num_train_steps,
+                range(first_step, self.num_train_steps),
                 options.random_seed,
                 group_by_length=options.group_by_length,
-                skip=skip,
                 static_length=static,
                 context=context,
             )

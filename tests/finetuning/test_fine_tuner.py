@@ -106,7 +106,7 @@ def test_bias_correction_and_batches_of_similar_length_are_the_default(
         lambda *_, **values: given.append(values) or tf.data.Dataset.from_tensors(make_batch()),
     )
     tuner = make_tuner(**flags)
-    tuner._batches(skip=0)
+    tuner._batches(first_step=0)
     assert [values["group_by_length"] for values in given] == [expected]
     assert tuner.trainer.optimizer.bias_correction == expected
 

@@ -102,7 +102,7 @@ def test_batches_hold_all_choices_of_an_example(files, static):
     segments = [tokenizer.tokenize_flat(texts) for texts in (pairs.texts_a, pairs.texts_b)]
     expected = pack_segments(segments, 16, tokenizer.vocab)
     expected = {name: values.numpy().reshape(21, 4, 16) for name, values in expected.items()}
-    for batches in (eval_batches, lambda *a, **k: train_batches(*a, 4, 0, **k)):
+    for batches in (eval_batches, lambda *a, **k: train_batches(*a, range(4), 0, **k)):
         for batch in batches(features, 6, static_length=static).as_numpy_iterator():
             assert batch["input_word_ids"].shape[:2] == (6, 4)
             length = batch["input_mask"].shape[-1]

@@ -64,6 +64,7 @@ def test_a_phrase_is_right_if_all_of_its_tokens_are(lexicon, batch):
 
     class Model:
         def __call__(self, inputs, training):
+            assert not training, "no dropout"
             positions = inputs["masked_lm_positions"]
             answers = tf.gather([0, A, B, 0, 0, C, B, 0, 0, 0], positions)
             is_masked = tf.gather(inputs["input_word_ids"], positions, batch_dims=1) == MASK

@@ -271,7 +271,7 @@ class Driver:
                 raise NonFiniteLoss(bad_step, records)
             seconds = time.perf_counter() - started
             steps, step = self.step - step, self.step
-            reports.steps_done(step, steps, seconds, trainer.training_means())
+            reports.steps_done(steps, seconds, trainer.training_means())
             at_end = step == phase.until_step
             if step % plan.log_steps == 0 or at_end:
                 reports.log(step, float(trainer.schedule(step - 1)))

@@ -101,7 +101,7 @@ class Reports:
         """Sets the sizes of the following batches and sequences; see `driver.Phase`."""
         self._batch_size, self._flops = batch_size, flops_per_sequence
 
-    def steps_done(self, step: int, steps: int, seconds: float, means: Mapping[str, float]) -> None:
+    def steps_done(self, steps: int, seconds: float, means: Mapping[str, float]) -> None:
         """Shows the progress of the last `steps`, which took `seconds`; `means` are since `log`."""
         self._steps, self._seconds = self._steps + steps, self._seconds + seconds
         self._means = dict(means)

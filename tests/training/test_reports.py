@@ -34,7 +34,7 @@ def test_the_line_of_a_long_run_fits_100_columns(tmp_path, monkeypatch):
     bar.smoothing = 0  # The time left is that of the mean rate.
     reports.begin_phase(32, 10**9)
     means = {"loss": 7.2139} | dict.fromkeys(_MEASURES, 0.123456)
-    reports.steps_done(500_000, 500_000, 12_345.0, means)
+    reports.steps_done(500_000, 12_345.0, means)
     line = str(bar)
     assert len(line) == 100
     # The utilization, the last detail, has no room beside a bar.

@@ -83,7 +83,7 @@ def sweep(
         )
     task = make_task(options)
     runs = {folder: flags for setting in settings for folder, flags in setting.runs.items()}
-    finished = {folder: _finished_results(flags, task) for folder, flags in runs.items()}
+    finished = {folder: _finished_results(flags) for folder, flags in runs.items()}
     if folder := next(filter(finished.get, runs), None):
         # All runs have the same files.
         run_apart("bert_tf.finetuning.fine_tune:check_data_of", runs[folder])
@@ -125,7 +125,7 @@ def list_settings(options: FineTuningOptions) -> list[Setting]:
     return settings
 
 
-def _finished_results(options: FineTuningOptions, task: Task) -> Results | None:
+def _finished_results(options: FineTuningOptions) -> Results | None:
     """Returns the results of a run that has nothing left to do."""
     run = Run(options.output_dir)
     flags = dataclasses.asdict(with_values_of(options, run.resumed_flags))

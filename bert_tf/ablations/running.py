@@ -95,11 +95,13 @@ def read_scores(plan: RowPlan) -> dict[str, Score]:
     scores |= {name: Score(100 * entities[name]) for name in shares}
     for column, options in plan.finetuning.items():
         results = Run(options.output_dir).read_json(SWEEP_RESULTS)
-        for setting in results.get("settings", ()):
-            # A seed that diverged has no results.
-            if sum(run is not None for run in setting["runs"].values()) == options.num_seeds:
-                metric = setting["summary"][column.metric or results["metric"]]
-                scores[column.name] = Score(*(100 * value for value in metric.values()))
+        if not results:
+            continue
+        (setting,) = results["settings"]
+        # A seed that diverged has no results.
+        if sum(run is not None for run in setting["runs"].values()) == options.num_seeds:
+            metric = setting["summary"][column.metric or results["metric"]]
+            scores[column.name] = Score(*(100 * value for value in metric.values()))
     return scores
 
 

@@ -145,7 +145,7 @@ def write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
     documents = []
     for docstring in dict.fromkeys(_docstrings()):  # many texts occur twice
         prose = []
-        # Paragraphs that are no code, tables or lists of names.
+        # Paragraphs that are not code, tables or lists of names.
         for paragraph in re.split(r"\n\s*\n", _CODE.sub("\n\n", docstring)):
             text = " ".join(paragraph.split())
             letters = sum(character.isalpha() or character in " ,." for character in text)

@@ -119,14 +119,14 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
     groups: dict[tuple, dict[Run, dict[str, float]]] = {}
     unfinished = []
     for run in sorted(_runs(folder), key=lambda run: run.path):
-        results = run.read_json(EVAL_RESULTS_JSON)
+        results = run.read_json(EVAL_RESULTS_JSON) if run.finished else {}
         for name, value in results.items():
             if not isinstance(value, int | float):
                 raise ValueError(
                     f"{run.file(EVAL_RESULTS_JSON)} is damaged: {name} is {value!r}, not a "
                     "number: remove it"
                 )
-        if run.finished and results:
+        if results:
             key = sorted((name, str(x)) for name, x in run.flags.items() if name not in _VARYING)
             groups.setdefault(tuple(key), {})[run] = results
         else:

@@ -24,8 +24,8 @@ Words = Sequence[str]
 class Changes(NamedTuple):
     """The probabilities of what happens to a copy of a text.
 
-    A word is replaced with one of its candidates, or [MASK] replaces it; only 1 to 5 successive
-    words of the text are kept (`sampled`).
+    `replaced` is that a word becomes one of its candidates, `masked` that it becomes [MASK], and
+    `sampled` that only 1 to 5 successive words of the text are kept.
     """
 
     replaced: float

@@ -131,8 +131,8 @@ class MaskedLM:
     """Finds the 15 likeliest words for each word of a text that is one token.
 
     As in the code of TinyBERT's authors, each word is masked alone, in the unchanged text. Words
-    beyond `max_seq_length` tokens have no candidates. Everything that determines the candidates has
-    a checksum, `fingerprint`.
+    beyond `max_seq_length` tokens have no candidates. `fingerprint` is a checksum of everything
+    that determines the candidates.
     """
 
     def __init__(self, path: str, max_seq_length: int):
@@ -150,7 +150,7 @@ class MaskedLM:
         self._model = BertPretrainer(checkpoint.spec.config)
         optional = ("pooler", "next_sentence")
         load_weights(checkpoint.path, checkpoint.tensors, self._model.weights, None, optional)
-        # Special and unused tokens are no words.
+        # Special and unused tokens are not words.
         special = [len(token) > 1 and token.startswith("[") for token in vocab.tokens]
         words = np.flatnonzero(self._tokenizer.starts_word & ~np.array(special)).astype(np.int32)
         self._predict = tf.function(

@@ -161,8 +161,8 @@ class Pair(NamedTuple):
 class Term(NamedTuple):
     """A term of the loss: the sum over its layers or, for `BELOW_LAST`, their mean.
 
-    It compares `values` of some layers with one of the losses above, and counts with a weight
-    during a part of the run. The metrics of the run have its name.
+    It compares `values` of some layers with one of the losses above. `weight` is its factor in the
+    loss, `during` the part of the run in which it counts, and `name` its name in the metrics.
     """
 
     name: str

@@ -68,7 +68,7 @@ class Outcome:
 
     @property
     def has_share(self) -> bool:
-        """Whether the student keeps a share of the teacher's metric: more is better, above 0."""
+        """Whether a share can be stated: higher is better, and the teacher's value is above 0."""
         return rank(self.metric, self.teacher_value) > 0
 
     def describe(self, dev_set: str) -> list[str]:

@@ -37,7 +37,7 @@ class Outputs(NamedTuple):
 
 
 class StudentModel(keras.Model):
-    """A student, under whose paths its weights stay, with what else its training needs.
+    """A student and what its training adds. The weights of the student keep their paths.
 
     Call: the inputs of the student -> its output.
     """

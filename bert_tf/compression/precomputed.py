@@ -1,4 +1,4 @@
-"""What a resumed run needs to know of its start: slow results, and which teacher it had."""
+"""What a run keeps for when it resumes: results that take long to compute, and its teacher."""
 
 import dataclasses
 import hashlib

@@ -132,8 +132,8 @@ class QuantizedModel(StudentModel):
     average of the largest absolute values in training.
 
     In addition to the weights of the student, checkpoints hold `activation_ranges`, the ends of the
-    grids in the order of the dense layers' calls, `layer_bits`, the bits of each layer, and the
-    `eigenvalues` that the bits were chosen by [layers, 2]. A model that does not train has
+    grids in the order of the dense layers' calls, `layer_bits`, the bits of each layer, and
+    `eigenvalues` [layers, 2], by which the bits were chosen. A model that does not train has
     `ranges`, and no `quantization`.
 
     Source: Q8BERT (arXiv:1910.06188) section 2.

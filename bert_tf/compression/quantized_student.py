@@ -44,7 +44,8 @@ Tensors = Sequence[tf.Tensor]
 class QuantizedTraining(StudentTraining):
     """Trains a task that a student learns with quantized weights.
 
-    What decides the bits of its layers is zero in a run that resumes, whose checkpoints hold them.
+    In a run that resumes, the eigenvalues that decide the bits of the layers are zeros, because its
+    checkpoints hold the bits.
     """
 
     quantization: Quantization

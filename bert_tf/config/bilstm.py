@@ -10,7 +10,7 @@ _KINDS = ("single", "siamese")
 
 @dataclasses.dataclass(frozen=True)
 class BiLSTMConfig(BertConfig):
-    """Sizes of an encoder that is no BERT, but a `models.bilstm`.
+    """Sizes of the BiLSTM in `models.bilstm`, an encoder without transformer layers.
 
     `bilstm` is "single" or "siamese".
     """

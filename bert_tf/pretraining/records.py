@@ -174,8 +174,8 @@ def _check_phase(
     held_out_from: Sequence[str],
 ) -> PhaseRecords:
     for path, checksum in named.settings("vocab_file").items():
-        known = spec.vocab and checksum and not options.replace_vocab
-        if known and checksum != spec.vocab.sha256:
+        compared = spec.vocab and checksum and not options.replace_vocab
+        if compared and checksum != spec.vocab.sha256:
             raise ValueError(
                 f"{path} says that the records were not created with the model's vocabulary of "
                 f"{len(spec.vocab)} tokens: give the one they were created with as --vocab_file, "

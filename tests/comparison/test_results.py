@@ -67,7 +67,8 @@ def test_the_tables(add_run, compare, tmp_path):
         edit_json(tmp_path / f"runs/sst2/slow/seed-{seed}" / FLAGS, data_checksums={"dev": seed})
         add_run(f"sst2/fast/{seed}", {"eval_accuracy": fast}, random_seed=seed, learning_rate=1e-3)
     add_run("scratch", {"eval_accuracy": 0.8}, init_checkpoint=None, preset="tiny")
-    add_run("killed", None, finished=False)
+    # The results of an unfinished run are not read.
+    add_run("killed", {"eval_accuracy": None}, finished=False)
     add_run("mine", {"eval_x": 0.5}, task="tickets", freeze_encoder=True)
     printed = compare(output_file=f"{tmp_path}/results.md")
     tables = printed.split("\n\n")
@@ -166,7 +167,8 @@ def test_bad_folders_are_one_clear_line(add_run, compare, tmp_path):
         Options(folder="runs", output_file="results.doc")
     with pytest.raises(ValueError, match="nowhere holds no finished runs of run_finetuning$"):
         compare("nowhere")
-    add_run("killed", None, finished=False)
+    # The results of an unfinished run are not read.
+    add_run("killed", {"eval_accuracy": None}, finished=False)
     with pytest.raises(ValueError, match="only unfinished ones, such as .*/runs/killed"):
         compare()
     add_run("edited", {"eval_accuracy": None})

@@ -94,15 +94,16 @@ def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, make_trainin
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["theseus", "weights", "heads", "bilstm", "mobilebert"])
-def test_recipes_resume_exactly(recipe, make_options, mobile, tmp_path, capsys, run_and_copy):
+def test_recipes_resume_exactly(
+    recipe, teacher, make_options, mobile, tmp_path, capsys, run_and_copy
+):
     """Oracle: the uninterrupted run."""
-    options = make_options("layers")
     changes = {}
     if recipe == "mobilebert":
         mobile.to_json_file(str(tmp_path / "mobile.json"))
         changes["bert_config_file"] = str(tmp_path / "mobile.json")
-        changes["vocab_file"] = f"{options.teacher}/vocab.txt"
-    options = dataclasses.replace(options, recipe=recipe, **changes)
+        changes["vocab_file"] = f"{teacher}/vocab.txt"
+    options = make_options(recipe, **changes)
     results, copy = run_and_copy(run, options)
     capsys.readouterr()
     assert run(copy) == results
@@ -331,7 +332,7 @@ def test_models_that_cannot_be_compared(recipe, changes, message, make_training,
         make_training(recipe).build_model(dataclasses.replace(config, **changes))
 
 
-def test_models_that_do_not_suit(teacher, make_options, make_training, mobile, tmp_path):
+def test_models_that_a_recipe_refuses(teacher, make_options, make_training, mobile, tmp_path):
     """Oracle: the message, which names what to change."""
     source = open_checkpoint(teacher)
     with pytest.raises(ValueError, match="is a MobileBERT, whose heads cannot be removed"):

@@ -149,7 +149,7 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
 def _write_huggingface(options: Options, encoder: "Checkpoint", folder: str) -> None:
     """Writes the exported encoder without a pooler that is random because the source has none."""
     from bert_tf.checkpoint import open_checkpoint
-    from bert_tf.inference.models import parts_of, with_parts
+    from bert_tf.inference.models import with_parts
     from bert_tf.weights.formats import huggingface
     from tfrecords.writer import make_folder
 
@@ -157,7 +157,7 @@ def _write_huggingface(options: Options, encoder: "Checkpoint", folder: str) -> 
         options.checkpoint, replace_vocab=options.replace_vocab, vocab_file=options.vocab_file
     )
     make_folder(folder)
-    huggingface.write(with_parts(encoder, parts_of(source)), folder)
+    huggingface.write(with_parts(encoder, source.parts), folder)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def run(options: Options) -> None:
 def write(options: Options) -> str:
     """Exports the encoder of a checkpoint; returns a sentence that says what was written."""
     from bert_tf.checkpoint import open_checkpoint
-    from bert_tf.inference.models import parts_of, with_parts
+    from bert_tf.inference.models import with_parts
     from bert_tf.models.encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.resolution import resolve_vocab
@@ -93,8 +93,7 @@ def write(options: Options) -> str:
     checkpoint = open_checkpoint(
         options.checkpoint, replace_vocab=options.replace_vocab, vocab_file=options.vocab_file
     )
-    parts = parts_of(checkpoint)
-    if "head" in parts:
+    if "head" in checkpoint.parts:
         raise ValueError(
             f"{options.checkpoint} is a fine-tuned model: export it with export.classifier, or "
             "convert its encoder with convert_checkpoint --to=run --allow_extra='task_model/*' "
@@ -104,13 +103,13 @@ def write(options: Options) -> str:
         checkpoint, options.vocab_file, options.do_lower_case, options.replace_vocab
     )
     # Checkpoints of other programs may lack the heads of pre-training.
-    kind = BertPretrainer if "masked_lm" in parts else BertEncoder
+    kind = BertPretrainer if "masked_lm" in checkpoint.parts else BertEncoder
     # The precision of training does not matter.
     int8 = options.precision == "int8"
     model = kind(checkpoint.spec.config, dtype="float32" if int8 else options.precision)
     # The next-sentence head is not exported.
     weights = [weight for weight in model.weights if part_of(weight.path) != "next_sentence"]
-    random = load_or_warn(with_parts(checkpoint, parts - {"next_sentence"}), weights)
+    random = load_or_warn(with_parts(checkpoint, checkpoint.parts - {"next_sentence"}), weights)
     source = f"{options.checkpoint} ({checkpoint.format})" if checkpoint.format else None
     if "pooler" in random:
         source = f"{source or options.checkpoint}, which has no pooler: pooled_output is random"

@@ -292,7 +292,7 @@ def _parsed_options(options_type: type, extra: list[str]) -> Any:
         # Shells do not expand "~" after "--flag=".
         given[field.name] = os.path.expanduser(value) if str(value).startswith("~/") else value
         if kind in (int, float) and value is not None:
-            # `Options` refuses what is no such number.
+            # `Options` refuses text that is not a number.
             with contextlib.suppress(ValueError):
                 given[field.name] = kind(value)
     return options_type(**{name: value for name, value in given.items() if value is not None})

@@ -12,6 +12,7 @@ from tfrecords.input_files import normalized
 from tfrecords.manifest import shard_entry, stored_vocabulary
 from tfrecords.progress import progress_bar
 from tfrecords.records import (
+    READING_ERRORS,
     Batch,
     compression_of,
     first_bad_record,
@@ -198,9 +199,11 @@ def _checked_batches(
             size = int(tf.reduce_sum(tf.strings.length(serialized))) + FRAME_BYTES * len(serialized)
             consumed += size
             yield batch, size
-    except tf.errors.OpError:
+    except READING_ERRORS as error:
         # The batch is lost, so its records are read one by one.
-        raise _BadFile(first_bad_record(file, problem_of, done)) from None
+        problem = first_bad_record(file, problem_of, done)
+        message = f"{file}, after record {done}: cannot be read ({' '.join(str(error).split())})"
+        raise _BadFile(problem or message) from None
     # TensorFlow mistakes the first bytes of a truncated record for the end of the file.
     if not compression and consumed != tf.io.gfile.stat(file).length:
         raise _BadFile(f"{file}, record {done + 1}: truncated in its first bytes")

@@ -75,6 +75,10 @@ def first_bad_record(
     return None
 
 
+# For a record that is not UTF-8, TensorFlow's error may be that it cannot decode its own message.
+READING_ERRORS = (tf.errors.OpError, UnicodeDecodeError)
+
+
 def layout_of(serialized: bytes) -> Layout:
     """Returns the layout of a record; an empty one if it is not a `tf.train.Example`."""
     return Layout.of(_parse_example(serialized) or tf.train.Example())

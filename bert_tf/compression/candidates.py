@@ -14,7 +14,6 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import load_weights
-from bert_tf.weights.names import part_of
 from tfrecords.progress import counted, progress_bar, say
 
 # Source: TinyBERT (arXiv:1909.10351) section 4.2, for neighbors and for words of the masked LM.
@@ -137,7 +136,7 @@ class MaskedLM:
 
     def __init__(self, path: str, max_seq_length: int):
         checkpoint = open_checkpoint(path)
-        if "masked_lm" not in {part_of(name) for name in checkpoint.tensors}:
+        if "masked_lm" not in checkpoint.parts:
             raise ValueError(
                 f"--masked_lm={path} has no masked-LM head, which predicts the words: give a run "
                 "of run_pretraining, or another checkpoint with such a head"

@@ -108,7 +108,8 @@ class BertConfig:
         has_layers: whether the encoder is a stack of transformer layers, a `BertEncoder`.
         reads_padding: whether padding changes the outputs of tokens.
         own_sizes: sizes of weights that only this architecture has; see `weights.names`.
-        own_masked_lm_width: the width of the table by which the masked-LM head widens the words'.
+        own_masked_lm_width: how many columns of its own the masked-LM head adds to the word
+            embeddings.
 
     Source: google-research/bert modeling.py `BertConfig`; google-research/albert modeling.py
     `AlbertConfig`; Hugging Face's `BertConfig` for `is_decoder`.

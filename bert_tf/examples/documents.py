@@ -86,7 +86,7 @@ def _documents(block: Block, layout: Layout, counts: TextCounts) -> Iterator[lis
 
 
 def _sentences(lines: Sequence[str], options: DataOptions, counts: TextCounts) -> Iterator[str]:
-    """Yields the sentences of a document, split and cleaned as the settings say."""
+    """Yields the sentences of a document, split and cleaned as the options say."""
 
     def drop(text: str, rule: str | None) -> bool:
         if rule:

@@ -19,6 +19,7 @@ from bert_tf.resolution import check_length
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor, latest_checkpoint
 from bert_tf.weights.checkpoint import Checkpoint, load_weights
+from bert_tf.weights.names import HEAD_BIAS
 
 _HEAD = "task_model/head/"
 # The tasks for heads of other programs that are not classifiers, by the kind of head.
@@ -94,13 +95,13 @@ def _converted_task(
         raise ValueError(
             f"{path} is not a fine-tuned model: give the output folder of run_finetuning"
         )
-    if f"{_HEAD}dense_bias" not in checkpoint.tensors:
+    if HEAD_BIAS not in checkpoint.tensors:
         raise ValueError(f"{path} lacks the flags.json of its run: give the run's output folder")
     if threshold is not None and head.kind != "span":
         raise ValueError(
             "--null_score_diff_threshold is only for models that answer questions: omit it"
         )
-    (classes,) = checkpoint.tensors[f"{_HEAD}dense_bias"].shape
+    (classes,) = checkpoint.tensors[HEAD_BIAS].shape
     # Hugging Face's names for classes without names.
     labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))
     if head.kind in ("classifier", "tagger") and classes > 1 and len(labels) != classes:

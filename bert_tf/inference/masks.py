@@ -13,7 +13,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import padded_inputs
 from bert_tf.inference.inference_options import FillMaskOptions
-from bert_tf.inference.models import load_model, load_tokenizer, parts_of
+from bert_tf.inference.models import load_model, load_tokenizer
 from bert_tf.inference.texts import in_chunks, read_texts
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
@@ -166,7 +166,7 @@ def fill_mask(options: FillMaskOptions) -> None:
 def load_filler(options: FillMaskOptions) -> MaskFiller:
     """Loads the model and its tokenizer."""
     checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
-    if "masked_lm" not in parts_of(checkpoint):
+    if "masked_lm" not in checkpoint.parts:
         raise ValueError(
             f"{options.checkpoint} has no masked-LM head, which predicts the words: give a run of "
             "run_pretraining, or another checkpoint with such a head"

@@ -15,11 +15,6 @@ from bert_tf.weights.names import part_of
 Model = TypeVar("Model", bound=keras.Model)
 
 
-def parts_of(checkpoint: Checkpoint) -> set[str]:
-    """Returns the parts that a checkpoint has."""
-    return {part_of(path) for path in checkpoint.tensors}
-
-
 def with_parts(checkpoint: Checkpoint, parts: Collection[str]) -> Checkpoint:
     """Returns a checkpoint without other parts."""
     tensors = {path: x for path, x in checkpoint.tensors.items() if part_of(path) in parts}

@@ -241,7 +241,7 @@ def _bad_records_explained(phases: Sequence[PhaseRecords]) -> Iterator[None]:
     """Turns TensorFlow's errors for bad records into one line that names the record."""
     try:
         yield
-    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError):
+    except (tf.errors.DataLossError, tf.errors.InvalidArgumentError, UnicodeDecodeError):
         for phase in phases:
             files = tuple(dict.fromkeys([*phase.train.files, *phase.evaluation.files]))
             if problem := explain_bad_record(dataclasses.replace(phase.train, files=files)):

@@ -217,9 +217,10 @@ def num_layers(config: BertConfig) -> int:
 
 
 def sizes(config: BertConfig, classes: int = 0, layer: int = 0) -> dict[str, int]:
-    """Returns the values of the names in shapes, for outputs of the head and the index of a layer.
+    """Returns the sizes that the names in shapes stand for.
 
-    Layers may have different numbers of heads.
+    `classes` is the number of outputs of the head. `layer` is the index of the layer, because
+    layers may have different numbers of heads.
     """
     hidden, heads = config.hidden_size, len(config.kept_heads(layer))
     return {

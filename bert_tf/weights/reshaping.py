@@ -74,9 +74,12 @@ def remove_heads(checkpoint: Checkpoint, heads: Mapping[int, Collection[int]]) -
     """
     config = checkpoint.spec.config
     removed = {layer: {*gone} for layer, gone in (config.pruned_heads or {}).items()}
+    for layer, gone in heads.items():
+        removed[layer] = removed.get(layer, set()) | {*gone}
+    # Checks that these heads exist.
+    changed = _changed(checkpoint, {}, pruned_heads=removed)
     tensors = dict(checkpoint.tensors)
     for layer in heads:
-        removed[layer] = removed.get(layer, set()) | {*heads[layer]}
         stays = [head not in heads[layer] for head in config.kept_heads(layer)]
         places = np.repeat(stays, config.head_size)
         path = f"encoder/layer_{layer}/attention"
@@ -84,7 +87,7 @@ def remove_heads(checkpoint: Checkpoint, heads: Mapping[int, Collection[int]]) -
         for name in (f"{path}/qkv_kernel", f"{path}/qkv_bias"):
             tensors[name] = _chosen(tensors[name], np.tile(places, 3), -1)
         tensors[f"{path}/output_kernel"] = _chosen(tensors[f"{path}/output_kernel"], places, 0)
-    return _changed(checkpoint, tensors, pruned_heads=removed)
+    return dataclasses.replace(changed, tensors=tensors)
 
 
 def _chosen(tensor: Tensor, places: np.ndarray, axis: int) -> Tensor:

@@ -127,13 +127,13 @@ def import_tensors(
     ignored: Collection[str] = (),
     classes: int | None = None,
 ) -> Checkpoint:
-    """Returns a checkpoint with our tensors, which read lazily, for those of a foreign format.
+    """Translates the tensors of a foreign format into ours, which are read when they are needed.
 
     Accounts for every tensor. Parts that the checkpoint lacks completely are left out, except the
     encoder.
 
     Args:
-        checkpoint: with their tensors by their names.
+        checkpoint: a checkpoint whose tensors have the names of the foreign format.
         rows: the table of the format.
         ignored: patterns of names that are not weights, such as optimizer states, and of weights,
             by their names or ours, that may be missing, additional or of another shape.

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -20,6 +21,13 @@ from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))
 CONFIG = BertConfig(7, 8, 2, 2, 12, max_position_embeddings=6, hidden_act="gelu_new")
+ALBERT = dataclasses.replace(
+    CONFIG,
+    hidden_dropout_prob=0.0,
+    embedding_size=4,
+    num_hidden_groups=1,
+    classifier_dropout_prob=0.1,
+)
 PARTS = ("encoder", "pooler")
 HEADS = ("masked_lm", "next_sentence")
 
@@ -53,15 +61,21 @@ def assert_equal(found: str, expected: str, **changes) -> None:
 
 
 @pytest.mark.parametrize(
-    "parts, tour",
-    [(PARTS, "google huggingface kerashub run"), ((*PARTS, *HEADS), "google huggingface run")],
+    "parts, config, tour",
+    [
+        (PARTS, CONFIG, "google huggingface kerashub run"),
+        ((*PARTS, *HEADS), CONFIG, "google huggingface google run"),
+        ((*PARTS, "projection", *HEADS), ALBERT, "google huggingface google run huggingface run"),
+    ],
 )
-def test_a_tour_through_the_formats_returns_every_bit(tmp_path, parts, tour):
-    """Oracle: the weights, configuration, vocabulary and casing at the start."""
-    start = path = save(tmp_path / "start", parts)
-    for kind in tour.split():
-        path = to(kind, path, tmp_path / kind)
+def test_a_tour_through_the_formats_returns_every_bit(tmp_path, parts, config, tour):
+    """Oracle: the weights, configuration, vocabulary and casing at the start; archives, too."""
+    start = path = save(tmp_path / "start", parts, config)
+    for number, kind in enumerate(tour.split()):
+        path = to(kind, path, tmp_path / f"{number}-{kind}")
         assert_equal(path, start)
+        if kind == "google":
+            path = shutil.make_archive(path, "zip", path)
 
 
 @pytest.mark.parametrize(

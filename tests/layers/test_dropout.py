@@ -157,3 +157,13 @@ def test_a_models_seed_decides_its_outputs(make):
     assert np.abs(output() - output()).max() > 1e-3
     (generator,) = (v for v in model.variables if v.path.endswith("seed_generator_state"))
     assert generator.numpy()[1] == 2  # only the two calls without a seed
+
+
+def test_a_user_fits_a_model_without_seeds():
+    """Oracle: every step draws one seed from the model's generator, and changes the weights."""
+    model = BertTaskModel(dataclasses.replace(CONFIG, num_hidden_layers=1), 2)
+    before = model.head.dense_kernel.numpy()
+    model.compile("adam", "sparse_categorical_crossentropy", jit_compile=False)
+    model.fit(INPUTS, np.array([0, 1, 0, 1]), batch_size=2, epochs=2, verbose=0)
+    assert model.encoder.seed_generator.state.numpy()[1] == 2 * 2
+    assert np.abs(model.head.dense_kernel.numpy() - before).max() > 0

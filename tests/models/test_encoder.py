@@ -4,6 +4,7 @@ tests/weights/formats compare its outputs with those of transformers, KerasHub a
 """
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -108,6 +109,40 @@ def test_each_layer_uses_its_group(layers, groups, used):
     sizes = dict(embedding_size=20, num_hidden_layers=layers, num_hidden_groups=groups)
     encoder = BertEncoder(dataclasses.replace(SMALL, **sizes))
     assert [encoder.blocks.index(encoder.block(layer)) for layer in range(layers)] == list(used)
+
+
+def test_layers_that_share_weights_compute_what_others_do():
+    """Oracle: as many layers of their own with these weights; shared gradients are sums."""
+    config = dataclasses.replace(SMALL, num_hidden_layers=5, num_hidden_groups=2)
+    shared = randomize(BertEncoder(config))
+    separate = BertEncoder(dataclasses.replace(config, num_hidden_groups=None))
+    source = {
+        weight.path: re.sub(r"layer_(\d)", lambda found: f"layer_{int(found[1]) // 3}", weight.path)
+        for weight in separate.weights
+    }
+    values = {weight.path: weight for weight in shared.weights}
+    for weight in separate.weights:
+        weight.assign(values[source[weight.path]])
+    found, gradients = outputs_and_gradients(shared)
+    expected, parts = outputs_and_gradients(separate)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    sums = dict.fromkeys(gradients, 0.0)
+    for path, gradient in parts.items():
+        sums[source[path]] += gradient
+    for path, gradient in gradients.items():
+        np.testing.assert_allclose(gradient, sums[path], rtol=1e-3, atol=1e-3, err_msg=path)
+
+
+def outputs_and_gradients(encoder: BertEncoder) -> tuple[list, dict[str, np.ndarray]]:
+    """Returns the outputs of all layers, and the gradients of a function of the last one."""
+    with tf.GradientTape() as tape:
+        outputs = encoder(random_inputs(SMALL, batch=2))
+        loss = tf.reduce_sum(tf.sin(outputs["sequence_output"])) + outputs["pooled_output"][0, 0]
+    weights = encoder.trainable_weights
+    gradients = tape.gradient(loss, [weight.value for weight in weights])
+    dense = [tf.convert_to_tensor(gradient).numpy() for gradient in gradients]
+    return outputs["encoder_outputs"], {w.path: x for w, x in zip(weights, dense, strict=True)}
 
 
 def split_heads(x: np.ndarray) -> np.ndarray:

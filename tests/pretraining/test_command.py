@@ -11,6 +11,7 @@ import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf import create_pretraining_data, run_pretraining
 from bert_tf.config import BertConfig, ModelSpec
@@ -22,6 +23,7 @@ from bert_tf.run_pretraining import Options, run
 from bert_tf.runs.run import Run
 from bert_tf.training.trainer import Trainer
 from tfrecords.vocabulary import load_vocab
+from tfrecords.writer import write_records
 
 
 @pytest.fixture(scope="module")
@@ -313,7 +315,13 @@ def test_a_fine_tuning_folder_is_refused_before_it_has_a_checkpoint(flags, confi
 def test_a_bad_record_is_named_by_file_and_number(flags, write_records_of, tmp_path):
     """Oracle: the record with the bad id, the last of 24."""
     path = tmp_path / "bad.tfrecord"
+    flags |= {"input_file": str(path), "do_eval": False}
     write_records_of(path, 24, largest_id=40)
     message = "bad.tfrecord, record 24: .*id 40, outside the vocabulary of 40"
     with pytest.raises(ValueError, match=message):
-        run(Options(**flags | {"input_file": str(path), "do_eval": False}))
+        run(Options(**flags))
+    write_records_of(path, 24)
+    serialized = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    write_records(str(path), [*serialized, b"\xff\xff\xff"])
+    with pytest.raises(ValueError, match="bad.tfrecord, record 25: not a tf.train.Example"):
+        run(Options(**flags))

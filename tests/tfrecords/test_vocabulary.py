@@ -139,7 +139,8 @@ def test_the_warnings_count_by_hand():
     (warning,) = _warnings(uncased, False)
     assert "of 17 tokens, 9 have small letters and 0 have capitals" in warning
     assert "Use --do_lower_case" in warning
-    # Thai, Chinese and ordinary Georgian text have no capitals. What is unknown is not wrong.
+    # Thai, Chinese and ordinary Georgian text have no capitals. An unknown vocabulary or casing
+    # contradicts nothing.
     either = Vocabulary((*SPECIAL_TOKENS, "ไ", "我", "ქართული", "##ა"))
     for vocab, lower_case in (
         *((cased, False), (uncased, True), (either, True), (either, False)),

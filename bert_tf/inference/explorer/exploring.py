@@ -10,7 +10,7 @@ from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, encode_lines, padded_inputs
 from bert_tf.inference.inference_options import ExplorerOptions
 from bert_tf.inference.masks import guesses, likeliest_tokens
-from bert_tf.inference.models import load_model, load_tokenizer, parts_of
+from bert_tf.inference.models import load_model, load_tokenizer
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
@@ -104,7 +104,7 @@ def load_explorer(options: ExplorerOptions) -> Explorer:
     length = options.max_seq_length or fitting_length(checkpoint.spec.config, 64)
     check_length(checkpoint.spec.config, length)
     tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)
-    head = "masked_lm" in parts_of(checkpoint)
+    head = "masked_lm" in checkpoint.parts
     parts = ["encoder", "projection", *["masked_lm"] * head]
     model = load_model(checkpoint, BertPretrainer if head else BertEncoder, parts)
     return Explorer(model, tokenizer, length, options.top_k)

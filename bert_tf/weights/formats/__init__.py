@@ -22,4 +22,5 @@ def download_errors(name: str) -> Iterator[None]:
     # Libraries raise errors of their own, of their HTTP clients and of the operating system.
     except Exception as error:
         line = " ".join(str(error).split())
-        raise OSError(f"cannot download {name}: {line}; check the name and the network") from error
+        advice = "check the name or address, and the network"
+        raise OSError(f"cannot download {name}: {line}; {advice}") from error

@@ -178,7 +178,7 @@ class SavedPreprocessor(NamedTuple):
 
 
 def read_preprocessor(path: str) -> SavedPreprocessor | None:
-    """Reads a preprocessor of ours, of the Model Garden or of TF Hub; returns None for others."""
+    """Reads a preprocessor of ours, of the Model Garden or of TF Hub; None for anything else."""
     if not recognizes(path):
         return None
     graph = read_graph(path)

@@ -13,11 +13,13 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.flags import DeviceOptions
 from bert_tf.folder_lock import locked
+from bert_tf.models.encoder import skip_padding
 from bert_tf.runs.run import Run
 from bert_tf.training.driver import Driver
 from bert_tf.training.optimizers import Optimizer, Schedule
 from bert_tf.training.strategy import (
     chief_say,
+    device_type,
     explain_lost_workers,
     is_chief,
     make_strategy,
@@ -104,6 +106,8 @@ class Session:
         keras.utils.set_random_seed(self.options.random_seed)
         with self.strategy.scope():
             model = build_model()
+            if device_type(self.strategy) == "CPU":
+                skip_padding(model)
             optimizer = make_optimizer(model)
         return Trainer(
             self.strategy,

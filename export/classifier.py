@@ -92,6 +92,7 @@ def _export(options: Options, task: "Task | None" = None) -> str:
 
     from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
     from bert_tf.inference.models import load_tokenizer
+    from bert_tf.models.encoder import skip_padding
     from export.card import CARD, CardFacts, model_card
     from export.int8_weights import Int8Model
     from export.saved_models import add_vocab, check_output, save_folder
@@ -111,6 +112,7 @@ def _export(options: Options, task: "Task | None" = None) -> str:
     # The precision of the export does not depend on that of training.
     keras.config.set_dtype_policy("float32" if int8 else options.precision)
     model = load_task_model(task, checkpoint, allow_non_finite=True)
+    skip_padding(model)
     keras.config.set_dtype_policy(before)
     served = Int8Model(model) if int8 else model
     module = task.serving(served, tokenizer, length)

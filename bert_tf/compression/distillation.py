@@ -16,6 +16,7 @@ from bert_tf.compression.outputs import (
     encoder_inputs,
 )
 from bert_tf.layers.layer import truncated_normal
+from bert_tf.models.encoder import skip_padding
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.trainer import Objective
 
@@ -47,6 +48,7 @@ class Distillation(StudentModel):
         super().__init__(student, "distillation")
         # In a function, where Keras does not find it.
         self._teacher = lambda: teacher
+        self._skips_padding = False
         self._projections = []
         if projects and student.config.hidden_size != teacher.config.hidden_size:
             self._projections = [
@@ -69,6 +71,17 @@ class Distillation(StudentModel):
     @property
     def teacher(self) -> keras.Model | None:
         return self._teacher()
+
+    @property
+    def skips_padding(self) -> bool:
+        """Whether the teacher skips padding; see `models.encoder.skip_padding`."""
+        return self._skips_padding
+
+    @skips_padding.setter
+    def skips_padding(self, value: bool) -> None:
+        self._skips_padding = value
+        if self.teacher and value:
+            skip_padding(self.teacher)
 
     def project(self, x: tf.Tensor, embeddings: bool) -> tf.Tensor:
         """Maps hidden states or embeddings [B, S, H] of the student to the teacher's width."""

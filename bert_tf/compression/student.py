@@ -23,6 +23,7 @@ from bert_tf.finetuning.fine_tuned import load_task_model
 from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.objectives import OBJECTIVES
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
+from bert_tf.models.encoder import skip_padding
 from bert_tf.runs.run import Run
 from bert_tf.session import Session, open_init_checkpoint
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -75,6 +76,8 @@ def predict(task: Task, teacher: Checkpoint, features: Features) -> np.ndarray:
     strategy = tf.distribute.OneDeviceStrategy(gpus[0].name if gpus else "/cpu:0")
     with strategy.scope():
         model = load_task_model(task, teacher)
+    if not gpus:
+        skip_padding(model)
     trainer = Trainer(strategy, model, task.objective)
     batches = eval_batches(features, 32)
     batches = with_progress(batches, "Predicting", total=len(batches))

@@ -15,10 +15,6 @@ from bert_tf.finetuning.features import Features
 
 # Batches are padded to a multiple of this, so that there are few different shapes.
 _LENGTH_STEP = 8
-# With `group_by_length`, examples are sorted by length within this many batches. More batches mean
-# less padding, but so little variety within a batch that models learn worse from small data; see
-# docs/results.md.
-_BATCHES_PER_POOL = 4
 
 
 @tf.autograph.experimental.do_not_convert
@@ -28,7 +24,6 @@ def train_batches(
     steps: range,
     seed: int,
     *,
-    group_by_length: bool = True,
     static_length: bool = False,
     context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
@@ -37,16 +32,13 @@ def train_batches(
     Args:
         batch_size: examples per step, over all replicas.
         steps: the steps to take, counted from 0 at the start of the run; a resumed run skips some.
-        group_by_length: whether examples of similar length share a batch, to save padding.
         static_length: whether to pad every batch to `max_seq_length`, as TPUs require.
         context: input context from `distribute_datasets_from_function`.
     """
-    lengths = _padded_lengths(features, static_length)
-    order = train_order(lengths, batch_size, steps.stop, seed, group_by_length=group_by_length)
-    order = order[steps.start * batch_size :]
+    order = train_order(len(features), batch_size, steps.stop, seed)[steps.start * batch_size :]
     rows, batch_size = _share(tf.data.Dataset.from_tensor_slices(order), batch_size, context)
     rows = rows.batch(batch_size, drop_remainder=True)
-    lengths = tf.constant(lengths)
+    lengths = tf.constant(_padded_lengths(features, static_length))
     batches = rows.map(lambda rows: (rows, tf.reduce_max(tf.gather(lengths, rows))))
     batches = _pad(batches, features, batch_size, static_length)
     if "tags" not in features.targets:
@@ -56,37 +48,15 @@ def train_batches(
     return batches.map(lambda batch: batch | {"mean_tags": means})
 
 
-def train_order(
-    lengths: np.ndarray,
-    batch_size: int,
-    num_batches: int,
-    seed: int,
-    *,
-    group_by_length: bool = True,
-) -> np.ndarray:
+def train_order(count: int, batch_size: int, num_batches: int, seed: int) -> np.ndarray:
     """Returns the numbers of the examples in training order, int64 [num_batches * batch_size].
 
-    Every epoch holds every example once, in random order. With `group_by_length`, the examples of 4
-    batches at a time are then sorted by length, and these batches are shuffled. Without it, only
-    the examples within a batch are sorted. A batch may span two epochs. `lengths` are those of the
-    examples [N].
+    Every epoch holds each of `count` examples once, in random order. A batch may span two epochs.
     """
-    count, total = len(lengths), num_batches * batch_size
-    pool_size = batch_size * (_BATCHES_PER_POOL if group_by_length else 1)
-    parts = [np.zeros(0, np.int64)]
-    for epoch in range(-(-total // count)):
-        random = np.random.default_rng((seed, epoch))
-        order = random.permutation(count)
-        # The first examples complete a batch that began in the epoch before.
-        first = -epoch * count % batch_size
-        limit = first + max(0, count - first) // batch_size * batch_size
-        parts.append(order[:first])
-        for start in range(first, limit, pool_size):
-            pool = order[start : min(start + pool_size, limit)]
-            pool = pool[np.argsort(lengths[pool], kind="stable")].reshape(-1, batch_size)
-            parts.append(random.permutation(pool).ravel())
-        parts.append(order[limit:])
-    return np.concatenate(parts)[:total]
+    total = num_batches * batch_size
+    epochs = range(-(-total // count))
+    orders = [np.random.default_rng((seed, epoch)).permutation(count) for epoch in epochs]
+    return np.concatenate([np.zeros(0, np.int64), *orders])[:total]
 
 
 @tf.autograph.experimental.do_not_convert

@@ -269,7 +269,6 @@ class FineTuner:
                 options.train_batch_size,
                 range(first_step, self.num_train_steps),
                 options.random_seed,
-                group_by_length=options.group_by_length,
                 static_length=static,
                 context=context,
             )

@@ -210,12 +210,6 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "Correct the bias of Adam's moments, which makes fine-tuning on small data stable. "
         "google-research/bert does not: --nobias_correction.",
     )
-    group_by_length: bool = rare_option(
-        True,
-        "Train on batches of examples of similar length, which need little padding. "
-        "--nogroup_by_length: random batches, which need more padding and take longer; on small "
-        "data, the model is sometimes slightly better.",
-    )
     metric: str | None = rare_option(
         None,
         "The metric on the dev set that chooses the best epoch, such as macro_f1, roc_auc, "

@@ -18,6 +18,7 @@ from bert_tf.inference.inference_options import LITE, FineTunedOptions, PredictO
 from bert_tf.inference.lite import open_lite
 from bert_tf.inference.models import load_tokenizer
 from bert_tf.inference.texts import columns_of_run
+from bert_tf.models.encoder import skip_padding
 from tfrecords.progress import counted
 
 Answer = dict[str, Any]
@@ -208,6 +209,8 @@ def load_predictor(options: PredictOptions) -> Predictor:
         options.vocab_file,
     )
     tokenizer = load_tokenizer(checkpoint, options)
-    module = task.serving(load_task_model(task, checkpoint), tokenizer, length)
+    model = load_task_model(task, checkpoint)
+    skip_padding(model)
+    module = task.serving(model, tokenizer, length)
     module.columns = columns_of_run(checkpoint.run)
     return Predictor(module, options.batch_size)

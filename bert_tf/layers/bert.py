@@ -7,6 +7,7 @@ from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.layers.dropout import Dropout, next_seed
 from bert_tf.layers.layer import Layer, LayerNormalization
+from bert_tf.layers.padding import Tokens, pack, spread
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -16,8 +17,8 @@ class BertEmbeddings(Layer):
     If `config.embedding_size` differs from H, it is the width E of the tables and the
     normalization, and a final dense layer maps E to H.
 
-    Call: `input_word_ids`, `input_type_ids` int [B, S], `seeds` as in `Dropout` -> [B, S, H]; S is
-    at most max_position_embeddings.
+    Call: `input_word_ids`, `input_type_ids` int [B, S], `seeds` as in `Dropout`, `tokens` which of
+    them to compute -> [B, S, H], or [T, H] for T tokens; S is at most max_position_embeddings.
 
     Source: BERT (arXiv:1810.04805) figure 2; google-research/bert modeling.py
     `embedding_postprocessor`; for E, ALBERT (arXiv:1909.11942) section 3.1 and google-research/
@@ -56,14 +57,25 @@ class BertEmbeddings(Layer):
         """Counts the multiplications of the matrix products for a sequence."""
         return length * config.embedding_size * config.hidden_size if config.has_projection else 0
 
-    def call(self, input_word_ids, input_type_ids, seeds=None, training=None):
-        length = ops.shape(input_word_ids)[1]
-        x = ops.take(self.word_embeddings, input_word_ids, axis=0)
-        x += self.position_embeddings[:length]
-        x += ops.take(self.type_embeddings, input_type_ids, axis=0)
+    def call(
+        self,
+        input_word_ids,
+        input_type_ids,
+        seeds=None,
+        training=None,
+        tokens: Tokens | None = None,
+    ):
+        x = ops.take(self.word_embeddings, pack(input_word_ids, tokens), axis=0)
+        x += self._positions(ops.shape(input_word_ids)[1], tokens)
+        x += ops.take(self.type_embeddings, pack(input_type_ids, tokens), axis=0)
         x = ops.cast(x, self.compute_dtype)
         x = self.dropout(self.layer_norm(x), seeds=seeds, training=training)
         return self.dense("projection", x) if self.config.has_projection else x
+
+    def _positions(self, length: int, tokens: Tokens | None):
+        if tokens:
+            return ops.take(self.position_embeddings, tokens.columns, axis=0)
+        return self.position_embeddings[:length]
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -79,7 +91,8 @@ class SelfAttention(Layer):
             keeping them.
 
     Call: `x` [B, S, H], `attention_mask` bool, true where attention is allowed, of a shape that
-    broadcasts to [B, N, S, S], `seeds` as in `Dropout` -> [B, S, H].
+    broadcasts to [B, N, S, S], `seeds` as in `Dropout` -> [B, S, H]. With `tokens`, x and the
+    output are [T, H].
 
     Source: Attention Is All You Need (arXiv:1706.03762) section 3.2; google-research/bert
     modeling.py `attention_layer`; for `recompute`, Reducing Activation Recomputation in Large
@@ -99,8 +112,8 @@ class SelfAttention(Layer):
         self.add_dense("output", inner, width)
         self.built = True
 
-    def call(self, x, attention_mask, seeds=None, training=None):
-        query, key, value = self._heads(x)
+    def call(self, x, attention_mask, seeds=None, training=None, tokens: Tokens | None = None):
+        query, key, value = self._heads(x, tokens)
         bias = _bias(attention_mask)
         # Weights in bfloat16 mean that the model is for fast inference.
         if self.variable_dtype == "bfloat16":
@@ -109,10 +122,10 @@ class SelfAttention(Layer):
         context = fused.attention(
             query, key, value, bias, rate, next_seed(seeds), self.recompute and training
         )
-        batch, length, _ = ops.shape(x)
+        batch, _, length, _ = ops.shape(context)
         inner = self.output_kernel.shape[0]
         context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, inner))
-        return self.dense("output", context)
+        return self.dense("output", pack(context, tokens))
 
     def probabilities(self, x, attention_mask):
         """Returns the probabilities that `call` weighs values with, float32 [B, N, S, S].
@@ -128,11 +141,12 @@ class SelfAttention(Layer):
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
         return ops.cast(scores, "float32")
 
-    def _heads(self, x):
+    def _heads(self, x, tokens: Tokens | None = None):
         """Returns the queries, scaled, the keys and the values of all heads, [B, N, S, D]."""
-        batch, length, _ = ops.shape(x)
         head_size = self.config.head_size
-        qkv = self.dense("qkv", x)
+        # What padding repeats is finite if the tokens are, and nothing attends to it.
+        qkv = spread(self.dense("qkv", x), tokens, zeros=False)
+        batch, length, _ = ops.shape(qkv)
         qkv = ops.reshape(qkv, (batch, length, 3, self.num_heads, head_size))
         query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)))
         return query * ops.cast(head_size**-0.5, query.dtype), key, value
@@ -151,7 +165,8 @@ class EncoderBlock(Layer):
         index: the index of the layer.
         recompute: as in `SelfAttention` and `Dropout`.
 
-    Call: `x` [B, S, H], `attention_mask` and `seeds` as in `SelfAttention` -> [B, S, H].
+    Call: `x` [B, S, H], `attention_mask`, `seeds` and `tokens` as in `SelfAttention` -> [B, S, H],
+    or with tokens [T, H].
 
     Source: google-research/bert modeling.py `transformer_model`.
     """
@@ -184,8 +199,8 @@ class EncoderBlock(Layer):
             layer.build(x_shape)
         self.built = True
 
-    def call(self, x, attention_mask, seeds=None, training=None):
-        attended = self.attention(x, attention_mask, seeds=seeds, training=training)
+    def call(self, x, attention_mask, seeds=None, training=None, tokens: Tokens | None = None):
+        attended = self.attention(x, attention_mask, seeds=seeds, training=training, tokens=tokens)
         x = self.attention_norm(x + self.dropout(attended, seeds=seeds, training=training))
         output = self.feed_forward(self.config.hidden_act, x)
         return self.output_norm(x + self.dropout(output, seeds=seeds, training=training))

@@ -7,6 +7,7 @@ from bert_tf.config import MobileBertConfig
 from bert_tf.layers.bert import BertEmbeddings, SelfAttention
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer import Layer
+from bert_tf.layers.padding import Tokens, pack, spread
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -55,14 +56,21 @@ class TrigramEmbeddings(BertEmbeddings):
         """Counts the multiplications of the matrix products for a sequence."""
         return length * 3 * config.embedding_size * config.hidden_size
 
-    def call(self, input_word_ids, input_type_ids, seeds=None, training=None):
-        length = ops.shape(input_word_ids)[1]
+    def call(
+        self,
+        input_word_ids,
+        input_type_ids,
+        seeds=None,
+        training=None,
+        tokens: Tokens | None = None,
+    ):
         words = ops.take(self.word_embeddings, input_word_ids, axis=0)
         padded = ops.pad(ops.cast(words, self.compute_dtype), ((0, 0), (1, 1), (0, 0)))
         trigrams = ops.concatenate([padded[:, 2:], padded[:, 1:-1], padded[:, :-2]], axis=-1)
-        x = self.dense("trigram", trigrams)
-        x += ops.cast(self.position_embeddings[:length], x.dtype)
-        x += ops.cast(ops.take(self.type_embeddings, input_type_ids, axis=0), x.dtype)
+        x = self.dense("trigram", pack(trigrams, tokens))
+        x += ops.cast(self._positions(ops.shape(input_word_ids)[1], tokens), x.dtype)
+        types = ops.take(self.type_embeddings, pack(input_type_ids, tokens), axis=0)
+        x += ops.cast(types, x.dtype)
         return self.dropout(self.layer_norm(x), seeds=seeds, training=training)
 
 
@@ -74,7 +82,7 @@ class BottleneckAttention(SelfAttention):
     again; values are mapped from H to D, and the output stays at D. Without
     `config.key_query_shared_bottleneck`, queries and keys are mapped from H directly.
 
-    Args, Call: as `SelfAttention`, but the output is [B, S, D].
+    Args, Call: as `SelfAttention`, but the output is [B, S, D], or [T, D].
 
     Source: MobileBERT (arXiv:2004.02984) figure 1; google-research/mobilebert modeling.py
     `transformer_model` (`key_query_shared_bottleneck`).
@@ -96,8 +104,7 @@ class BottleneckAttention(SelfAttention):
         self.add_dense("output", inner, inner)
         self.built = True
 
-    def _heads(self, x):
-        batch, length, _ = ops.shape(x)
+    def _heads(self, x, tokens: Tokens | None = None):
         head_size = self.config.head_size
         value = self.dense("value", x)
         if self.shared:
@@ -105,6 +112,8 @@ class BottleneckAttention(SelfAttention):
             # In `scores`, `x` has the type of the weights.
             x = ops.cast(shared, x.dtype)
         query, key = ops.split(self.dense("qk", x), 2, axis=-1)
+        query, key, value = (spread(part, tokens, zeros=False) for part in (query, key, value))
+        batch, length, _ = ops.shape(query)
         query, key, value = (
             ops.transpose(
                 ops.reshape(part, (batch, length, self.num_heads, head_size)), (0, 2, 1, 3)
@@ -162,8 +171,8 @@ class BottleneckBlock(Layer):
             layer.build((None, None, inner))
         self.built = True
 
-    def call(self, x, attention_mask, seeds=None, training=None):
-        attended = self.attention(x, attention_mask, seeds=seeds, training=training)
+    def call(self, x, attention_mask, seeds=None, training=None, tokens: Tokens | None = None):
+        attended = self.attention(x, attention_mask, seeds=seeds, training=training, tokens=tokens)
         narrow = self.input_norm(self.dense("input", x))
         narrow = self.attention_norm(attended + narrow)
         for feed_forward in self.feed_forwards:

@@ -12,6 +12,7 @@ from bert_tf.layers.bert import BertEmbeddings, EncoderBlock
 from bert_tf.layers.dropout import DropoutSeeds
 from bert_tf.layers.layer import Layer
 from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
+from bert_tf.layers.padding import Tokens, spread
 from bert_tf.models.inputs import BertModel
 
 _LAYERS = {"mobilebert": (TrigramEmbeddings, BottleneckBlock)}
@@ -20,6 +21,18 @@ _LAYERS = {"mobilebert": (TrigramEmbeddings, BottleneckBlock)}
 def layers_of(config: BertConfig) -> tuple[type[BertEmbeddings], type[EncoderBlock]]:
     """Returns the classes of the embeddings and of the layers."""
     return _LAYERS.get(config.model_type, (BertEmbeddings, EncoderBlock))
+
+
+def skip_padding(model: keras.Model) -> None:
+    """Makes the encoders in a model compute nothing for padding, which saves time.
+
+    How much there is to compute then depends on the values of the mask. XLA cannot compile that in
+    training, so it is for CPUs, and for GPUs without XLA. The outputs for tokens, and all
+    gradients, stay the same to rounding.
+    """
+    for layer in model._flatten_layers():
+        if hasattr(layer, "skips_padding"):
+            layer.skips_padding = True
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -51,6 +64,10 @@ class BertEncoder(BertModel):
     dict of `sequence_output` [B, S, H], `pooled_output` [B, H] and `encoder_outputs`, the list of
     the outputs [B, S, H] of all layers, the last of which is `sequence_output`.
 
+    Attributes:
+        skips_padding: whether to compute nothing for padding, whose outputs are then 0; see
+            `skip_padding`.
+
     Raises:
         ValueError: what `BertModel` refuses.
 
@@ -80,6 +97,7 @@ class BertEncoder(BertModel):
             for index in range(config.num_hidden_groups or config.num_hidden_layers)
         ]
         self.pooler = Pooler(config, name="pooler", **policy)
+        self.skips_padding = False
         rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
         if any(rates) or config.head_dropout_prob:
             self.seed_generator = keras.random.SeedGenerator(name="dropout_seed_generator")
@@ -94,20 +112,23 @@ class BertEncoder(BertModel):
     def call(self, inputs, seeds=None, training=None):
         mask = self.attention_mask(inputs["input_mask"])
         seeds = seeds or self.dropout_seeds(inputs, training)
+        tokens = Tokens(inputs["input_mask"]) if self.skips_padding else None
+        shared = dict(tokens=tokens, training=training)
         x = self.embeddings(
-            inputs["input_word_ids"], inputs["input_type_ids"], seeds=seeds, training=training
+            inputs["input_word_ids"], inputs["input_type_ids"], seeds=seeds, **shared
         )
         encoder_outputs = []
         for index in range(self.config.num_hidden_layers):
-            layer = functools.partial(self.block(index), attention_mask=mask, training=training)
+            layer = functools.partial(self.block(index), attention_mask=mask, **shared)
             if self.rematerialize == "layers" and training:
                 x = _rematerialized(layer, x, seeds)
             else:
                 x = layer(x, seeds=seeds)
-            encoder_outputs.append(x)
+            encoder_outputs.append(spread(x, tokens))
+        sequence = encoder_outputs[-1]
         return {
-            "sequence_output": x,
-            "pooled_output": self.pool(x, inputs["input_mask"]),
+            "sequence_output": sequence,
+            "pooled_output": self.pool(sequence, inputs["input_mask"]),
             "encoder_outputs": encoder_outputs,
         }
 

@@ -92,23 +92,18 @@ def test_layer_decay_is_electras():
     assert {*make_tuner().trainer.optimizer.rates} == {1.0}
 
 
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [({}, True), ({"bias_correction": False, "group_by_length": False}, False)],
-)
-def test_bias_correction_and_batches_of_similar_length_are_the_default(
-    monkeypatch, flags, expected
-):
-    """Oracle: Mosbach et al. (arXiv:2006.04884); what the flags do is tested on its own."""
-    given = []
-    monkeypatch.setattr(
-        "bert_tf.finetuning.fine_tuner.train_batches",
-        lambda *_, **values: given.append(values) or tf.data.Dataset.from_tensors(make_batch()),
-    )
-    tuner = make_tuner(**flags)
-    tuner._batches(first_step=0)
-    assert [values["group_by_length"] for values in given] == [expected]
-    assert tuner.trainer.optimizer.bias_correction == expected
+@pytest.mark.parametrize("corrects", [True, False])
+def test_bias_correction_is_the_default(corrects):
+    """Oracle: Mosbach et al. (arXiv:2006.04884); what the flag does is tested on its own."""
+    tuner = make_tuner(**({} if corrects else {"bias_correction": False}))
+    assert tuner.trainer.optimizer.bias_correction == corrects
+
+
+@pytest.mark.parametrize(("device", "skips"), [("CPU", True), ("GPU", False), ("TPU", False)])
+def test_only_on_cpus_the_encoder_skips_padding(monkeypatch, device, skips):
+    """Oracle: XLA, which compiles for the others and cannot compile it."""
+    monkeypatch.setattr("bert_tf.session.device_type", lambda strategy: device)
+    assert make_tuner().model.encoder.skips_padding == skips
 
 
 @pytest.mark.parametrize("patience", [None, 2])

@@ -1,0 +1,160 @@
+"""Encoders that compute nothing for padding. Oracle: the same encoder, which computes all of it."""
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from encoders import SMALL, random_inputs, randomize
+
+from bert_tf.compression.distillation import Distillation
+from bert_tf.config import BertConfig, MobileBertConfig
+from bert_tf.models.encoder import BertEncoder, skip_padding
+from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
+from bert_tf.models.task_model import BertTaskModel
+
+STILL = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+CONFIGS = {
+    "bert": dataclasses.replace(SMALL, **STILL),
+    "albert": dataclasses.replace(SMALL, num_hidden_groups=1, embedding_size=16, **STILL),
+    "left_to_right": dataclasses.replace(SMALL, is_decoder=True, **STILL),
+    "pruned": dataclasses.replace(SMALL, pruned_heads={1: [0, 3]}, **STILL),
+    "mobilebert": MobileBertConfig(
+        *(101, 48, 3, 4, 80, "relu"),
+        **STILL,
+        max_position_embeddings=40,
+        embedding_size=16,
+        intra_bottleneck_size=24,
+        num_feedforward_networks=2,
+        key_query_shared_bottleneck=True,
+    ),
+}
+
+
+@pytest.fixture(params=CONFIGS)
+def config(request) -> BertConfig:
+    return CONFIGS[request.param]
+
+
+def masked_inputs(config: BertConfig) -> dict[str, np.ndarray]:
+    """Returns rows with padding at the end, at the start, inside, everywhere and nowhere."""
+    inputs = random_inputs(config, batch=7, length=17)
+    inputs["input_word_ids"] = np.random.default_rng(2).integers(0, 101, (7, 17))
+    mask = inputs["input_mask"]
+    mask[3:] = 1
+    mask[3, :5] = mask[4, 6:9] = mask[5] = 0
+    return inputs
+
+
+def outputs_and_gradients(encoder: BertEncoder, inputs: dict, training: bool = True):
+    """Returns what the encoder gives for tokens, and the gradients of a loss that reads it all."""
+    mask = tf.cast(inputs["input_mask"], tf.float32)[:, :, tf.newaxis]
+    with tf.GradientTape() as tape:
+        outputs = encoder(inputs, training=training)
+        layers = [x * mask for x in outputs["encoder_outputs"]]
+        # Of a row without tokens, only the shape is defined.
+        pooled = outputs["pooled_output"] * tf.reduce_max(mask, axis=1)
+        loss = sum(tf.reduce_sum(tf.sin(x + i)) for i, x in enumerate([*layers, pooled]))
+    weights = [weight.value for weight in encoder.trainable_weights]
+    gradients = tape.gradient(loss, weights, unconnected_gradients="zero")
+    return [*layers, pooled], [tf.convert_to_tensor(x) for x in gradients]
+
+
+@pytest.mark.parametrize("rematerialize", ["none", "selective", "layers"])
+def test_outputs_and_gradients(config, rematerialize):
+    encoder = randomize(BertEncoder(config, rematerialize))
+    inputs = masked_inputs(config)
+    expected = outputs_and_gradients(encoder, inputs)
+    skip_padding(encoder)
+    compute = tf.function(outputs_and_gradients, autograph=False)
+    for found in (outputs_and_gradients(encoder, inputs), compute(encoder, inputs)):
+        for x, y in zip(found[0], expected[0], strict=True):
+            np.testing.assert_allclose(x, y, atol=2e-5)
+        for x, y in zip(found[1], expected[1], strict=True):
+            np.testing.assert_allclose(x, y, atol=1e-4 * max(1.0, np.abs(y).max()))
+
+
+def test_padding_is_not_computed(config):
+    """Oracle: the number of rows of the products, in TensorFlow's graph as it runs."""
+    encoder, inputs = BertEncoder(config), masked_inputs(config)
+    skip_padding(encoder)
+    rows = set()
+    block = encoder.block(1)
+    call = block.call
+    block.call = lambda x, **arguments: rows.add(tuple(x.shape)) or call(x, **arguments)
+    outputs = encoder(inputs)
+    # The first place of each row is always computed: the pooler reads it.
+    mask = inputs["input_mask"].copy()
+    mask[:, 0] = 1
+    assert rows == {(mask.sum(), 48)}
+    for x in outputs["encoder_outputs"]:
+        assert not np.any(np.asarray(x)[mask == 0])
+
+
+def test_examples_do_not_see_each_other(config):
+    """Oracle: the outputs before another example's token changed, bit for bit, even to infinity."""
+    encoder, inputs = randomize(BertEncoder(config)), random_inputs(config)
+    skip_padding(encoder)
+    before = encoder(inputs)
+    encoder.embeddings.word_embeddings.assign(
+        np.where(np.arange(101)[:, None] == 7, np.inf, encoder.embeddings.word_embeddings)
+    )
+    inputs["input_word_ids"][inputs["input_word_ids"] == 7] = 8
+    before, others = encoder(inputs), copy.deepcopy(inputs)
+    others["input_word_ids"][1, 2] = 7
+    after = encoder(others)
+    for name in ("sequence_output", "pooled_output"):
+        assert np.isnan(after[name][1]).any()
+        for row in (0, 2):
+            np.testing.assert_array_equal(after[name][row], before[name][row])
+
+
+def test_the_same_seed_drops_the_same_in_eager_code_and_graphs():
+    """Oracle: the outputs of eager code; of other seeds, they differ."""
+    encoder = randomize(BertEncoder(SMALL))
+    skip_padding(encoder)
+    inputs = masked_inputs(SMALL) | {"dropout_seed": np.array([3, 4], np.int32)}
+    first = encoder(inputs, training=True)["sequence_output"]
+    again = tf.function(encoder, autograph=False)(inputs, training=True)["sequence_output"]
+    np.testing.assert_allclose(first, again, atol=1e-5)
+    other = encoder(inputs | {"dropout_seed": np.array([3, 5])}, training=True)["sequence_output"]
+    assert np.abs(first - other).max() > 0.1
+
+
+@pytest.mark.parametrize("kind", ["classifier", "tagger", "span", "multiple_choice"])
+def test_heads(kind):
+    model = randomize(BertTaskModel(SMALL, 1 if kind == "multiple_choice" else 2, kind))
+    inputs = random_inputs(SMALL, batch=6)
+    mask = inputs["input_mask"]
+    if kind == "multiple_choice":
+        inputs = {name: x.reshape(2, 3, -1) for name, x in inputs.items()}
+    expected = model(inputs)
+    skip_padding(model)
+    found = model(inputs)
+    if kind in ("tagger", "span"):
+        found, expected = (x * mask[:, :, None] for x in (found, expected))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_losses_of_pretraining():
+    model, inputs = randomize(BertPretrainer(SMALL)), random_inputs(SMALL)
+    batch = inputs | {
+        "masked_lm_positions": np.array([[1, 3], [2, 0], [4, 5]]),
+        "masked_lm_ids": np.array([[5, 6], [7, 0], [8, 9]]),
+        "masked_lm_weights": np.array([[1, 1], [1, 0], [1, 1]], np.float32),
+        "next_sentence_labels": np.array([0, 1, 1]),
+        "example_weights": np.ones(3, np.float32),
+    }
+    expected = PretrainingObjective().sums(model, batch, training=False)
+    skip_padding(model)
+    found = PretrainingObjective().sums(model, batch, training=False)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, err_msg=name)
+
+
+def test_nested_encoders_are_found():
+    """Oracle: the student and the teacher of a distillation."""
+    model = Distillation(BertTaskModel(SMALL, 2), BertTaskModel(SMALL, 2), projects=False)
+    skip_padding(model)
+    assert model.student.encoder.skips_padding and model.teacher.encoder.skips_padding

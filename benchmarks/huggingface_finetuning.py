@@ -5,12 +5,12 @@
   hf/bin/python benchmarks/huggingface_finetuning.py --task=mrpc --data_dir=glue/MRPC \\
     --model=my-bert --seeds 12345 12346 12347
   python -m bert_tf.run_finetuning --task=mrpc --data_dir=glue/MRPC --init_checkpoint=my-bert \\
-    --nogroup_by_length --num_seeds=3 --do_train --do_eval --output_dir=mrpc
+    --num_seeds=3 --do_train --do_eval --output_dir=mrpc
 
 Both use AdamW with bias correction, weight decay 0.01 except for biases and layer normalization,
 the original BERT's warm-up over a tenth of the steps and linear decay, clipping at norm 1 and
-dropout 0.1; both evaluate after every epoch and report the best one. Trainer makes random batches;
---nogroup_by_length makes run_finetuning do so, too. The script prints one line of JSON per seed.
+dropout 0.1; both train on random batches, evaluate after every epoch and report the best one. The
+script prints one line of JSON per seed.
 
   mrpc, rte  BertForSequenceClassification; F1 and accuracy, and accuracy
   ner        BertForTokenClassification, sentence by sentence as with --nodocument_context; seqeval

@@ -7,10 +7,8 @@
 All start from the same weights, --model, a BERT in Hugging Face's format, and process the same
 --examples of train.tsv again and again, in batches of --batch_size. They are tokenized beforehand.
 
-  bert_tf                what run_finetuning does: examples of similar length share a batch, which
-                         is padded to its longest example
-  bert_tf, padded        the same, with all batches padded to --seq_length, as on TPUs and in the
-                         tutorials of TensorFlow Hub
+  bert_tf                what run_finetuning does: random batches, whose padding is skipped
+  bert_tf, padded        the same batches, padded to the longest example, whose padding is computed
   Hugging Face           transformers' Trainer with dynamic padding, AdamW, and automatic mixed
                          precision if the precision is bfloat16
 
@@ -91,7 +89,7 @@ def _figures(name: str, rounds: list[dict[str, float]], examples: int) -> str:
     return f"{rate:.4g} | {factors}"
 
 
-def _bert_tf(sizes: argparse.Namespace, static_length: bool = False) -> Contender:
+def _bert_tf(sizes: argparse.Namespace, skips_padding: bool = True) -> Contender:
     from tfrecords import command
 
     command.import_tensorflow()
@@ -128,10 +126,9 @@ def _bert_tf(sizes: argparse.Namespace, static_length: bool = False) -> Contende
     session = Session(options, make_strategy(options), Run(options.output_dir), init)
     tuner = FineTuner(session, Training(task), init.spec.config, {TRAIN: features})
     tuner.set_weights()
+    tuner.model.encoder.skips_padding = skips_padding
     trainer, steps = tuner.trainer, sizes.examples // sizes.batch_size
-    static = dict(static_length=static_length)
-    batches = train_batches(features, sizes.batch_size, range(steps * _EPOCHS), 0, **static)
-    iterator = iter(batches)
+    iterator = iter(train_batches(features, sizes.batch_size, range(steps * _EPOCHS), 0))
 
     def train(epochs: int) -> float:
         trainer.restart_means()
@@ -140,7 +137,7 @@ def _bert_tf(sizes: argparse.Namespace, static_length: bool = False) -> Contende
 
     def predict(epochs: int) -> float:
         for _ in range(epochs):
-            outputs = trainer.predict(eval_batches(features, sizes.batch_size, **static))
+            outputs = trainer.predict(eval_batches(features, sizes.batch_size))
         return float(outputs["logits"].mean())
 
     versions = f"TensorFlow {tf.__version__}, Keras {keras.__version__}"
@@ -199,7 +196,7 @@ def _result(sizes: argparse.Namespace) -> str:
 
 CONTENDERS: dict[str, Callable[[argparse.Namespace], Contender]] = {
     OURS: _bert_tf,
-    PADDED: lambda sizes: _bert_tf(sizes, static_length=True),
+    PADDED: lambda sizes: _bert_tf(sizes, skips_padding=False),
     HUGGING_FACE: _huggingface,
 }
 

@@ -39,6 +39,7 @@ def random_batch(sizes: dict) -> dict:
 def make_trainer(preset: str, precision: str):
     """Creates the `Trainer` of a preset on the CPU, as run_pretraining does."""
     from bert_tf.flags import DeviceOptions
+    from bert_tf.models.encoder import skip_padding
     from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
     from bert_tf.presets import preset_config
     from bert_tf.training import optimizers, strategy
@@ -48,6 +49,7 @@ def make_trainer(preset: str, precision: str):
     device = strategy.make_strategy(DeviceOptions(strategy="cpu"))
     with device.scope():
         model = BertPretrainer(preset_config(preset))
+        skip_padding(model)
         optimizer = optimizers.AdamW(model.trainable_weights)
     schedule = optimizers.make_schedule("linear", LEARNING_RATE, 1_000_000, 0)
     return Trainer(device, model, PretrainingObjective(), optimizer, schedule)

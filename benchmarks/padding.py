@@ -33,11 +33,16 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     command.import_tensorflow()
+    from bert_tf.presets import preset_config
     from tfrecords.order import RecordSet
     from tfrecords.reader import training_batches
 
-    sizes = options.max_seq_length, options.max_predictions_per_seq, 30522
-    records = RecordSet((options.input_file,), *sizes)
+    records = RecordSet(
+        files=(options.input_file,),
+        max_seq_length=options.max_seq_length,
+        max_predictions_per_seq=options.max_predictions_per_seq,
+        vocab_size=preset_config(options.preset).vocab_size,
+    )
     ways, losses = {"computed": [], "skipped": []}, {}
     trainers = {way: make_trainer(options.preset, options.precision) for way in ways}
     trainers["computed"].model.encoder.skips_padding = False

@@ -65,12 +65,16 @@ class BertEmbeddings(Layer):
         training=None,
         tokens: Tokens | None = None,
     ):
+        x = self._sums(input_word_ids, input_type_ids, tokens)
+        x = self.dropout(self.layer_norm(x), seeds=seeds, training=training)
+        return self.dense("projection", x) if self.config.has_projection else x
+
+    def _sums(self, input_word_ids, input_type_ids, tokens: Tokens | None):
+        """Adds up the embeddings of each place, in the type of the activations."""
         x = ops.take(self.word_embeddings, pack(input_word_ids, tokens), axis=0)
         x += self._positions(ops.shape(input_word_ids)[1], tokens)
         x += ops.take(self.type_embeddings, pack(input_type_ids, tokens), axis=0)
-        x = ops.cast(x, self.compute_dtype)
-        x = self.dropout(self.layer_norm(x), seeds=seeds, training=training)
-        return self.dense("projection", x) if self.config.has_projection else x
+        return ops.cast(x, self.compute_dtype)
 
     def _positions(self, length: int, tokens: Tokens | None):
         if tokens:

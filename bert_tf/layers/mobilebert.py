@@ -56,22 +56,14 @@ class TrigramEmbeddings(BertEmbeddings):
         """Counts the multiplications of the matrix products for a sequence."""
         return length * 3 * config.embedding_size * config.hidden_size
 
-    def call(
-        self,
-        input_word_ids,
-        input_type_ids,
-        seeds=None,
-        training=None,
-        tokens: Tokens | None = None,
-    ):
+    def _sums(self, input_word_ids, input_type_ids, tokens: Tokens | None):
         words = ops.take(self.word_embeddings, input_word_ids, axis=0)
         padded = ops.pad(ops.cast(words, self.compute_dtype), ((0, 0), (1, 1), (0, 0)))
         trigrams = ops.concatenate([padded[:, 2:], padded[:, 1:-1], padded[:, :-2]], axis=-1)
         x = self.dense("trigram", pack(trigrams, tokens))
         x += ops.cast(self._positions(ops.shape(input_word_ids)[1], tokens), x.dtype)
         types = ops.take(self.type_embeddings, pack(input_type_ids, tokens), axis=0)
-        x += ops.cast(types, x.dtype)
-        return self.dropout(self.layer_norm(x), seeds=seeds, training=training)
+        return x + ops.cast(types, x.dtype)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

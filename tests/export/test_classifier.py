@@ -14,6 +14,9 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
+from bert_tf.inference.inference_options import PredictOptions
+from bert_tf.inference.predictor import load_predictor
+from bert_tf.layers.padding import Tokens
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.text.preprocessor import pack_segments
@@ -75,6 +78,38 @@ def test_a_converted_regression_model_is_exported(tmp_path, run_card):
     outputs = run_card(folder)["outputs"]
     expected = model(packed(32, ["a text"], ["another"]))
     np.testing.assert_allclose(outputs["value"], expected, atol=1e-5)
+
+
+def test_padding_is_skipped(tmp_path, monkeypatch):
+    """Oracles: the model, which computes padding; how many tokens are taken out of a batch."""
+    model, folder, counts = BertTaskModel(CONFIG, 2), str(tmp_path / "1"), []
+    run = save_run(tmp_path / "run", model, VOCAB, head=Head("classifier"))
+    pack = Tokens.pack
+
+    def record(tokens, x):
+        packed = pack(tokens, x)
+        counts.append(packed.shape[0])
+        return packed
+
+    monkeypatch.setattr(Tokens, "pack", record)
+    classifier.run(classifier.Options(checkpoint=run, output_dir=folder))
+    assert counts
+    counts.clear()
+    predictor = load_predictor(PredictOptions(checkpoint=run))
+    tf.config.run_functions_eagerly(True)
+    texts = ["a b c d", "e", ""]
+    try:
+        answers = predictor.predict([{"text": text} for text in texts])
+    finally:
+        tf.config.run_functions_eagerly(False)
+    # [CLS] and [SEP] belong to each text.
+    assert set(counts) == {6 + 3 + 2}
+    expected = tf.nn.softmax(model(packed(32, texts))).numpy()
+    found = tf.saved_model.load(folder)
+    np.testing.assert_allclose(found(texts)["probabilities"], expected, atol=1e-5)
+    for answer, row in zip(answers, expected, strict=True):
+        np.testing.assert_allclose(list(answer["probabilities"].values()), row, atol=1e-5)
+    assert found(tf.constant([], tf.string))["probabilities"].shape == (0, 2)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Self
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
@@ -14,6 +15,7 @@ from bert_tf.config import BertConfig
 from bert_tf.flags import DeviceOptions
 from bert_tf.folder_lock import locked
 from bert_tf.models.encoder import skip_padding
+from bert_tf.models.token_capacity import TokenCapacity
 from bert_tf.runs.run import Run
 from bert_tf.training.driver import Driver
 from bert_tf.training.optimizers import Optimizer, Schedule
@@ -118,6 +120,31 @@ class Session:
             accumulation_steps=accumulation_steps,
             seed=self.options.random_seed,
         )
+
+    def shortcut(
+        self,
+        lengths: Callable[[], np.ndarray],
+        batch_size: int,
+        places: int,
+        accumulation_steps: int = 1,
+    ) -> TokenCapacity | None:
+        """Returns how to skip padding where XLA compiles the step; on CPUs the model does it.
+
+        Args:
+            lengths: returns the number of tokens of each example, or of some of them.
+            batch_size: examples per step, over all replicas.
+            places: the number of tokens and padding of an example.
+        """
+        if device_type(self.strategy) == "CPU":
+            return None
+        rows = batch_size // (self.strategy.num_replicas_in_sync * accumulation_steps)
+        capacity = TokenCapacity.for_rows(lengths(), rows, places)
+        if capacity:
+            self.say(
+                f"Skipping padding: steps compute {capacity.tokens:,} of {rows * places:,} "
+                "places, or all of them if a batch has more tokens."
+            )
+        return capacity
 
     def set_weights(
         self,

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.features import Features
 
-# Batches are padded to a multiple of this, so that there are few different shapes.
+# Batches on a CPU are padded to a multiple of this, so that there are few different shapes.
 _LENGTH_STEP = 8
 
 
@@ -24,7 +24,7 @@ def train_batches(
     steps: range,
     seed: int,
     *,
-    static_length: bool = False,
+    device: str = "CPU",
     context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
     """Returns batches of examples that are reshuffled in every epoch; the seed decides the order.
@@ -32,15 +32,15 @@ def train_batches(
     Args:
         batch_size: examples per step, over all replicas.
         steps: the steps to take, counted from 0 at the start of the run; a resumed run skips some.
-        static_length: whether to pad every batch to `max_seq_length`, as TPUs require.
+        device: for which devices to pad; see `padded_lengths`.
         context: input context from `distribute_datasets_from_function`.
     """
     order = train_order(len(features), batch_size, steps.stop, seed)[steps.start * batch_size :]
     rows, batch_size = _share(tf.data.Dataset.from_tensor_slices(order), batch_size, context)
     rows = rows.batch(batch_size, drop_remainder=True)
-    lengths = tf.constant(_padded_lengths(features, static_length))
+    lengths = tf.constant(padded_lengths(features, device))
     batches = rows.map(lambda rows: (rows, tf.reduce_max(tf.gather(lengths, rows))))
-    batches = _pad(batches, features, batch_size, static_length)
+    batches = _pad(batches, features, batch_size, device)
     if "tags" not in features.targets:
         return batches
     mean = np.count_nonzero(features.targets["tags"].flat_values >= 0) / len(features)
@@ -64,7 +64,7 @@ def eval_batches(
     features: Features,
     batch_size: int,
     *,
-    static_length: bool = False,
+    device: str = "CPU",
     context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
     """Returns batches with every example once, ordered by length.
@@ -72,7 +72,7 @@ def eval_batches(
     The batches of all replicas in one step have the same length, so that `Trainer.predict` can
     gather them. The arguments are those of `train_batches`.
     """
-    lengths = _padded_lengths(features, static_length)
+    lengths = padded_lengths(features, device)
     # Neighbors of similar length need little padding.
     rows = np.argsort(features.lengths, kind="stable")
     rows = np.append(rows, np.full(-len(rows) % batch_size, -1))
@@ -81,16 +81,23 @@ def eval_batches(
     dataset, batch_size = _share(dataset, batch_size, context)
     batches = dataset.batch(batch_size, drop_remainder=True)
     batches = batches.map(lambda rows, lengths: (rows, lengths[0]))
-    return _pad(batches, features, batch_size, static_length)
+    return _pad(batches, features, batch_size, device)
 
 
-def _padded_lengths(features: Features, static_length: bool) -> np.ndarray:
-    """Returns the length, int32 [N], to which each example has to be padded."""
-    lengths = features.lengths
-    if static_length:
-        return np.full(len(lengths), features.max_seq_length, np.int32)
-    rounded = -(-lengths // _LENGTH_STEP) * _LENGTH_STEP
-    return np.minimum(rounded, features.max_seq_length).astype(np.int32)
+def padded_lengths(features: Features, device: str) -> np.ndarray:
+    """Returns the length, int32 [N], to which each example has to be padded.
+
+    It is a multiple of 8 on a "CPU", a power of two on a "GPU", for which XLA compiles each length
+    anew, and `max_seq_length` on a "TPU", which allows only one.
+    """
+    lengths, longest = features.lengths, features.max_seq_length
+    if device == "TPU":
+        rounded = np.full(len(lengths), longest)
+    elif device == "GPU":
+        rounded = 2 ** np.ceil(np.log2(lengths))
+    else:
+        rounded = -(-lengths // _LENGTH_STEP) * _LENGTH_STEP
+    return np.minimum(rounded, longest).astype(np.int32)
 
 
 def _share(
@@ -104,10 +111,10 @@ def _share(
 
 
 def _pad(
-    batches: tf.data.Dataset, features: Features, batch_size: int, static_length: bool
+    batches: tf.data.Dataset, features: Features, batch_size: int, device: str
 ) -> tf.data.Dataset:
     """Maps (row numbers [B], length) to batches."""
-    static = features.max_seq_length if static_length else None
+    static = features.max_seq_length if device == "TPU" else None
 
     def pad(values, length, padding):
         if not isinstance(values, tf.RaggedTensor):

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.batches import eval_batches, train_batches
+from bert_tf.finetuning.batches import eval_batches, padded_lengths, train_batches
 from bert_tf.finetuning.class_weights import class_weights, describe
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import ClassificationObjective
@@ -21,7 +21,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.driver import Driver, Phase, Plan
 from bert_tf.training.iteration import with_progress
 from bert_tf.training.optimizers import AdamW, Factors, factor_of, make_schedule
-from bert_tf.training.strategy import chief_say, is_chief
+from bert_tf.training.strategy import chief_say, device_type, is_chief
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.names import num_layers
 
@@ -145,10 +145,10 @@ class Evaluator:
 
     def _predict(self, split: str) -> Outputs:
         strategy, features = self._trainer.strategy, self._splits[split]
-        static = isinstance(strategy, tf.distribute.TPUStrategy)
+        device = device_type(strategy)
 
         def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
-            return eval_batches(features, self._batch_size, static_length=static, context=context)
+            return eval_batches(features, self._batch_size, device=device, context=context)
 
         batches = with_progress(
             strategy.distribute_datasets_from_function(dataset),
@@ -249,11 +249,16 @@ class FineTuner:
     def train(self) -> dict[str, float]:
         """Takes the remaining steps and restores the best weights; returns their results."""
         dev = self._training.task.dev_splits[0]
+        session, examples = self._session, self._examples
+        batch_size = session.options.train_batch_size
+        places = padded_lengths(examples, device_type(session.strategy)).max()
+        places *= math.prod(examples.ids.shape[1:-1])
         phase = Phase(
             until_step=self.num_train_steps,
-            batch_size=self._session.options.train_batch_size,
+            batch_size=batch_size,
             batches=self._batches,
             evaluate=lambda: self.evaluator.evaluate(dev),
+            shortcut=session.shortcut(lambda: examples.num_tokens, batch_size, int(places)),
         )
         results = self.driver.train([phase])
         self.driver.restore_best()
@@ -261,7 +266,6 @@ class FineTuner:
 
     def _batches(self, first_step: int) -> tf.distribute.DistributedDataset:
         strategy, options = self._session.strategy, self._session.options
-        static = isinstance(strategy, tf.distribute.TPUStrategy)
 
         def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
             return train_batches(
@@ -269,7 +273,7 @@ class FineTuner:
                 options.train_batch_size,
                 range(first_step, self.num_train_steps),
                 options.random_seed,
-                static_length=static,
+                device=device_type(strategy),
                 context=context,
             )
 

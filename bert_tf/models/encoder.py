@@ -12,7 +12,7 @@ from bert_tf.layers.bert import BertEmbeddings, EncoderBlock
 from bert_tf.layers.dropout import DropoutSeeds
 from bert_tf.layers.layer import Layer
 from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
-from bert_tf.layers.padding import Tokens, spread
+from bert_tf.layers.padding import Tokens, spread, token_places
 from bert_tf.models.inputs import BertModel
 
 _LAYERS = {"mobilebert": (TrigramEmbeddings, BottleneckBlock)}
@@ -27,8 +27,8 @@ def skip_padding(model: keras.Model) -> None:
     """Makes the encoders in a model compute nothing for padding, which saves time.
 
     How much there is to compute then depends on the values of the mask. XLA cannot compile that in
-    training, so it is for CPUs, and for GPUs without XLA. The outputs for tokens, and all
-    gradients, stay the same to rounding.
+    training: there, give the input `token_places`. The outputs for tokens, and all gradients, stay
+    the same to rounding.
     """
     for layer in model._flatten_layers():
         if hasattr(layer, "skips_padding"):
@@ -60,7 +60,9 @@ class BertEncoder(BertModel):
     transformers, google-research/bert and KerasHub use. S is at most max_position_embeddings and
     may be dynamic. In training, an optional `dropout_seed`, int32 [2], decides what is dropped;
     without it the model's own generator does. A model that wraps the encoder and has dropouts of
-    its own passes `seeds` instead, a `DropoutSeeds`, and draws further seeds from it. Returns a
+    its own passes `seeds` instead, a `DropoutSeeds`, and draws further seeds from it. With an
+    optional `token_places`, int32 [T], the encoder computes only these places; see
+    `layers.padding.token_places`. Returns a
     dict of `sequence_output` [B, S, H], `pooled_output` [B, H] and `encoder_outputs`, the list of
     the outputs [B, S, H] of all layers, the last of which is `sequence_output`.
 
@@ -112,7 +114,11 @@ class BertEncoder(BertModel):
     def call(self, inputs, seeds=None, training=None):
         mask = self.attention_mask(inputs["input_mask"])
         seeds = seeds or self.dropout_seeds(inputs, training)
-        tokens = Tokens(inputs["input_mask"]) if self.skips_padding else None
+        places, tokens = inputs.get("token_places"), None
+        if places is None and self.skips_padding:
+            places = token_places(inputs["input_mask"])
+        if places is not None:
+            tokens = Tokens(inputs["input_mask"], places)
         shared = dict(tokens=tokens, training=training)
         x = self.embeddings(
             inputs["input_word_ids"], inputs["input_type_ids"], seeds=seeds, **shared

@@ -19,6 +19,7 @@ _NAMES = {
 }
 INPUTS = tuple(_NAMES)
 POSITIONS = "masked_lm_positions"
+_OPTIONAL = ("dropout_seed", "token_places")
 _OUR_NAMES = {alias: name for name, aliases in _NAMES.items() for alias in aliases}
 # Inputs of transformers that would change the outputs.
 _REFUSED = {"position_ids", "inputs_embeds", "head_mask"}
@@ -90,7 +91,7 @@ def _with_our_names(inputs: Any, reads: tuple[str, ...]) -> dict[str, Any]:
         raise ValueError(f"two names of one input among {', '.join(map(str, inputs))}")
     needed = (*INPUTS, *reads)
     missing = [name for name in needed if name not in named]
-    unknown = [str(name) for name in named if name not in (*needed, "dropout_seed")]
+    unknown = [str(name) for name in named if name not in (*needed, *_OPTIONAL)]
     # Batches have all inputs, and other tensors. In other dicts, an unknown name may be a typo.
     if not missing:
         unknown = [name for name in unknown if name in _REFUSED]

@@ -85,9 +85,9 @@ class BertTaskModel(BertModel):
             return inputs
         length = ops.shape(inputs["input_word_ids"])[2]
         return {
-            name: values if name == "dropout_seed" else ops.reshape(values, (-1, length))
+            name: ops.reshape(values, (-1, length)) if name in INPUTS else values
             for name, values in inputs.items()
-            if name in ("dropout_seed", *INPUTS)
+            if name in (*INPUTS, "dropout_seed", "token_places")
         }
 
     def logits(self, outputs, inputs, seeds=None, training=None):

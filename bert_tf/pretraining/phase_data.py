@@ -11,16 +11,16 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.advice import Baseline
-from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
+from bert_tf.session import Session
 from bert_tf.training.driver import Phase
 from bert_tf.training.iteration import iterate, with_progress
 from bert_tf.training.strategy import is_chief
-from bert_tf.training.trainer import Batch, Objective, Trainer
+from bert_tf.training.trainer import Batch, Objective, Shortcut, Trainer
 from tfrecords.input_files import shortened
 from tfrecords.order import RecordSet, records_of_step
 from tfrecords.progress import say
-from tfrecords.reader import evaluation_batches, training_batches
+from tfrecords.reader import evaluation_batches, sample_batch, training_batches
 from tfrecords.writer import atomic_write
 
 
@@ -62,14 +62,15 @@ class PhaseData:
 
     def __init__(
         self,
-        options: PretrainingOptions,
+        session: Session,
         task: PretrainingTask,
         spec: ModelSpec,
         trainer: Trainer,
         records: PhaseRecords,
         warned: list[str],
     ):
-        self._options, self._task, self._spec = options, task, spec
+        self._session, self._options = session, session.options
+        self._task, self._spec = task, spec
         self._trainer, self._records = trainer, records
         self._baseline: Baseline | None = None
         self._warned = warned
@@ -85,7 +86,17 @@ class PhaseData:
             flops_per_sequence=self._task.training_flops(
                 config, train.max_seq_length, train.max_predictions_per_seq
             ),
+            shortcut=self._shortcut() if self._options.do_train else None,
             describe_batch=self._describe_batch,
+        )
+
+    def _shortcut(self) -> Shortcut | None:
+        train = self._records.train
+        return self._session.shortcut(
+            lambda: sample_batch(train)["input_mask"].sum(axis=1),
+            self._records.train_batch_size,
+            train.max_seq_length,
+            self._options.gradient_accumulation_steps,
         )
 
     def _training_batches(self, step: int) -> tf.distribute.DistributedDataset:

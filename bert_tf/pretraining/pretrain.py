@@ -113,7 +113,7 @@ def _pretrain(
     with _bad_records_explained(phases):
         for warning in record_warnings(options, phases, "next_sentence_loss" in objective.losses):
             say(warning)
-        results = _run(options, task, spec, trainer, driver, phases)
+        results = _run(session, task, spec, trainer, driver, phases)
     if session.is_chief:
         print(summary(options, run, results))
     say(next_step(spec, run))
@@ -218,7 +218,7 @@ def _announce(
 
 
 def _run(
-    options: PretrainingOptions,
+    session: Session,
     task: PretrainingTask,
     spec: ModelSpec,
     trainer: Trainer,
@@ -228,9 +228,9 @@ def _run(
     """Trains and evaluates all phases, or only evaluates."""
     warned: list[str] = []
     driver_phases = [
-        PhaseData(options, task, spec, trainer, phase, warned).phase() for phase in phases
+        PhaseData(session, task, spec, trainer, phase, warned).phase() for phase in phases
     ]
-    if options.do_train:
+    if session.options.do_train:
         return driver.train(driver_phases)
     phase = next((p for p in driver_phases if driver.step <= p.until_step), driver_phases[-1])
     return driver.evaluate(phase.evaluate)

@@ -14,7 +14,7 @@ from bert_tf.training.interruption import Interrupted, StopRequest
 from bert_tf.training.iteration import open_iterator
 from bert_tf.training.reports import EVAL_RESULTS, Reports, rank, read_results, write_results
 from bert_tf.training.strategy import has_several_workers, is_chief, mean_over_workers
-from bert_tf.training.trainer import Batch, Trainer
+from bert_tf.training.trainer import Batch, Shortcut, Trainer
 from tfrecords.progress import say
 
 _REPORT_SECONDS = 5.0
@@ -33,6 +33,7 @@ class Phase:
             with the batch of the next step.
         evaluate: returns the metrics of the current weights; None for no evaluation.
         flops_per_sequence: floating-point operations to train on one sequence; 0 if unknown.
+        shortcut: a form of the batches that takes less work; None for none.
         describe_batch: maps a step number to a sentence that names its records, for the message of
             `NonFiniteLoss`.
     """
@@ -42,6 +43,7 @@ class Phase:
     batches: Callable[[int], Iterable[Batch]]
     evaluate: Callable[[], Metrics] | None = None
     flops_per_sequence: int = 0
+    shortcut: Shortcut | None = None
     describe_batch: Callable[[int], str] | None = None
 
 
@@ -266,7 +268,7 @@ class Driver:
             pause = plan.pause(step, phase.until_step)
             planned = min(steps, plan.iterations_per_loop, pause - step)
             started = time.perf_counter()
-            if bad_step := trainer.train(batches[0], planned):
+            if bad_step := trainer.train(batches[0], planned, phase.shortcut):
                 records = phase.describe_batch(bad_step) if phase.describe_batch else ""
                 raise NonFiniteLoss(bad_step, records)
             seconds = time.perf_counter() - started

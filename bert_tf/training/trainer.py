@@ -1,5 +1,6 @@
 """Training steps, evaluation and prediction for any Keras model under any strategy."""
 
+import functools
 import itertools
 from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
@@ -43,6 +44,16 @@ class Objective(Protocol):
         """Calls the model and returns tensors [B, ...] for `Trainer.predict`, its only caller."""
 
 
+class Shortcut(Protocol):
+    """A form of most batches that takes less work and has the same gradients."""
+
+    def applies(self, batch: Batch) -> tf.Tensor:
+        """Returns whether a batch has that form, bool []."""
+
+    def shorten(self, batch: Batch) -> Batch:
+        """Returns that form."""
+
+
 class Trainer:
     """Runs optimizer steps, evaluations and predictions.
 
@@ -55,6 +66,8 @@ class Trainer:
     step, so that a resumed run drops what an uninterrupted one would have dropped.
 
     If the model computes in float16, the loss is scaled; see `DynamicLossScale`.
+
+    `train` takes a shortcut with every part of a batch to which it applies.
 
     Args:
         strategy: the strategy in whose scope `model` and `optimizer` were created.
@@ -103,10 +116,11 @@ class Trainer:
         # Batches differ in length: without this, the eager loop would retrace for each length.
         self._evaluate = tf.function(self._evaluate, autograph=False, reduce_retracing=True)
         self._predict = tf.function(self._predict, autograph=False, reduce_retracing=True)
-        # XLA can compile only what one replica does alone, which excludes the all-reduce.
         # AutoGraph takes seconds to rewrite Python; only the loop over parts needs it.
-        loops = accumulation_steps > 1
-        self._gradients = tf.function(self._gradients, autograph=loops, jit_compile=jit)
+        if accumulation_steps > 1:
+            self._gradients = tf.function(self._gradients)
+        # XLA can compile only what one replica does alone, which excludes the all-reduce.
+        self._part_gradients = tf.function(self._part_gradients, autograph=False, jit_compile=jit)
         self._sums = tf.function(self._sums, autograph=False, jit_compile=jit)
         self._outputs = tf.function(self._outputs, autograph=False, jit_compile=jit)
 
@@ -116,12 +130,14 @@ class Trainer:
         state = {"step": self.step, "totals": self.totals} | self.optimizer.slots
         return state | (self.loss_scale.state if self.loss_scale else {})
 
-    def train(self, iterator: Iterator[Batch], steps: int) -> int | None:
+    def train(
+        self, iterator: Iterator[Batch], steps: int, shortcut: Shortcut | None = None
+    ) -> int | None:
         """Takes `steps` optimizer steps, or fewer if `stop` is called in another thread.
 
         Returns the number of the first step, counted from 1, whose loss was not finite, or None.
         """
-        return int(self._train(iterator, tf.constant(steps))) or None
+        return int(self._train(iterator, tf.constant(steps), shortcut)) or None
 
     def stop(self) -> None:
         """Makes `train` return after its current step, from now on. Works in any thread.
@@ -189,7 +205,7 @@ class Trainer:
         return predictions
 
     @tf.autograph.experimental.do_not_convert
-    def replica_step(self, batch: Batch) -> tf.Tensor:
+    def replica_step(self, batch: Batch, shortcut: Shortcut | None = None) -> tf.Tensor:
         """Takes one replica's part of an optimizer step, in a replica context.
 
         `batch` holds this replica's rows. Returns their sums and counts [2, measures].
@@ -200,7 +216,7 @@ class Trainer:
         global_counts = replica.all_reduce("SUM", {n: counts[n] for n in self.objective.losses})
         seed = tf.random.fold_in(list(divmod(self.seed, 2**31)), self.step)
         seed = tf.random.fold_in(seed, replica.replica_id_in_sync_group)
-        gradients, sums = self._gradients(batch, global_counts, seed)
+        gradients, sums = self._gradients(batch, global_counts, seed, shortcut)
         gradients = replica.all_reduce("SUM", gradients)
         finite = None
         if self.loss_scale:
@@ -213,10 +229,11 @@ class Trainer:
         replica.merge_call(lambda strategy: self.step.assign_add(1))
         return self._stacked(sums, counts)
 
-    def _train(self, iterator, steps):
+    def _train(self, iterator, steps, shortcut):
         bad_step = tf.constant(0, tf.int64)
+        step = functools.partial(self.replica_step, shortcut=shortcut)
         for _ in tf.range(steps):
-            sums, counts = tf.unstack(self._reduced(self.replica_step, next(iterator)))
+            sums, counts = tf.unstack(self._reduced(step, next(iterator)))
             means = tf.math.divide_no_nan(sums, counts)
             self.totals.assign_add(tf.concat([means, [1.0]], 0))
             if bad_step == 0 and not tf.reduce_all(tf.math.is_finite(means)):
@@ -240,11 +257,12 @@ class Trainer:
     def _reduced(self, function, batch):
         return self.strategy.reduce("SUM", self.strategy.run(function, (batch,)), axis=None)
 
-    def _gradients(self, batch, global_counts, seed):
+    def _gradients(self, batch, global_counts, seed, shortcut):
         """Adds up the gradients and sums of the parts of a batch."""
         parts = self.accumulation_steps
         if parts == 1:
-            return self._part_gradients(batch | {"dropout_seed": seed}, global_counts)
+            rows = batch | {"dropout_seed": seed}
+            return self._shorter_gradients(rows, global_counts, shortcut)
         divided = {
             name: tf.reshape(values, [parts, -1, *values.shape[1:]])
             for name, values in batch.items()
@@ -255,13 +273,26 @@ class Trainer:
         for part in tf.range(parts):
             rows = batch | {name: values[part] for name, values in divided.items()}
             rows["dropout_seed"] = tf.random.fold_in(seed, part)
-            more, more_sums = self._part_gradients(rows, global_counts)
+            more, more_sums = self._shorter_gradients(rows, global_counts, shortcut)
             gradients = [a + b for a, b in zip(gradients, more, strict=True)]
             sums = {name: sums[name] + more_sums[name] for name in sums}
         return gradients, sums
 
     @tf.autograph.experimental.do_not_convert
-    def _part_gradients(self, batch, global_counts):
+    def _shorter_gradients(self, batch, global_counts, shortcut):
+        """Computes `_part_gradients`, with the shortcut if it applies."""
+        if shortcut is None:
+            return self._part_gradients(batch, global_counts)
+        # Outside of what XLA compiles on a GPU, so that it compiles the long way only when needed.
+        return tf.cond(
+            shortcut.applies(batch),
+            lambda: self._part_gradients(batch, global_counts, shortcut),
+            lambda: self._part_gradients(batch, global_counts),
+        )
+
+    def _part_gradients(self, batch, global_counts, shortcut=None):
+        if shortcut:
+            batch = shortcut.shorten(batch)
         with tf.GradientTape() as tape:
             sums = self.objective.sums(self.model, batch, training=True)
             loss = tf.add_n(

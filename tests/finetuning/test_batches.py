@@ -54,18 +54,19 @@ def assert_rows(batch: dict, expected: dict[str, np.ndarray]) -> None:
         assert not expected[name][labels][:, length:].any()
 
 
-@pytest.mark.parametrize(("pairs", "static"), [(True, False), (False, False), (True, True)])
-def test_eval_batches_hold_every_example_once(pairs, static, monkeypatch):
+@pytest.mark.parametrize(("pairs", "device"), [(True, "CPU"), (False, "CPU"), (True, "TPU")])
+def test_eval_batches_hold_every_example_once(pairs, device, monkeypatch):
     """Oracle: every example packed alone. The graph knows a static length."""
     monkeypatch.setattr(features, "_TEXTS_PER_CALL", 4)
     examples = make_examples(pairs=pairs)
-    dataset = eval_batches(encode_texts(examples, TOKENIZER, LONGEST), 8, static_length=static)
-    assert dataset.element_spec["input_word_ids"].shape[1] == (LONGEST if static else None)
+    dataset = eval_batches(encode_texts(examples, TOKENIZER, LONGEST), 8, device=device)
+    static = LONGEST if device == "TPU" else None
+    assert dataset.element_spec["input_word_ids"].shape[1] == static
     batches, expected = list(dataset.as_numpy_iterator()), packed(examples)
     for batch in batches:
         assert_rows(batch, expected)
     assert {len(batch["labels"]) for batch in batches} == {8}
-    assert (len({batch["input_word_ids"].shape[1] for batch in batches}) > 1) != static
+    assert (len({batch["input_word_ids"].shape[1] for batch in batches}) > 1) == (not static)
     seen = np.concatenate([batch["labels"][batch["example_weights"] == 1] for batch in batches])
     assert sorted(seen) == list(range(53))
     assert sum(batch["example_weights"].sum() for batch in batches) == 53

@@ -124,7 +124,8 @@ def test_the_perplexity_of_a_diverged_run_is_finite():
         evaluate=lambda batches, steps: metrics,
     )
     options = Options(input_file="x", output_dir="x", do_train=True)
-    data = PhaseData(options, None, None, trainer, None, set())
+    session = types.SimpleNamespace(options=options)
+    data = PhaseData(session, None, None, trainer, None, set())
     data._baseline, data._evaluation_batches = Baseline(1), []
     assert np.isfinite(np.float32(data._evaluate()["masked_lm_perplexity"]))
 

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from support import one_device, two_replicas
 
+from bert_tf.models.token_capacity import TokenCapacity
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Trainer
 
@@ -163,3 +164,35 @@ def test_dropout_seeds_differ_by_step_replica_part_and_seed_and_repeat():
     others = [seeds(cpu, seed=2**31)[0], seeds(two_replicas())[0]]
     others.append(seeds(cpu, accumulation_steps=2)[0])
     assert len({base[0], *others}) == 4
+
+
+@pytest.mark.parametrize(
+    ("replicas", "parts", "capacity", "compiled"),
+    [
+        (1, 1, 80, False),
+        (1, 4, 20, False),
+        (2, 1, 40, False),
+        pytest.param(1, 1, 80, True, marks=pytest.mark.slow),
+    ],
+)
+def test_a_shortcut_does_not_change_the_losses(
+    make_trainer, examples, monkeypatch, replicas, parts, capacity, compiled
+):
+    """Oracle: the same steps without it. It applies to some of the parts, and not to others."""
+    monkeypatch.setattr("bert_tf.training.trainer.compiles", lambda _: compiled)
+    lengths = np.random.default_rng(1).integers(4, 17, 32)
+    mask = (np.arange(16) < lengths[:, np.newaxis]).astype(np.int32)
+    sums = mask.sum(axis=1).reshape(4 * replicas * parts, -1).sum(axis=1)
+    assert sums.min() <= capacity < sums.max()
+    # Padding is never predicted.
+    positions = examples["masked_lm_positions"] % lengths[:, np.newaxis].astype(np.int32)
+    data, found = examples | {"input_mask": mask, "masked_lm_positions": positions}, []
+    for shortcut in (None, TokenCapacity(capacity)):
+        strategy = two_replicas() if replicas == 2 else one_device()
+        trainer = make_trainer(strategy, accumulation_steps=parts)
+        batches = tf.data.Dataset.from_tensor_slices(data).repeat().batch(8)
+        batches = iter(strategy.experimental_distribute_dataset(batches))
+        trainer.train(batches, 10, shortcut)
+        found.append([trainer.training_means()["loss"], *trainer.model.get_weights()])
+    for x, y in zip(*found, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-4)

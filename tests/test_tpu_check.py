@@ -5,6 +5,7 @@ import re
 import sys
 
 import pytest
+import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.tpu import compiler as tpu_compiler
@@ -76,6 +77,25 @@ def test_reports_memory_work_and_time(flags, fake_compiler, capsys):
     ):
         assert line in re.sub(" +", " ", report), line
     assert re.search(r"\n\[ *\d+ s\] 8 sequences per chip: fits, 2.80 GB\n", report)
+
+
+@pytest.mark.slow
+def test_skipping_padding(flags, fake_compiler, monkeypatch, capsys):
+    """Oracle: XLA's compiler for the CPU, which leaves no branch in the step that is timed."""
+    branches = []
+
+    def compile(compiler, step, batch, original=FakeCompiler.compile):
+        text = tf.function(step, jit_compile=True).experimental_get_compiler_ir(batch)
+        branches.append(text(stage="optimized_hlo").count(" conditional("))
+        work = 819e9 if len(branches) == 1 else 819e8
+        return dataclasses.replace(original(compiler, step, batch), bytes_accessed=work)
+
+    monkeypatch.setattr(FakeCompiler, "compile", compile)
+    run(Options(**flags, fill=0.5, find_largest_batch=False))
+    assert branches == [1, 0]
+    report = re.sub(" +", " ", capsys.readouterr().out)
+    assert "3 predictions per sequence, 50% of the places computed" in report
+    assert "bytes accessed 81.90 GB" in report and "total 2.80 GB" in report
 
 
 def test_a_batch_that_does_not_fit_is_an_error_after_the_report(flags, fake_compiler, capsys):

@@ -50,6 +50,8 @@ def describe_subject(subject: Subject) -> str:
         f"{options.train_batch_size} sequences of {options.max_seq_length} tokens, "
         f"{options.max_predictions_per_seq} predictions per sequence"
     )
+    if options.fill < 1:
+        batch += f", {options.fill:.0%} of the places computed"
     size = (
         f"{topology.name}: {replicas} {replica}{'s' * (replicas > 1)}, "
         f"{subject.batch_size} sequences per {replica}"

@@ -21,6 +21,13 @@ class TpuCheckOptions(command.Options):
     train_batch_size: int = option(32, "Sequences per step, over all chips.", **BATCH)
     max_seq_length: int = option(128, "Tokens per sequence.", **TOKENS)
     max_predictions_per_seq: int = option(20, "Masked positions per sequence.", **TOKENS)
+    fill: float = rare_option(
+        1.0,
+        "Share of the places that training computes, if it skips padding. The times are those of "
+        "a batch with no more tokens, the memory is enough for any batch.",
+        at_least=0.01,
+        at_most=1,
+    )
     precision: str = option(
         "bfloat16",
         "Type of the activations and matrix products. Variables stay in float32.",

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import features
-from bert_tf.finetuning.batches import eval_batches, train_batches, train_order
+from bert_tf.finetuning.batches import eval_batches, padded_lengths, train_batches, train_order
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import _packer, encode_texts
 from bert_tf.models.task_model import BertTaskModel
@@ -184,3 +184,17 @@ def test_counts_truncated_and_broken_texts(monkeypatch):
     assert (encoded.num_truncated, encoded.num_not_utf8) == (1, 1)
     pairs = TextExamples(texts, [b"a", b"", b"", b"a b c d"], {})
     assert encode_texts(pairs, TOKENIZER, max_seq_length=8).num_truncated == 2
+
+
+def test_the_lengths_that_each_kind_of_device_is_given():
+    """Oracles: by hand; the longest length allowed is 40."""
+    examples = dataclasses.replace(
+        encode_texts(make_examples(5), TOKENIZER, LONGEST),
+        ids=tf.ragged.constant([[0] * length for length in (3, 8, 9, 33, 40)]),
+    )
+    for device, expected in {
+        "CPU": [8, 8, 16, 40, 40],
+        "GPU": [4, 8, 16, 40, 40],
+        "TPU": [40] * 5,
+    }.items():
+        assert padded_lengths(examples, device).tolist() == expected

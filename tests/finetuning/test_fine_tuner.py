@@ -23,6 +23,8 @@ class _Features:
     """21 training examples, a third of them positive."""
 
     targets = {"labels": np.arange(21, dtype=np.int32) % 3 // 2}
+    ids = tf.ragged.constant([[1]] * 21)
+    max_seq_length = 128
 
     def __len__(self) -> int:
         return 21
@@ -99,11 +101,22 @@ def test_bias_correction_is_the_default(corrects):
     assert tuner.trainer.optimizer.bias_correction == corrects
 
 
-@pytest.mark.parametrize(("device", "skips"), [("CPU", True), ("GPU", False), ("TPU", False)])
-def test_only_on_cpus_the_encoder_skips_padding(monkeypatch, device, skips):
-    """Oracle: XLA, which compiles for the others and cannot compile it."""
-    monkeypatch.setattr("bert_tf.session.device_type", lambda strategy: device)
-    assert make_tuner().model.encoder.skips_padding == skips
+@pytest.mark.parametrize(
+    ("device", "shortest", "capacity"),
+    # Of 64 * 32 and 64 * 128 places, 64 * 11 + 4 * 8 * 6.06 are computed, rounded up.
+    [("CPU", 1, None), ("GPU", 1, 1024), ("TPU", 1, 1024), ("GPU", 30, None)],
+)
+def test_how_training_skips_padding(monkeypatch, device, shortest, capacity):
+    """Oracle: XLA, which compiles for all but CPUs, and for a fixed number of tokens."""
+    for module in ("session", "finetuning.fine_tuner"):
+        monkeypatch.setattr(f"bert_tf.{module}.device_type", lambda strategy: device)
+    tuner, phases = make_tuner(train_batch_size=64, num_train_epochs=10.0), []
+    assert tuner.model.encoder.skips_padding == (device == "CPU")
+    monkeypatch.setattr(tuner.driver, "train", phases.extend)
+    monkeypatch.setattr(tuner.driver, "restore_best", lambda: None)
+    tuner._examples.lengths = tuner._examples.num_tokens = np.maximum(range(1, 22), shortest)
+    tuner.train()
+    assert getattr(phases[0].shortcut, "tokens", None) == capacity
 
 
 @pytest.mark.parametrize("patience", [None, 2])

@@ -10,6 +10,7 @@ from encoders import SMALL, random_inputs, randomize
 
 from bert_tf.compression.distillation import Distillation
 from bert_tf.config import BertConfig, MobileBertConfig
+from bert_tf.layers.padding import token_places
 from bert_tf.models.encoder import BertEncoder, skip_padding
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.models.task_model import BertTaskModel
@@ -75,6 +76,21 @@ def test_outputs_and_gradients(config, rematerialize):
             np.testing.assert_allclose(x, y, atol=1e-4 * max(1.0, np.abs(y).max()))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("spare", [0, 5])
+def test_a_fixed_number_of_places_with_xla(config, spare):
+    encoder, inputs = randomize(BertEncoder(config, "selective")), masked_inputs(config)
+    compute = tf.function(outputs_and_gradients, autograph=False, jit_compile=True)
+    places = token_places(inputs["input_mask"])
+    assert sorted(places) == np.flatnonzero(inputs["input_mask"] | (np.arange(17) == 0)).tolist()
+    places = token_places(inputs["input_mask"], len(places) + spare)
+    found, expected = (compute(encoder, x) for x in (inputs | {"token_places": places}, inputs))
+    for x, y in zip(found[0], expected[0], strict=True):
+        np.testing.assert_allclose(x, y, atol=2e-5)
+    for x, y in zip(found[1], expected[1], strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-4 * max(1.0, np.abs(y).max()))
+
+
 def test_padding_is_not_computed(config):
     """Oracle: the shape of what a layer reads."""
     encoder, inputs = BertEncoder(config), masked_inputs(config)
@@ -133,11 +149,12 @@ def test_heads(kind):
     if kind == "multiple_choice":
         inputs = {name: x.reshape(2, 3, -1) for name, x in inputs.items()}
     expected = model(inputs)
+    given = model(inputs | {"token_places": token_places(inputs["input_mask"])})
     skip_padding(model)
-    found = model(inputs)
-    if kind in ("tagger", "span"):
-        found, expected = (x * mask[:, :, None] for x in (found, expected))
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    for found in (given, model(inputs)):
+        if kind in ("tagger", "span"):
+            found, expected = (x * mask[:, :, None] for x in (found, expected))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_losses_of_pretraining():

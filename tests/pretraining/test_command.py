@@ -37,10 +37,10 @@ def finished(base_flags, tmp_path_factory) -> types.SimpleNamespace:
 
     train = Trainer.train
 
-    def killed_after_the_first_checkpoint(trainer, iterator, steps):
+    def killed_after_the_first_checkpoint(trainer, *arguments):
         if trainer.step.numpy() >= 4:
             raise Killed
-        return train(trainer, iterator, steps)
+        return train(trainer, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "train", killed_after_the_first_checkpoint)
@@ -130,6 +130,24 @@ def test_one_run_trains_in_a_folder_but_another_may_evaluate(copied, finished):
             run(Options(**copied))
         assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
         assert run(Options(**copied | {"do_train": False})) == finished.results
+
+
+def test_skips_padding_where_xla_compiles(
+    flags, config, write_records_of, tmp_path, monkeypatch, capsys
+):
+    """Oracle: the evaluation of a run on a CPU. Half of the places are padding."""
+    still = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    flags |= {name: str(tmp_path / name) for name in ("bert_config_file", "input_file")}
+    flags |= {"train_batch_size": 64, "gradient_accumulation_steps": 2}
+    dataclasses.replace(config, **still).to_json_file(flags["bert_config_file"])
+    mask = np.tile(np.arange(16) < 8, (24, 1)).astype(np.int64)
+    write_records_of(flags["input_file"], 24, input_mask=mask)
+    expected = run(Options(**flags))
+    assert "Skipping padding" not in capsys.readouterr().out
+    monkeypatch.setattr("bert_tf.session.device_type", lambda strategy: "GPU")
+    found = run(Options(**flags | {"output_dir": str(tmp_path / "gpu")}))
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert "Skipping padding: steps compute 256 of 512 places," in capsys.readouterr().out
 
 
 def test_masks_dynamic_records(flags, data):

@@ -107,10 +107,10 @@ def test_a_kill_and_a_sigterm_change_nothing(long_flags, tmp_path, monkeypatch, 
 
     train = Trainer.train
 
-    def train_and_stop(trainer, iterator, steps):
+    def train_and_stop(trainer, *arguments):
         if trainer.step.numpy() >= 18:
             os.kill(os.getpid(), signal.SIGTERM)
-        return train(trainer, iterator, steps)
+        return train(trainer, *arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "train", train_and_stop)

@@ -122,10 +122,10 @@ def in_step(number, action):
     def prepare(trainer):
         real = trainer.train
 
-        def train(iterator, steps):
+        def train(iterator, steps, shortcut):
             if trainer.step.numpy() == number - 1:
                 action(trainer, steps)
-            return real(iterator, steps)
+            return real(iterator, steps, shortcut)
 
         trainer.train = train
 

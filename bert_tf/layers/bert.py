@@ -1,13 +1,14 @@
 """The layers of BERT, ALBERT and left-to-right encoders."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.layers.dropout import Dropout, next_seed
 from bert_tf.layers.layer import Layer, LayerNormalization
-from bert_tf.layers.padding import Tokens, pack, spread
+from bert_tf.layers.padding import Tokens, map_rows, pack
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -117,19 +118,23 @@ class SelfAttention(Layer):
         self.built = True
 
     def call(self, x, attention_mask, seeds=None, training=None, tokens: Tokens | None = None):
-        query, key, value = self._heads(x, tokens)
-        bias = _bias(attention_mask)
-        # Weights in bfloat16 mean that the model is for fast inference.
-        if self.variable_dtype == "bfloat16":
-            bias = ops.cast(bias, query.dtype)
         rate = self.config.attention_probs_dropout_prob if training else 0.0
-        context = fused.attention(
-            query, key, value, bias, rate, next_seed(seeds), self.recompute and training
-        )
-        batch, _, length, _ = ops.shape(context)
-        inner = self.output_kernel.shape[0]
-        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, inner))
-        return self.dense("output", pack(context, tokens))
+        seed = next_seed(seeds)
+
+        def attend(qkv, attention_mask, group: int):
+            bias = _bias(attention_mask)
+            # Weights in bfloat16 mean that the model is for fast inference.
+            if self.variable_dtype == "bfloat16":
+                bias = ops.cast(bias, qkv.dtype)
+            own_seed = seed + np.array([0, group], np.int32) if rate else None
+            context = fused.attention(
+                *self._heads(qkv), bias, rate, own_seed, self.recompute and training
+            )
+            batch, length, _ = ops.shape(qkv)
+            inner = self.output_kernel.shape[0]
+            return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, inner))
+
+        return self.dense("output", map_rows(attend, self._qkv(x), attention_mask, tokens))
 
     def probabilities(self, x, attention_mask):
         """Returns the probabilities that `call` weighs values with, float32 [B, N, S, S].
@@ -141,15 +146,17 @@ class SelfAttention(Layer):
     def scores(self, x):
         """Returns what the softmax of `probabilities` reads, unmasked, float32 [B, N, S, S]."""
         # Keras casts weights to the type of the activations in calls only.
-        query, key, _ = self._heads(ops.cast(x, self.variable_dtype))
+        query, key, _ = self._heads(self._qkv(ops.cast(x, self.variable_dtype)))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
         return ops.cast(scores, "float32")
 
-    def _heads(self, x, tokens: Tokens | None = None):
+    def _qkv(self, x):
+        """Returns queries, keys and values side by side, [..., 3ND]."""
+        return self.dense("qkv", x)
+
+    def _heads(self, qkv):
         """Returns the queries, scaled, the keys and the values of all heads, [B, N, S, D]."""
         head_size = self.config.head_size
-        # What padding repeats is finite if the tokens are, and nothing attends to it.
-        qkv = spread(self.dense("qkv", x), tokens, zeros=False)
         batch, length, _ = ops.shape(qkv)
         qkv = ops.reshape(qkv, (batch, length, 3, self.num_heads, head_size))
         query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)))

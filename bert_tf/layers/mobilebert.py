@@ -7,7 +7,7 @@ from bert_tf.config import MobileBertConfig
 from bert_tf.layers.bert import BertEmbeddings, SelfAttention
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer import Layer
-from bert_tf.layers.padding import Tokens, pack, spread
+from bert_tf.layers.padding import Tokens, pack
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -96,23 +96,13 @@ class BottleneckAttention(SelfAttention):
         self.add_dense("output", inner, inner)
         self.built = True
 
-    def _heads(self, x, tokens: Tokens | None = None):
-        head_size = self.config.head_size
+    def _qkv(self, x):
         value = self.dense("value", x)
         if self.shared:
             shared = self.shared_norm(self.dense("shared", x))
             # In `scores`, `x` has the type of the weights.
             x = ops.cast(shared, x.dtype)
-        query, key = ops.split(self.dense("qk", x), 2, axis=-1)
-        query, key, value = (spread(part, tokens, zeros=False) for part in (query, key, value))
-        batch, length, _ = ops.shape(query)
-        query, key, value = (
-            ops.transpose(
-                ops.reshape(part, (batch, length, self.num_heads, head_size)), (0, 2, 1, 3)
-            )
-            for part in (query, key, value)
-        )
-        return query * ops.cast(head_size**-0.5, query.dtype), key, value
+        return ops.concatenate([self.dense("qk", x), value], axis=-1)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -6,6 +6,9 @@ and so can leave out the padding: its result is the same, with less work.
 Source: ByteTransformer (arXiv:2210.03052), section III.D, "zero padding algorithm".
 """
 
+import itertools
+from collections.abc import Callable
+
 from keras import ops
 
 
@@ -40,17 +43,17 @@ class Tokens:
 
     Args:
         mask: int or bool [B, S], which is true for tokens.
-        places: the result of `token_places`.
+        places: the result of `token_places`, if not that for this mask.
 
     Attributes:
-        columns: the place of each token in its row, int32 [T].
+        columns: the place of each token in its row, int [T].
     """
 
-    def __init__(self, mask, places):
+    def __init__(self, mask, places=None):
         mask = first_places_kept(mask)
         self._shape = ops.shape(mask)
         self._mask = ops.reshape(mask, (-1,))
-        self._places = places
+        self._places = token_places(mask) if places is None else places
         self._tokens = ops.cumsum(ops.cast(self._mask, "int32")) - 1
         self.columns = self._places % self._shape[1]
 
@@ -84,8 +87,73 @@ class Tokens:
 
         return ops.reshape(spread(x), (*self._shape, x.shape[-1]))
 
+    def map_rows(self, function: Callable, x, mask):
+        """Applies a function of whole rows to tokens: [T, H] -> [T, H'].
+
+        Args:
+            function: maps rows [B, S, H], their mask and the number of their group, an int, to
+                [B, S, H']. There may be several groups of rows of one batch.
+            mask: [B, 1, 1 or S, S].
+        """
+        # What padding repeats is finite if the tokens are.
+        return self.pack(function(self.spread(x, zeros=False), mask, 0))
+
     def _with_zeros(self, places):
         return places * ops.cast(self._mask, places.dtype)[:, None]
+
+
+class SortedTokens(Tokens):
+    """Tokens in the order of the lengths of their rows.
+
+    `map_rows` then pads groups of rows, each only to its longest row. The number of groups may not
+    exceed that of the rows, which must be static.
+    """
+
+    def __init__(self, mask, groups: int):
+        super().__init__(mask)
+        batch, length = self._shape
+        mask = first_places_kept(mask)
+        lengths = ops.max(ops.where(mask, ops.arange(1, length + 1), 1), axis=1)
+        rows = ops.argsort(lengths)
+        mask, lengths = ops.take(mask, rows, axis=0), ops.take(lengths, rows)
+        tokens = Tokens(mask)
+        first_places = ops.cast(rows * length, tokens.columns.dtype)
+        self.columns = tokens.columns
+        self._places = ops.take(first_places, tokens._places // length) + self.columns
+        numbers = ops.reshape(tokens._tokens, self._shape)
+        self._tokens = ops.reshape(ops.take(numbers, ops.argsort(rows), axis=0), (-1,))
+        ends = [batch * group // groups for group in range(groups + 1)]
+        self._groups = []
+        for start, end in itertools.pairwise(ends):
+            longest = lengths[end - 1]
+            self._groups.append((rows[start:end], longest, Tokens(mask[start:end, :longest])))
+
+    def map_rows(self, function: Callable, x, mask):
+        parts = _split(x, [ops.shape(tokens.columns)[0] for _, _, tokens in self._groups])
+        results = []
+        for number, (rows, longest, tokens) in enumerate(self._groups):
+            padded = tokens.spread(parts[number], zeros=False)
+            own_mask = ops.take(mask, rows, axis=0)[:, :, :longest, :longest]
+            results.append(tokens.pack(function(padded, own_mask, number)))
+        return ops.concatenate(results, axis=0)
+
+
+def _split(x, sizes: list) -> list:
+    """Splits x along its first axis. Unlike that of slices, the gradient is one concatenation."""
+
+    @ops.custom_gradient
+    def split(x):
+        parts, start = [], 0
+        for size in sizes:
+            parts.append(x[start : start + size])
+            start += size
+
+        def gradient(*upstream):
+            return ops.concatenate(upstream, axis=0)
+
+        return parts, gradient
+
+    return split(x)
 
 
 def pack(x, tokens: Tokens | None):
@@ -93,6 +161,11 @@ def pack(x, tokens: Tokens | None):
     return tokens.pack(x) if tokens else x
 
 
-def spread(x, tokens: Tokens | None, *, zeros: bool = True):
+def spread(x, tokens: Tokens | None):
     """Returns `tokens.spread(x)`, or x where all places are computed."""
-    return tokens.spread(x, zeros=zeros) if tokens else x
+    return tokens.spread(x) if tokens else x
+
+
+def map_rows(function: Callable, x, mask, tokens: Tokens | None):
+    """Returns `tokens.map_rows(function, x, mask)`, or `function(x, mask, 0)` for all places."""
+    return tokens.map_rows(function, x, mask) if tokens else function(x, mask, 0)

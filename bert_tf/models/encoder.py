@@ -12,9 +12,11 @@ from bert_tf.layers.bert import BertEmbeddings, EncoderBlock
 from bert_tf.layers.dropout import DropoutSeeds
 from bert_tf.layers.layer import Layer
 from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
-from bert_tf.layers.padding import Tokens, spread, token_places
+from bert_tf.layers.padding import SortedTokens, Tokens, spread
 from bert_tf.models.inputs import BertModel
 
+# Of the rows of a batch, each padded to its longest row for attention.
+_GROUPS = 4
 _LAYERS = {"mobilebert": (TrigramEmbeddings, BottleneckBlock)}
 
 
@@ -114,11 +116,7 @@ class BertEncoder(BertModel):
     def call(self, inputs, seeds=None, training=None):
         mask = self.attention_mask(inputs["input_mask"])
         seeds = seeds or self.dropout_seeds(inputs, training)
-        places, tokens = inputs.get("token_places"), None
-        if places is None and self.skips_padding:
-            places = token_places(inputs["input_mask"])
-        if places is not None:
-            tokens = Tokens(inputs["input_mask"], places)
+        tokens = self._tokens(inputs["input_mask"], inputs.get("token_places"))
         shared = dict(tokens=tokens, training=training)
         x = self.embeddings(
             inputs["input_word_ids"], inputs["input_type_ids"], seeds=seeds, **shared
@@ -137,6 +135,15 @@ class BertEncoder(BertModel):
             "pooled_output": self.pool(sequence, inputs["input_mask"]),
             "encoder_outputs": encoder_outputs,
         }
+
+    def _tokens(self, mask, places) -> Tokens | None:
+        if places is not None:
+            return Tokens(mask, places)
+        if not self.skips_padding:
+            return None
+        batch = ops.shape(mask)[0]
+        groups = min(_GROUPS, batch // 2) if isinstance(batch, int) else 1
+        return SortedTokens(mask, groups) if groups > 1 else Tokens(mask)
 
     def pool(self, sequence, input_mask):
         """Turns the last layer's output [B, S, H] into `pooled_output` [B, H]."""

@@ -10,7 +10,7 @@ from encoders import SMALL, random_inputs, randomize
 
 from bert_tf.compression.distillation import Distillation
 from bert_tf.config import BertConfig, MobileBertConfig
-from bert_tf.layers.padding import token_places
+from bert_tf.layers.padding import SortedTokens, token_places
 from bert_tf.models.encoder import BertEncoder, skip_padding
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.models.task_model import BertTaskModel
@@ -139,6 +139,32 @@ def test_the_same_seed_drops_the_same_in_eager_code_and_graphs():
     np.testing.assert_allclose(first, again, atol=1e-5)
     other = encoder(inputs | {"dropout_seed": np.array([3, 5])}, training=True)["sequence_output"]
     assert np.abs(first - other).max() > 0.1
+
+
+def test_attention_pads_groups_of_rows_to_their_longest():
+    """Oracle: the lengths, sorted; the tokens that come back are those that went in."""
+    lengths = np.array([9, 2, 5, 1, 9, 3, 2])
+    mask = (np.arange(17) < lengths[:, np.newaxis]).astype(np.int32)
+    tokens, seen = SortedTokens(mask, 3), []
+
+    def record(x, mask, group):
+        seen.append((group, tuple(x.shape[:2]), mask.shape[2:]))
+        return 2.0 * x
+
+    x = tokens.pack(np.random.default_rng(0).random((7, 17, 4)).astype(np.float32))
+    causal = np.tril(np.ones((17, 17), bool)) & mask[:, np.newaxis, np.newaxis].astype(bool)
+    np.testing.assert_array_equal(tokens.map_rows(record, x, causal), 2.0 * x)
+    assert seen == [(0, (2, 2), (2, 2)), (1, (2, 3), (3, 3)), (2, (3, 9), (9, 9))]
+
+
+def test_groups_of_rows_drop_different_probabilities():
+    """Oracle: four equal rows; with one seed for all groups, two pairs of outputs are equal."""
+    rates = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.5)
+    encoder = randomize(BertEncoder(dataclasses.replace(SMALL, **rates)))
+    skip_padding(encoder)
+    inputs = {name: np.repeat(x[:1], 4, axis=0) for name, x in random_inputs(SMALL).items()}
+    rows = encoder(inputs | {"dropout_seed": np.array([3, 4])}, training=True)["pooled_output"]
+    assert len({row.tobytes() for row in np.asarray(rows)}) == 4
 
 
 @pytest.mark.parametrize("kind", ["classifier", "tagger", "span", "multiple_choice"])

@@ -54,6 +54,16 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def freed_graphs():
+    """Frees the graphs of a module, which TensorFlow keeps: it registers their custom gradients."""
+    yield
+    gradients = sys.modules["tensorflow.python.framework.ops"].gradient_registry._registry
+    for name in [name for name in gradients if name.startswith("CustomGradient-")]:
+        del gradients[name]
+    gc.collect()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def temporary_files(tmp_path_factory):
     """Puts what TensorFlow and Beam leave behind among pytest's files, the older of which go."""

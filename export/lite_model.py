@@ -241,7 +241,8 @@ def scores(task: Task, features: Features, run: Callable[[dict], dict]) -> dict[
         run: maps the encoder's inputs, int32 [1, length] by name, to `probabilities` or a `value`.
     """
     rows: dict[int, np.ndarray] = {}
-    batches = eval_batches(features, 1, static_length=True)
+    # Like a TPU, the model has one length.
+    batches = eval_batches(features, 1, device="TPU")
     bar = dict(total=len(features), desc="Evaluating", unit="example", leave=False)
     for batch in progress_bar(iterable=batches, **bar):
         found = run(**{name: batch[name].numpy() for name in INPUTS})

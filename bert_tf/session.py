@@ -123,22 +123,22 @@ class Session:
 
     def shortcut(
         self,
-        lengths: Callable[[], np.ndarray],
+        sizes: Callable[[], tuple[np.ndarray, int]],
         batch_size: int,
-        places: int,
         accumulation_steps: int = 1,
     ) -> TokenCapacity | None:
         """Returns how to skip padding where XLA compiles the step; on CPUs the model does it.
 
         Args:
-            lengths: returns the number of tokens of each example, or of some of them.
+            sizes: returns the number of tokens of each example, or of a sample of them, and the
+                number of places of an example, which includes its padding.
             batch_size: examples per step, over all replicas.
-            places: the number of tokens and padding of an example.
         """
         if device_type(self.strategy) == "CPU":
             return None
         rows = batch_size // (self.strategy.num_replicas_in_sync * accumulation_steps)
-        capacity = TokenCapacity.for_rows(lengths(), rows, places)
+        lengths, places = sizes()
+        capacity = TokenCapacity.for_rows(lengths, rows, places)
         if capacity:
             self.say(
                 f"Skipping padding: steps compute {capacity.tokens:,} of {rows * places:,} "

@@ -100,6 +100,18 @@ def padded_lengths(features: Features, device: str) -> np.ndarray:
     return np.minimum(rounded, longest).astype(np.int32)
 
 
+def batch_sizes(features: Features, device: str) -> tuple[np.ndarray, int]:
+    """Returns the number of tokens of each example, int [N], and its places with the most padding.
+
+    They are those of all choices together.
+    """
+    places = int(padded_lengths(features, device).max())
+    if features.ids.shape.rank == 2:
+        return features.lengths, places
+    tokens = tf.reduce_sum(features.ids.row_lengths(axis=2), axis=1).numpy()
+    return tokens, places * features.ids.shape[1]
+
+
 def _share(
     rows: tf.data.Dataset, batch_size: int, context: tf.distribute.InputContext | None
 ) -> tuple[tf.data.Dataset, int]:

@@ -61,13 +61,6 @@ class Features:
         return ", ".join([line, *self.notes])
 
     @property
-    def num_tokens(self) -> np.ndarray:
-        """The number of tokens of each example, of all its choices together, int64 [N]."""
-        if self.ids.shape.rank == 2:
-            return self.lengths
-        return tf.reduce_sum(self.ids.row_lengths(axis=2), axis=1).numpy()
-
-    @property
     def lengths(self) -> np.ndarray:
         """The number of tokens of each example, or of its longest choice, int64 [N]."""
         if self.ids.shape.rank == 2:

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.batches import eval_batches, padded_lengths, train_batches
+from bert_tf.finetuning.batches import batch_sizes, eval_batches, train_batches
 from bert_tf.finetuning.class_weights import class_weights, describe
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import ClassificationObjective
@@ -249,16 +249,14 @@ class FineTuner:
     def train(self) -> dict[str, float]:
         """Takes the remaining steps and restores the best weights; returns their results."""
         dev = self._training.task.dev_splits[0]
-        session, examples = self._session, self._examples
-        batch_size = session.options.train_batch_size
-        places = padded_lengths(examples, device_type(session.strategy)).max()
-        places *= math.prod(examples.ids.shape[1:-1])
+        session, batch_size = self._session, self._session.options.train_batch_size
+        device = device_type(session.strategy)
         phase = Phase(
             until_step=self.num_train_steps,
             batch_size=batch_size,
             batches=self._batches,
             evaluate=lambda: self.evaluator.evaluate(dev),
-            shortcut=session.shortcut(lambda: examples.num_tokens, batch_size, int(places)),
+            shortcut=session.shortcut(lambda: batch_sizes(self._examples, device), batch_size),
         )
         results = self.driver.train([phase])
         self.driver.restore_best()

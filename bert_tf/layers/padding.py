@@ -43,18 +43,22 @@ class Tokens:
 
     Args:
         mask: int or bool [B, S], which is true for tokens.
-        places: the result of `token_places`, if not that for this mask.
+        places: what `token_places` returns, with or without a capacity; by default, without.
+        numbers: for each place, the number in `places` of its token, or of one to repeat if it is
+            padding, int32 [B * S]; by default, of the token before it.
 
     Attributes:
         columns: the place of each token in its row, int [T].
     """
 
-    def __init__(self, mask, places=None):
+    def __init__(self, mask, places=None, numbers=None):
         mask = first_places_kept(mask)
         self._shape = ops.shape(mask)
         self._mask = ops.reshape(mask, (-1,))
         self._places = token_places(mask) if places is None else places
-        self._tokens = ops.cumsum(ops.cast(self._mask, "int32")) - 1
+        if numbers is None:
+            numbers = ops.cumsum(ops.cast(self._mask, "int32")) - 1
+        self._numbers = numbers
         self.columns = self._places % self._shape[1]
 
     def pack(self, x):
@@ -63,7 +67,7 @@ class Tokens:
         @ops.custom_gradient
         def pack(places):
             def gradient(upstream):
-                return self._with_zeros(ops.take(upstream, self._tokens, axis=0))
+                return self._with_zeros(ops.take(upstream, self._numbers, axis=0))
 
             return ops.take(places, self._places, axis=0), gradient
 
@@ -72,7 +76,7 @@ class Tokens:
     def spread(self, x, *, zeros: bool = True):
         """Puts tokens in their places: [T, H] -> [B, S, H].
 
-        Without `zeros`, a place of padding repeats the token before it, which takes less time.
+        Without `zeros`, padding repeats tokens, which takes less time.
         """
 
         @ops.custom_gradient
@@ -82,7 +86,7 @@ class Tokens:
                 masked = self._with_zeros(upstream) if zeros else upstream
                 return ops.take(masked, self._places, axis=0)
 
-            places = ops.take(tokens, self._tokens, axis=0)
+            places = ops.take(tokens, self._numbers, axis=0)
             return self._with_zeros(places) if zeros else places, gradient
 
         return ops.reshape(spread(x), (*self._shape, x.shape[-1]))
@@ -105,23 +109,25 @@ class Tokens:
 class SortedTokens(Tokens):
     """Tokens in the order of the lengths of their rows.
 
-    `map_rows` then pads groups of rows, each only to its longest row. The number of groups may not
-    exceed that of the rows, which must be static.
+    `map_rows` divides the rows into groups and pads each only to its longest row.
+
+    Args:
+        mask: as in `Tokens`, with a static number of rows.
+        groups: the number of groups, at most that of the rows.
     """
 
     def __init__(self, mask, groups: int):
-        super().__init__(mask)
-        batch, length = self._shape
-        mask = first_places_kept(mask)
+        all_rows = mask = first_places_kept(mask)
+        batch, length = ops.shape(mask)
         lengths = ops.max(ops.where(mask, ops.arange(1, length + 1), 1), axis=1)
         rows = ops.argsort(lengths)
         mask, lengths = ops.take(mask, rows, axis=0), ops.take(lengths, rows)
         tokens = Tokens(mask)
         first_places = ops.cast(rows * length, tokens.columns.dtype)
-        self.columns = tokens.columns
-        self._places = ops.take(first_places, tokens._places // length) + self.columns
-        numbers = ops.reshape(tokens._tokens, self._shape)
-        self._tokens = ops.reshape(ops.take(numbers, ops.argsort(rows), axis=0), (-1,))
+        places = ops.take(first_places, tokens._places // length) + tokens.columns
+        numbers = ops.reshape(tokens._numbers, (batch, length))
+        numbers = ops.reshape(ops.take(numbers, ops.argsort(rows), axis=0), (-1,))
+        super().__init__(all_rows, places, numbers)
         ends = [batch * group // groups for group in range(groups + 1)]
         self._groups = []
         for start, end in itertools.pairwise(ends):

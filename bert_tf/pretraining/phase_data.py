@@ -93,9 +93,8 @@ class PhaseData:
     def _shortcut(self) -> Shortcut | None:
         train = self._records.train
         return self._session.shortcut(
-            lambda: sample_batch(train)["input_mask"].sum(axis=1),
+            lambda: (sample_batch(train)["input_mask"].sum(axis=1), train.max_seq_length),
             self._records.train_batch_size,
-            train.max_seq_length,
             self._options.gradient_accumulation_steps,
         )
 

@@ -23,8 +23,8 @@ class TpuCheckOptions(command.Options):
     max_predictions_per_seq: int = option(20, "Masked positions per sequence.", **TOKENS)
     fill: float = rare_option(
         1.0,
-        "Share of the places that training computes, if it skips padding. The times are those of "
-        "a batch with no more tokens, the memory is enough for any batch.",
+        "Share of the places that a step computes when training skips padding. The times are those "
+        "of a batch with no more tokens than that. The memory is enough for any batch.",
         at_least=0.01,
         at_most=1,
     )

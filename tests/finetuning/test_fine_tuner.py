@@ -114,7 +114,7 @@ def test_how_training_skips_padding(monkeypatch, device, shortest, capacity):
     assert tuner.model.encoder.skips_padding == (device == "CPU")
     monkeypatch.setattr(tuner.driver, "train", phases.extend)
     monkeypatch.setattr(tuner.driver, "restore_best", lambda: None)
-    tuner._examples.lengths = tuner._examples.num_tokens = np.maximum(range(1, 22), shortest)
+    tuner._examples.lengths = np.maximum(range(1, 22), shortest)
     tuner.train()
     assert getattr(phases[0].shortcut, "tokens", None) == capacity
 

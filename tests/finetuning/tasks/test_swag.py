@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from support import tuning_options
 
-from bert_tf.finetuning.batches import eval_batches, train_batches
+from bert_tf.finetuning.batches import batch_sizes, eval_batches, train_batches
 from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import DataFiles
@@ -110,6 +110,9 @@ def test_batches_hold_all_choices_of_an_example(files, device):
                 np.testing.assert_array_equal(batch[name], values[batch["labels"]][..., :length])
             longest = batch["input_mask"].sum(axis=-1).max()
             assert length in ({16} if device == "TPU" else {min(-(-longest // 8) * 8, 16), 16})
+    tokens, places = batch_sizes(features, device)
+    np.testing.assert_array_equal(tokens, expected["input_mask"].sum(axis=(1, 2)))
+    assert places == 4 * 16
     rows = zip(pairs.texts_a, pairs.texts_b, strict=True)
     cut = sum(len(text.split()) + len(choice.split()) > 13 for text, choice in rows)
     assert cut and features.notes[0] == f"{cut} of 84 choices truncated to 16 tokens"

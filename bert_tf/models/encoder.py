@@ -15,7 +15,7 @@ from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
 from bert_tf.layers.padding import SortedTokens, Tokens, spread
 from bert_tf.models.inputs import BertModel
 
-# Of the rows of a batch, each padded to its longest row for attention.
+# In how many groups of rows attention computes a batch. With eight, little more is gained.
 _GROUPS = 4
 _LAYERS = {"mobilebert": (TrigramEmbeddings, BottleneckBlock)}
 
@@ -57,16 +57,16 @@ class BertEncoder(BertModel):
               much less memory, except on TPUs, whose compiler merges the recomputation with the
               first computation. It fails on Keras' JAX backend.
 
-    Call: a dict of int [B, S] tensors, `input_word_ids`, `input_mask` (1 for tokens, 0 for
-    padding) and, if they are not all 0, `input_type_ids`; or the same under the names that
-    transformers, google-research/bert and KerasHub use. S is at most max_position_embeddings and
-    may be dynamic. In training, an optional `dropout_seed`, int32 [2], decides what is dropped;
-    without it the model's own generator does. A model that wraps the encoder and has dropouts of
-    its own passes `seeds` instead, a `DropoutSeeds`, and draws further seeds from it. With an
-    optional `token_places`, int32 [T], the encoder computes only these places; see
-    `layers.padding.token_places`. Returns a
-    dict of `sequence_output` [B, S, H], `pooled_output` [B, H] and `encoder_outputs`, the list of
-    the outputs [B, S, H] of all layers, the last of which is `sequence_output`.
+    Call: a dict of int [B, S] tensors, `input_word_ids`, `input_mask` (1 for tokens, 0 for padding)
+    and, if they are not all 0, `input_type_ids`; or the same under the names that transformers,
+    google-research/bert and KerasHub use. S is at most max_position_embeddings and may be dynamic.
+    In training, an optional `dropout_seed`, int32 [2], decides what is dropped; without it the
+    model's own generator does. A model that wraps the encoder and has dropouts of its own passes
+    `seeds` instead, a `DropoutSeeds`, and draws further seeds from it. With an optional
+    `token_places`, int32 [T], the encoder computes only these places; see
+    `layers.padding.token_places`. Returns a dict of `sequence_output` [B, S, H], `pooled_output`
+    [B, H] and `encoder_outputs`, the list of the outputs [B, S, H] of all layers, the last of which
+    is `sequence_output`.
 
     Attributes:
         skips_padding: whether to compute nothing for padding, whose outputs are then 0; see

@@ -13,7 +13,7 @@ from keras import ops
 
 
 def token_places(mask, capacity: int | None = None):
-    """Returns the places of a batch's tokens, counted from the first of its first row, int32 [T].
+    """Returns the places of a batch's tokens, counted from the first of its first row, int [T].
 
     The first place of every row counts as a token even if it is padding, because the pooler reads
     it.

@@ -62,7 +62,7 @@ class BertEncoder(BertModel):
     google-research/bert and KerasHub use. S is at most max_position_embeddings and may be dynamic.
     In training, an optional `dropout_seed`, int32 [2], decides what is dropped; without it the
     model's own generator does. A model that wraps the encoder and has dropouts of its own passes
-    `seeds` instead, a `DropoutSeeds`, and draws further seeds from it. With an optional
+    `seeds` instead, a `DropoutSeeds`, and draws further seeds from it. With the optional
     `token_places`, int32 [T], the encoder computes only these places; see
     `layers.padding.token_places`. Returns a dict of `sequence_output` [B, S, H], `pooled_output`
     [B, H] and `encoder_outputs`, the list of the outputs [B, S, H] of all layers, the last of which

@@ -63,7 +63,7 @@ class BertEncoder(BertModel):
     In training, an optional `dropout_seed`, int32 [2], decides what is dropped; without it the
     model's own generator does. A model that wraps the encoder and has dropouts of its own passes
     `seeds` instead, a `DropoutSeeds`, and draws further seeds from it. With the optional
-    `token_places`, int32 [T], the encoder computes only these places; see
+    `token_places`, int [T], the encoder computes only these places; see
     `layers.padding.token_places`. Returns a dict of `sequence_output` [B, S, H], `pooled_output`
     [B, H] and `encoder_outputs`, the list of the outputs [B, S, H] of all layers, the last of which
     is `sequence_output`.

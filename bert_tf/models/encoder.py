@@ -15,8 +15,9 @@ from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
 from bert_tf.layers.padding import SortedTokens, Tokens, spread
 from bert_tf.models.inputs import BertModel
 
-# In how many groups of rows attention computes a batch. With eight, little more is gained.
-_GROUPS = 4
+# Attention computes a batch in this many groups, of at least this many rows. With eight groups,
+# little more is gained.
+_GROUPS, _ROWS_PER_GROUP = 4, 4
 _LAYERS = {"mobilebert": (TrigramEmbeddings, BottleneckBlock)}
 
 
@@ -142,7 +143,7 @@ class BertEncoder(BertModel):
         if not self.skips_padding:
             return None
         batch = ops.shape(mask)[0]
-        groups = min(_GROUPS, batch // 2) if isinstance(batch, int) else 1
+        groups = min(_GROUPS, batch // _ROWS_PER_GROUP) if isinstance(batch, int) else 1
         return SortedTokens(mask, groups) if groups > 1 else Tokens(mask)
 
     def pool(self, sequence, input_mask):

@@ -50,8 +50,8 @@ SEEDS = 2  # @param {type:"integer"}
 # layer, the order of the examples and dropout. On small tasks the results differ by several points,
 # so a single run says little.
 #
-# The folder `runs` is for one choice of settings. Before you train with others, delete it (`!rm -r runs`)
-# or rename it; otherwise this cell ends with an error, and those below show the old runs.
+# Changed settings? Delete or rename the folder `runs` first (`!rm -r runs`). Otherwise this cell ends with
+# an error, and the cells below show the old runs.
 
 # %%
 DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""
@@ -63,8 +63,8 @@ DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""
 # ## Results
 #
 # The learning curve of the best run: the training loss falls, and the dev metric shows which epoch is
-# best. (On `wnli`, hardly any model learns more than the most frequent label.) The confusion matrix
-# compares true labels, its rows, with predicted ones; `stsb` has none.
+# best. (On `wnli`, few models beat the majority label.) The confusion matrix compares true labels, its
+# rows, with predicted ones; `stsb` has none.
 
 # %%
 import json

@@ -104,7 +104,7 @@ plots.masked_example(
 )
 
 # %% [markdown]
-# ## What it puts there
+# ## Predicting the hidden word
 #
 # For a hidden word, the model returns a probability for every token of the vocabulary.
 

@@ -80,8 +80,8 @@ for text, label in train.take(3):
 # tokens and packs them into batches of one length; the *encoder* maps those to vectors. The same two
 # commands export your own pre-trained encoder.
 #
-# The folders are for one choice of settings. Before you export with others, delete them (`!rm -r encoder
-# preprocessor`); otherwise the commands end with an error, and the cells below use the old folders.
+# Changed settings? Delete both folders first (`!rm -r encoder preprocessor`). Otherwise the commands end
+# with an error, and the cells below use the old folders.
 
 # %%
 # !python -m export.encoder --checkpoint="{MODEL}" --output_dir=encoder

@@ -40,7 +40,7 @@ FEATURE_LEARNING_RATE = 1e-3  # @param {type:"number"}
 # ## Fine-tune
 #
 # A word may have several tokens; the first one carries its tag. Entities are counted as the shared
-# task's own script counts them: an entity is right if all of its words and its type are.
+# task's own script counts them: an entity is correct only if its span and type match.
 
 # %%
 DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""

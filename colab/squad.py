@@ -21,8 +21,8 @@
 # `train-v2.0.json` and `dev-v2.0.json`; without it, the next cell downloads them. It must not be `data`,
 # where that cell writes the articles that the notebook uses.
 #
-# The stored outputs are those of ten training articles, which have few questions without an answer. So
-# that model hardly ever refuses to answer.
+# The stored outputs come from a model trained on ten articles, which have few questions without an
+# answer. It therefore almost always answers.
 
 # %% tags=["parameters"]
 MODEL = "hf:sentence-transformers/all-MiniLM-L6-v2"  # @param {type:"string"}

@@ -8,7 +8,7 @@ from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.layers.dropout import Dropout, next_seed
 from bert_tf.layers.layer import Layer, LayerNormalization
-from bert_tf.layers.padding import Tokens, map_rows, pack
+from bert_tf.layers.padding import Tokens, map_rows, pack, rows_and_length
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -97,7 +97,7 @@ class SelfAttention(Layer):
 
     Call: `x` [B, S, H], `attention_mask` bool, true where attention is allowed, of a shape that
     broadcasts to [B, N, S, S], `seeds` as in `Dropout` -> [B, S, H]. With `tokens`, x and the
-    output are [T, H].
+    output are [T, H], and `attention_mask` is the result of `tokens.masks`.
 
     Source: Attention Is All You Need (arXiv:1706.03762) section 3.2; google-research/bert
     modeling.py `attention_layer`; for `recompute`, Reducing Activation Recomputation in Large
@@ -130,9 +130,8 @@ class SelfAttention(Layer):
             context = fused.attention(
                 *self._heads(qkv), bias, rate, own_seed, self.recompute and training
             )
-            batch, length, _ = ops.shape(qkv)
-            inner = self.output_kernel.shape[0]
-            return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), (batch, length, inner))
+            shape = *rows_and_length(qkv), self.output_kernel.shape[0]
+            return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), shape)
 
         return self.dense("output", map_rows(attend, self._qkv(x), attention_mask, tokens))
 
@@ -157,8 +156,7 @@ class SelfAttention(Layer):
     def _heads(self, qkv):
         """Returns the queries, scaled, the keys and the values of all heads, [B, N, S, D]."""
         head_size = self.config.head_size
-        batch, length, _ = ops.shape(qkv)
-        qkv = ops.reshape(qkv, (batch, length, 3, self.num_heads, head_size))
+        qkv = ops.reshape(qkv, (*rows_and_length(qkv), 3, self.num_heads, head_size))
         query, key, value = ops.unstack(ops.transpose(qkv, (2, 0, 3, 1, 4)))
         return query * ops.cast(head_size**-0.5, query.dtype), key, value
 

@@ -7,7 +7,7 @@ Source: ByteTransformer (arXiv:2210.03052), section III.D, "zero padding algorit
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from keras import ops
 
@@ -32,10 +32,38 @@ def token_places(mask, capacity: int | None = None):
     return ops.sort(ops.where(mask, places, places + size))[:capacity] % size
 
 
+def rows_and_length(x) -> tuple:
+    """Returns the shape [B, S] of rows for `reshape`: constants, if the number of rows is one."""
+    return (x.shape[0], -1) if x.shape[0] else ops.shape(x)[:2]
+
+
 def first_places_kept(mask):
     """Returns a mask [..., S] as bool, in which the first place of every row is true."""
     mask = ops.cast(mask, "bool")
     return ops.concatenate([ops.ones_like(mask[..., :1]), mask[..., 1:]], axis=-1)
+
+
+class _Rows:
+    """Rows [B, S] and the T tokens in them.
+
+    Attributes:
+        mask: bool [B, S], which is true for tokens.
+        places: where the tokens are, int [T]. Some may be padding.
+        numbers: for each place, the number of its token, or of one to repeat if it is padding,
+            int [B * S].
+    """
+
+    def __init__(self, mask, places, numbers):
+        self.mask, self.places, self.numbers = mask, places, ops.reshape(numbers, (-1,))
+
+    def spread(self, tokens):
+        """Puts tokens in their places: [T, ...] -> [B, S, ...]. Padding repeats tokens."""
+        places = ops.take(tokens, self.numbers, axis=0)
+        return ops.reshape(places, (*rows_and_length(self.mask), *tokens.shape[1:]))
+
+    def with_zeros(self, x):
+        """Sets padding to 0: [B, S, H] -> [B, S, H]."""
+        return x * ops.cast(self.mask, x.dtype)[:, :, None]
 
 
 class Tokens:
@@ -44,66 +72,45 @@ class Tokens:
     Args:
         mask: int or bool [B, S], which is true for tokens.
         places: what `token_places` returns, with or without a capacity; by default, without.
-        numbers: for each place, the number in `places` of its token, or of one to repeat if it is
-            padding, int32 [B * S]; by default, of the token before it.
 
     Attributes:
         columns: the place of each token in its row, int [T].
     """
 
-    def __init__(self, mask, places=None, numbers=None):
+    def __init__(self, mask, places=None):
         mask = first_places_kept(mask)
-        self._shape = ops.shape(mask)
-        self._mask = ops.reshape(mask, (-1,))
-        self._places = token_places(mask) if places is None else places
-        if numbers is None:
-            numbers = ops.cumsum(ops.cast(self._mask, "int32")) - 1
-        self._numbers = numbers
-        self.columns = self._places % self._shape[1]
+        places = token_places(mask) if places is None else places
+        self.columns = places % ops.shape(mask)[1]
+        self._batch = _Rows(mask, places, _token_numbers(mask))
+        self._groups = [self._batch]
 
     def pack(self, x):
         """Takes the tokens out of a batch: [B, S, ...] -> [T, ...]."""
+        if len(x.shape) == 2:
+            return _tokens_of([x], [self._batch])  # ids, which have no gradient
+        return _pack([x], [self._batch])
 
-        @ops.custom_gradient
-        def pack(places):
-            def gradient(upstream):
-                return self._with_zeros(ops.take(upstream, self._numbers, axis=0))
+    def spread(self, x):
+        """Puts tokens in their places, and zeros in those of padding: [T, H] -> [B, S, H]."""
+        (rows,) = _spread(x, [self._batch], zeros=True)
+        return rows
 
-            return ops.take(places, self._places, axis=0), gradient
+    def masks(self, mask) -> list:
+        """Returns the parts of an attention mask, [B, 1, 1 or S, S], that `map_rows` needs."""
+        return [mask]
 
-        return pack(ops.reshape(x, (-1, *x.shape[2:])))
-
-    def spread(self, x, *, zeros: bool = True):
-        """Puts tokens in their places: [T, H] -> [B, S, H].
-
-        Without `zeros`, padding repeats tokens, which takes less time.
-        """
-
-        @ops.custom_gradient
-        def spread(tokens):
-            def gradient(upstream):
-                # The places may include padding.
-                masked = self._with_zeros(upstream) if zeros else upstream
-                return ops.take(masked, self._places, axis=0)
-
-            places = ops.take(tokens, self._numbers, axis=0)
-            return self._with_zeros(places) if zeros else places, gradient
-
-        return ops.reshape(spread(x), (*self._shape, x.shape[-1]))
-
-    def map_rows(self, function: Callable, x, mask):
+    def map_rows(self, function: Callable, x, masks: list):
         """Applies a function of whole rows to tokens: [T, H] -> [T, H'].
 
         Args:
             function: maps rows [B, S, H], their mask and the number of their group, an int, to
                 [B, S, H']. There may be several groups of rows of one batch.
-            mask: [B, 1, 1 or S, S].
+            masks: what the method `masks` returned.
         """
-        # What padding repeats is finite if the tokens are.
-        return self.pack(function(self.spread(x, zeros=False), mask, 0))
-
-    def _with_zeros(self, places):
-        return places * ops.cast(self._mask, places.dtype)[:, None]
+        # Padding repeats tokens, which takes less time than zeros and is finite if the tokens are.
+        rows = _spread(x, self._groups, zeros=False)
+        results = [function(x, masks[number], number) for number, x in enumerate(rows)]
+        return _pack(results, self._groups)
 
 
 class SortedTokens(Tokens):
@@ -122,44 +129,70 @@ class SortedTokens(Tokens):
         lengths = ops.max(ops.where(mask, ops.arange(1, length + 1), 1), axis=1)
         rows = ops.argsort(lengths)
         mask, lengths = ops.take(mask, rows, axis=0), ops.take(lengths, rows)
-        tokens = Tokens(mask)
-        first_places = ops.cast(rows * length, tokens.columns.dtype)
-        places = ops.take(first_places, tokens._places // length) + tokens.columns
-        numbers = ops.reshape(tokens._numbers, (batch, length))
-        numbers = ops.reshape(ops.take(numbers, ops.argsort(rows), axis=0), (-1,))
-        super().__init__(all_rows, places, numbers)
+        places, numbers = token_places(mask), ops.reshape(_token_numbers(mask), (batch, length))
+        self.columns = places % length
+        first_places = ops.cast(rows * length, places.dtype)
+        self._batch = _Rows(
+            all_rows,
+            ops.take(first_places, places // length) + self.columns,
+            ops.take(numbers, ops.argsort(rows), axis=0),
+        )
         ends = [batch * group // groups for group in range(groups + 1)]
-        self._groups = []
+        self._parts, self._groups = [], []
         for start, end in itertools.pairwise(ends):
             longest = lengths[end - 1]
-            self._groups.append((rows[start:end], longest, Tokens(mask[start:end, :longest])))
+            # The slice alone would not have a static number of rows.
+            part = ops.reshape(mask[start:end, :longest], (end - start, -1))
+            self._parts.append((rows[start:end], longest))
+            self._groups.append(_Rows(part, token_places(part), numbers[start:end, :longest]))
 
-    def map_rows(self, function: Callable, x, mask):
-        parts = _split(x, [ops.shape(tokens.columns)[0] for _, _, tokens in self._groups])
-        results = []
-        for number, (rows, longest, tokens) in enumerate(self._groups):
-            padded = tokens.spread(parts[number], zeros=False)
-            own_mask = ops.take(mask, rows, axis=0)[:, :, :longest, :longest]
-            results.append(tokens.pack(function(padded, own_mask, number)))
-        return ops.concatenate(results, axis=0)
+    def masks(self, mask) -> list:
+        return [ops.take(mask, rows, axis=0)[:, :, :size, :size] for rows, size in self._parts]
 
 
-def _split(x, sizes: list) -> list:
-    """Splits x along its first axis. Unlike that of slices, the gradient is one concatenation."""
+def _token_numbers(mask):
+    """Returns the number of each place's token, or for padding of the one before, int [B * S]."""
+    return ops.cumsum(ops.cast(ops.reshape(mask, (-1,)), "int32")) - 1
+
+
+def _spread(x, groups: list[_Rows], *, zeros: bool) -> list:
+    """Puts tokens [T, H] in their places, in each group [B, S, H]; padding has zeros or tokens."""
+
+    def masked(x):
+        return [rows.with_zeros(y) for rows, y in zip(groups, x, strict=True)] if zeros else x
 
     @ops.custom_gradient
-    def split(x):
-        parts, start = [], 0
-        for size in sizes:
-            parts.append(x[start : start + size])
-            start += size
-
+    def spread(x):
         def gradient(*upstream):
-            return ops.concatenate(upstream, axis=0)
+            return _tokens_of(masked(upstream), groups)
 
-        return parts, gradient
+        results = masked([rows.spread(x) for rows in groups])
+        # Several results would come back differently in Keras' JAX backend.
+        return results if len(groups) > 1 else results[0], gradient
 
-    return split(x)
+    results = spread(x)
+    return results if len(groups) > 1 else [results]
+
+
+def _pack(x: list, groups: list[_Rows]):
+    """Takes the tokens out of groups of rows, each [B, S, ...]: [T, ...]."""
+
+    @ops.custom_gradient
+    def pack(*x):
+        def gradient(upstream):
+            return tuple(rows.with_zeros(rows.spread(upstream)) for rows in groups)
+
+        return _tokens_of(x, groups), gradient
+
+    return pack(*x)
+
+
+def _tokens_of(x: Iterable, groups: list[_Rows]):
+    tokens = []
+    for batch, rows in zip(x, groups, strict=True):
+        flat = ops.reshape(batch, (-1, *batch.shape[2:]))
+        tokens.append(ops.take(flat, rows.places, axis=0))
+    return ops.concatenate(tokens, axis=0) if len(tokens) > 1 else tokens[0]
 
 
 def pack(x, tokens: Tokens | None):

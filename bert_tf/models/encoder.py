@@ -118,6 +118,8 @@ class BertEncoder(BertModel):
         mask = self.attention_mask(inputs["input_mask"])
         seeds = seeds or self.dropout_seeds(inputs, training)
         tokens = self._tokens(inputs["input_mask"], inputs.get("token_places"))
+        if tokens:
+            mask = tokens.masks(mask)
         shared = dict(tokens=tokens, training=training)
         x = self.embeddings(
             inputs["input_word_ids"], inputs["input_type_ids"], seeds=seeds, **shared

@@ -153,7 +153,7 @@ def test_attention_pads_groups_of_rows_to_their_longest():
 
     x = tokens.pack(np.random.default_rng(0).random((7, 17, 4)).astype(np.float32))
     causal = np.tril(np.ones((17, 17), bool)) & mask[:, np.newaxis, np.newaxis].astype(bool)
-    np.testing.assert_array_equal(tokens.map_rows(record, x, causal), 2.0 * x)
+    np.testing.assert_array_equal(tokens.map_rows(record, x, tokens.masks(causal)), 2.0 * x)
     assert seen == [(0, (2, 2), (2, 2)), (1, (2, 3), (3, 3)), (2, (3, 9), (9, 9))]
 
 

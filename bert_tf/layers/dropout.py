@@ -1,8 +1,12 @@
 """Dropout whose seed is an argument, and the seeds of the dropouts in one call of a model."""
 
+import math
+
 import keras
 import numpy as np
 from keras import ops
+
+from bert_tf.gpu import for_gpu
 
 
 class DropoutSeeds:
@@ -55,19 +59,46 @@ def dropout_scale(rate: float) -> float:
 def dropout_mask(shape: tuple, rate: float, seed):
     """Returns a bool tensor of this shape, true with probability 1 - `rate`.
 
-    Draws one random word for every two elements, because random numbers are slow on the CPU.
+    Draws one random word for every two elements, because random numbers are slow on the CPU. On a
+    GPU, computes them in the kernel that uses them.
     """
     if seed is None:
         raise ValueError("dropout needs a seed in training: pass seeds=DropoutSeeds(...)")
+    limit = round(rate * _LEVELS)
+    if for_gpu():
+        return ops.right_shift(_hashed(shape, seed), np.uint32(16)) >= np.uint32(limit)
     rows, *rest = shape
     # One half of each word serves the first half of the rows, the other half the second. Along the
     # last axis, they would have to be interleaved.
     words = keras.random.randint(
         ((rows + 1) // 2, *rest), -(2**31), 2**31 - 1, dtype="int32", seed=_GivenSeed(seed)
     )
-    limit = round(rate * _LEVELS) * _LEVELS - 2**31
+    limit = limit * _LEVELS - 2**31
     halves = [words >= limit, ops.left_shift(words, 16) >= limit]
     return ops.concatenate(halves, axis=0)[:rows]
+
+
+def _hashed(shape: tuple, seed):
+    """Returns a random uint32 for every element, the hash of its number and the seed.
+
+    Source: the function pcg3d of Hash Functions for GPU Rendering (Jarzynski and Olano, Journal of
+    Computer Graphics Techniques 9(3), 2020).
+    """
+    x = ops.reshape(ops.arange(math.prod(shape), dtype="int32"), shape)
+    # As arrays, because XLA would compute scalars in kernels of their own.
+    y, z = (ops.zeros_like(x) + part for part in (seed[0], seed[1]))
+    x, y, z = (ops.cast(part, "uint32") for part in (x, y, z))
+    x, y, z = (part * np.uint32(1664525) + np.uint32(1013904223) for part in (x, y, z))
+    x, y, z = _mixed(x, y, z)
+    x, y, z = (ops.bitwise_xor(part, ops.right_shift(part, np.uint32(16))) for part in (x, y, z))
+    return _mixed(x, y, z)[0]
+
+
+def _mixed(x, y, z):
+    x += y * z
+    y += z * x
+    z += x * y
+    return x, y, z
 
 
 class _GivenSeed(keras.random.SeedGenerator):

@@ -24,6 +24,7 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
+from bert_tf.gpu import for_gpu
 from bert_tf.layers.dropout import plain_dropout
 
 
@@ -52,6 +53,9 @@ def _affine(x, kernel, bias):
 
 
 def _column_sums_by_product(x):
+    if for_gpu():
+        # XLA would copy the arguments of all layers into one product.
+        return _column_sums(x)
     return ops.matmul(ops.ones((1, ops.shape(x)[0]), x.dtype), x)[0]
 
 

@@ -1,5 +1,6 @@
 """Training steps, evaluation and prediction for any Keras model under any strategy."""
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Collection, Iterable, Iterator
@@ -10,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finite import check_computed
+from bert_tf.gpu import compiling_for_gpu, for_gpu
 from bert_tf.training.iteration import iterate
 from bert_tf.training.loss_scale import DynamicLossScale
 from bert_tf.training.optimizers import Optimizer, Schedule
@@ -112,6 +114,7 @@ class Trainer:
             with tf.device("/cpu:0"):
                 self._stopping = tf.Variable(False, trainable=False)
         jit = compiles(strategy) or None
+        self._tracing = compiling_for_gpu if jit else contextlib.nullcontext
         self._train = tf.function(self._train)
         # Batches differ in length: without this, the eager loop would retrace for each length.
         self._evaluate = tf.function(self._evaluate, autograph=False, reduce_retracing=True)
@@ -121,6 +124,7 @@ class Trainer:
             self._gradients = tf.function(self._gradients)
         # XLA can compile only what one replica does alone, which excludes the all-reduce.
         self._part_gradients = tf.function(self._part_gradients, autograph=False, jit_compile=jit)
+        self._norm = tf.function(self._norm, autograph=False, jit_compile=jit)
         self._sums = tf.function(self._sums, autograph=False, jit_compile=jit)
         self._outputs = tf.function(self._outputs, autograph=False, jit_compile=jit)
 
@@ -223,9 +227,10 @@ class Trainer:
             gradients, finite = self.loss_scale.unscale(gradients)
             self.loss_scale.update(finite)
         # Only the factor: the optimizer applies it in its own pass over the gradients.
-        norm = tf.linalg.global_norm(gradients)
+        norm = self._norm(gradients)
         (scale,), _ = tf.clip_by_global_norm([tf.constant(1.0)], self.clip_norm, use_norm=norm)
-        self.optimizer.apply(gradients, self.schedule(self.step), scale, finite)
+        with self._tracing():
+            self.optimizer.apply(gradients, self.schedule(self.step), scale, finite)
         replica.merge_call(lambda strategy: self.step.assign_add(1))
         return self._stacked(sums, counts)
 
@@ -293,21 +298,31 @@ class Trainer:
     def _part_gradients(self, batch, global_counts, shortcut=None):
         if shortcut:
             batch = shortcut.shorten(batch)
-        with tf.GradientTape() as tape:
+        with self._tracing(), tf.GradientTape() as tape:
             sums = self.objective.sums(self.model, batch, training=True)
             loss = tf.add_n(
                 [tf.math.divide_no_nan(sums[n], global_counts[n]) for n in self.objective.losses]
             )
             if self.loss_scale:
                 loss = self.loss_scale.scale_loss(loss)
-        gradients = tape.gradient(
-            loss,
-            [weight.value for weight in self.model.trainable_weights],
-            unconnected_gradients=tf.UnconnectedGradients.ZERO,
-        )
+            gradients = tape.gradient(
+                loss,
+                [weight.value for weight in self.model.trainable_weights],
+                unconnected_gradients=tf.UnconnectedGradients.ZERO,
+            )
         # The gradient of an embedding lookup is sparse and may repeat rows, which would make its
         # norm wrong.
         return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
+
+    def _norm(self, gradients):
+        with self._tracing():
+            if not for_gpu():
+                return tf.linalg.global_norm(gradients)
+        # Gradients of one shape are summed in one kernel.
+        squares: dict[tuple[int, ...], list[tf.Tensor]] = {}
+        for gradient in gradients:
+            squares.setdefault(tuple(gradient.shape), []).append(tf.square(gradient))
+        return tf.sqrt(tf.add_n([tf.reduce_sum(tf.add_n(same)) for same in squares.values()]))
 
     def _sums(self, batch):
         return self.objective.sums(self.model, batch, training=False)

@@ -1,5 +1,6 @@
 """Dropout: the statistics of its masks, and how seeds decide them."""
 
+import contextlib
 import dataclasses
 
 import keras
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_tf.config import BertConfig
+from bert_tf.gpu import compiling_for_gpu
 from bert_tf.layers import dropout
 from bert_tf.layers.dropout import Dropout, DropoutSeeds
 from bert_tf.models.encoder import BertEncoder
@@ -25,6 +27,14 @@ def dropped(rate: float, seed=SEED, shape=SHAPE) -> np.ndarray:
     return (np.asarray(output) == 0).astype(np.float64)
 
 
+@pytest.fixture(params=[contextlib.nullcontext, compiling_for_gpu])
+def form(request):
+    """The form for CPUs and TPUs, and the one for GPUs."""
+    with request.param():
+        yield
+
+
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("rate", [0.05, 0.1, 0.3, 0.5, 0.9])
 def test_rate_and_expectation(rate):
     """Oracle: the binomial distribution, to five standard errors; the input's own mean."""
@@ -43,6 +53,7 @@ def correlation(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.corrcoef(x.ravel(), y.ravel())[0, 1])
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 def test_elements_are_independent(rate):
     """Oracle: 0, to five standard errors of a correlation, 1 / sqrt(n)."""
@@ -55,6 +66,7 @@ def test_elements_are_independent(rate):
         assert abs(correlation(x, y)) < 5 / np.sqrt(x.size)
 
 
+@pytest.mark.usefixtures("form")
 def test_seeds_decide():
     """Oracle: the mask of the same seed; no correlation with others, to five standard errors."""
     mask = dropped(0.1)
@@ -63,6 +75,22 @@ def test_seeds_decide():
     others += [SEED + np.array(step, np.int32) for step in ([0, 1], [1, 0], [0, 2])]
     for seed in others:
         assert abs(correlation(mask, dropped(0.1, np.asarray(seed)))) < 5 / np.sqrt(mask.size)
+
+
+def test_a_gpu_draws_what_the_published_hash_gives():
+    """Oracle: pcg3d in Python's integers."""
+
+    def mixed(x, y, z):
+        x = (x + y * z) % 2**32
+        y = (y + z * x) % 2**32
+        return x, y, (z + x * y) % 2**32
+
+    with compiling_for_gpu():
+        found = dropped(0.3, shape=(3, 5)).ravel()
+    for number, dropped_here in enumerate(found):
+        words = [(int(x) * 1664525 + 1013904223) % 2**32 for x in (number, *SEED)]
+        word, _, _ = mixed(*(x ^ x >> 16 for x in mixed(*words)))
+        assert dropped_here == (word >> 16 < round(0.3 * 2**16))
 
 
 def test_seeds_are_numbered_in_order():
@@ -76,6 +104,7 @@ def test_seeds_are_numbered_in_order():
     assert seeds.shifted(1).next()[1] == SEED[1] + 1 and seeds.number == 40
 
 
+@pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("shape", [(1, 5), (3, 4, 5), (7,), (2, 1)])
 def test_any_shape(shape):
     """Oracle: the shape; the rate of every element over many seeds, to five standard errors."""

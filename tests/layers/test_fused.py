@@ -1,5 +1,6 @@
 """The fast forms of `fused` against their plain forms: values and gradients."""
 
+import contextlib
 import functools
 import math
 
@@ -9,6 +10,7 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
+from bert_tf.gpu import compiling_for_gpu
 from bert_tf.layers import dropout as dropouts
 from bert_tf.layers import fused
 from bert_tf.layers.layer import LayerNormalization
@@ -103,17 +105,26 @@ def value_and_gradients(function, *arguments) -> list[tf.Tensor]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("graph", [False, True])
-def test_values_and_gradients(name, graph):
+@pytest.mark.parametrize(
+    ("graph", "form"),
+    [
+        (False, contextlib.nullcontext),
+        (True, contextlib.nullcontext),
+        (True, compiling_for_gpu),
+    ],
+)
+def test_values_and_gradients(name, graph, form):
     """Oracle: the plain form and TensorFlow's automatic gradients of it."""
     function, formula, arguments = CASES[name]
 
     def run(*arguments):
         return value_and_gradients(function, *arguments)
 
-    found = (tf.function(run) if graph else run)(*arguments)
-    for x, expected in zip(found, value_and_gradients(formula, *arguments), strict=True):
-        np.testing.assert_allclose(x, expected, rtol=1e-4, atol=2e-5)
+    with form():
+        found = (tf.function(run) if graph else run)(*arguments)
+        expected = value_and_gradients(formula, *arguments)
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
 
 
 def in_bfloat16(name: str) -> tuple:

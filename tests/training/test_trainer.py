@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from support import one_device, two_replicas
 
+from bert_tf.gpu import for_gpu
 from bert_tf.models.token_capacity import TokenCapacity
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Trainer
@@ -23,6 +24,7 @@ def one_device_losses(losses) -> list[float]:
         (1, 8, False, 1e-5),
         (2, 2, False, 1e-5),
         pytest.param(1, 1, True, 1e-4, marks=pytest.mark.slow),
+        pytest.param(2, 1, True, 1e-4, marks=pytest.mark.slow),
     ],
 )
 def test_the_losses_are_those_of_one_device(
@@ -76,8 +78,12 @@ def test_evaluation_is_that_of_numpy_for_any_batch_size(make_trainer, examples):
         assert results == pytest.approx(expected, abs=1e-5)
 
 
-def test_gradients_are_clipped_as_one_vector(make_trainer, make_iterator, eagerly):
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_are_clipped_as_one_vector(
+    make_trainer, make_iterator, eagerly, monkeypatch, compiled
+):
     """Oracle: after the first step, AdamW's m is 0.1 times the clipped gradient."""
+    monkeypatch.setattr("bert_tf.training.trainer.compiles", lambda _: compiled)
     strategy = one_device()
     trainer = make_trainer(strategy)
     trainer.clip_norm = 0.05
@@ -125,6 +131,7 @@ class _SeedObjective:
     def sums(self, model, batch, training):
         # Every part of a batch has the step, undivided.
         assert batch["step"].shape == ()
+        self.for_gpu = for_gpu()
         first, second = tf.unstack(model(batch, training=training))
         return {"first": first, "second": second}
 
@@ -164,6 +171,19 @@ def test_dropout_seeds_differ_by_step_replica_part_and_seed_and_repeat():
     others = [seeds(cpu, seed=2**31)[0], seeds(two_replicas())[0]]
     others.append(seeds(cpu, accumulation_steps=2)[0])
     assert len({base[0], *others}) == 4
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_only_compiled_gradients_have_the_form_for_gpus(monkeypatch, compiled):
+    """Oracle: what the objective sees while the step is traced."""
+    monkeypatch.setattr("bert_tf.training.trainer.compiles", lambda _: compiled)
+    strategy, objective = one_device(), _SeedObjective()
+    with strategy.scope():
+        model = _SeedModel()
+        optimizer = AdamW(model.trainable_weights)
+    trainer = Trainer(strategy, model, objective, optimizer, lambda step: 0.0)
+    trainer.train(iter(tf.data.Dataset.from_tensors({"x": np.zeros([8, 1])}).repeat()), 1)
+    assert objective.for_gpu == compiled and not for_gpu()
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ _STEPS = {
     },
     "Pre-training": {
         "pretrain": "bert_tf.run_pretraining",
-        "tpu-check": "bert_tf.tpu_check",
+        "device-check": "bert_tf.device_check",
     },
     "Fine-tuning": {
         "finetune": "bert_tf.run_finetuning",

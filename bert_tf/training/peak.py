@@ -52,7 +52,7 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> tuple[float,
     """
     replicas = strategy.num_replicas_in_sync
     name = _device_name(strategy)
-    if peak := _published(name, precision):
+    if peak := published_flops(name, precision):
         return replicas * peak, f"published for {replicas} x {name}"
     peak, size = _measure(strategy, precision)
     return peak, f"measured on {name}: products of {size} x {size} matrices in {precision}"
@@ -71,7 +71,7 @@ def _device_name(strategy) -> str:
     return "the CPU"
 
 
-def _published(name: str, precision: str) -> float | None:
+def published_flops(name: str, precision: str) -> float | None:
     """Returns the published FLOP/s of one device of this name, if known."""
     if found := re.match(r"TPU (v\w+)-", name):
         return None if precision == "float16" else _TPUS.get(found[1])

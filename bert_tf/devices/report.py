@@ -1,22 +1,23 @@
-"""The report of a TPU check: the compiler's figures for a step, and the time they imply."""
+"""The report of a device check: the compiler's figures for a step, and the time they imply."""
 
 import textwrap
 from dataclasses import dataclass
 
-from bert_tf.tpu.batch_size import LargestBatch
-from bert_tf.tpu.chips import Topology, estimate_step_time
-from bert_tf.tpu.compiler import CompiledStep, DoesNotFit
-from bert_tf.tpu.tpu_options import TpuCheckOptions
+from bert_tf.devices.batch_size import LargestBatch
+from bert_tf.devices.chips import Topology, estimate_step_time
+from bert_tf.devices.compiler import CompiledStep, DoesNotFit
+from bert_tf.devices.device_check_options import DeviceCheckOptions
 
 _ASSUMPTIONS = (
-    "Nothing ran on a TPU: the times follow from the published peak figures of the chip.",
+    "Nothing ran on the device: the times follow from the published peak figures of the chip.",
     "Arithmetic runs at the peak rate while memory transfers run at full bandwidth.",
     "All bytes that operations read or write pass through the chip's main memory. In reality the "
     "compiler keeps many of them in fast on-chip memory, and also counts copies between the two. A "
     "real step is therefore likely to be faster than this, but never faster than its arithmetic.",
     "Each chip computes its share of the batch. The float32 gradients are summed once per step, in "
     "a ring, over one link in each dimension of the topology, without overlapping computation.",
-    "The host keeps up: reading and decoding records takes no time.",
+    "The host keeps up: it reads and decodes records and launches kernels in no time. In reality, "
+    "each kernel of a GPU takes at least a few microseconds.",
 )
 
 
@@ -26,12 +27,12 @@ class Subject:
 
     Attributes:
         options: the flags.
-        topology: the slice to compile for.
+        topology: the devices to compile for.
         model: description of the model.
         gradient_bytes: size of the whole gradient.
     """
 
-    options: TpuCheckOptions
+    options: DeviceCheckOptions
     topology: Topology
     model: str
     gradient_bytes: int
@@ -43,7 +44,7 @@ class Subject:
 
 
 def describe_subject(subject: Subject) -> str:
-    """Describes the model, the batch and the TPU."""
+    """Describes the model, the batch and the device."""
     options, topology, chip = subject.options, subject.topology, subject.topology.chip
     replicas, replica = topology.num_replicas, topology.replica
     batch = (
@@ -52,18 +53,19 @@ def describe_subject(subject: Subject) -> str:
     )
     if options.fill < 1:
         batch += f", {options.fill:.0%} of the places computed"
+    peak = chip.replicas * topology.peak_flops(options.precision)
     size = (
         f"{topology.name}: {replicas} {replica}{'s' * (replicas > 1)}, "
         f"{subject.batch_size} sequences per {replica}"
     )
     figures = (
-        f"TPU {topology.version}: {_bytes(chip.hbm_bytes)} of memory at "
-        f"{chip.hbm_bandwidth / 1e9:,.0f} GB/s, {chip.peak_flops / 1e12:,.0f} TFLOP/s, "
+        f"{chip.product}: {_bytes(chip.memory)} of memory at {chip.bandwidth / 1e9:,.0f} GB/s, "
+        f"{peak / 1e12:,.0f} TFLOP/s in {options.precision}, "
         f"links of {chip.link_bandwidth / 1e9:,.0f} GB/s"
     )
     model = f"{subject.model}; {options.precision}"
     return _table(
-        "TPU check", ("model", model), ("batch", batch), ("slice", size), ("chip", figures)
+        "Device check", ("model", model), ("batch", batch), ("devices", size), ("chip", figures)
     )
 
 
@@ -82,15 +84,17 @@ def describe_step(subject: Subject, step: CompiledStep | DoesNotFit) -> str:
         ("code", _bytes(step.code), "the program"),
         ("total", _bytes(step.memory), _share(step.memory, subject.topology)),
     )
-    work = _table(
-        f"Work per {replica} and step, as counted by the compiler",
+    counts = [
         ("arithmetic", flops, "floating-point operations"),
         ("bytes accessed", _bytes(step.bytes_accessed), "read and written by all operations"),
-    )
+    ]
+    if step.kernels:
+        counts.append(("kernels", f"{step.kernels:,}", "launched on the GPU one after the other"))
+    work = _table(f"Work per {replica} and step, as counted by the compiler", *counts)
     if step.float64_op:
         work += (
-            f"\n  WARNING: {step.float64_op} computes in float64, which a TPU emulates "
-            "many times slower than float32"
+            f"\n  WARNING: {step.float64_op} computes in float64, which is many times "
+            "slower than float32"
         )
     return (
         f"Compiles: yes, in {step.seconds:,.0f} s\n\n{memory}\n\n{work}\n\n{_time(subject, step)}"
@@ -99,7 +103,10 @@ def describe_step(subject: Subject, step: CompiledStep | DoesNotFit) -> str:
 
 def _time(subject: Subject, step: CompiledStep) -> str:
     chips, gradient = subject.topology.num_chips, subject.gradient_bytes
-    time = estimate_step_time(subject.topology, step.flops, step.bytes_accessed, gradient)
+    precision = subject.options.precision
+    time = estimate_step_time(
+        subject.topology, precision, step.flops, step.bytes_accessed, gradient
+    )
     rate = subject.options.train_batch_size / time.total
     summed = "nothing to sum on a single chip"
     if chips > 1:

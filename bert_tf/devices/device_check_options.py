@@ -1,4 +1,4 @@
-"""The flags of tpu_check."""
+"""The flags of device_check."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ from tfrecords.command import option, rare_option
 
 
 @dataclass(frozen=True, kw_only=True)
-class TpuCheckOptions(command.Options):
-    """Which training step to compile, and for which TPU."""
+class DeviceCheckOptions(command.Options):
+    """Which training step to compile, and for which device."""
 
     bert_config_file: str | None = option(None, "bert_config.json of the encoder.")
     preset: str | None = option(
@@ -17,8 +17,11 @@ class TpuCheckOptions(command.Options):
         "Published size to use instead of --bert_config_file: tiny, mini, small, medium, "
         "base, large, or one like L-6_H-256.",
     )
-    topology: str = option("v5e:2x2", "TPU version and number of chips in each dimension.")
-    train_batch_size: int = option(32, "Sequences per step, over all chips.", **BATCH)
+    device: str = option(
+        help="GPU, such as t4, a100 or h100:8, or TPU version and number of chips in each "
+        "dimension, such as v5e:2x2."
+    )
+    train_batch_size: int = option(32, "Sequences per step, over all devices.", **BATCH)
     max_seq_length: int = option(128, "Tokens per sequence.", **TOKENS)
     max_predictions_per_seq: int = option(20, "Masked positions per sequence.", **TOKENS)
     fill: float = rare_option(
@@ -31,12 +34,12 @@ class TpuCheckOptions(command.Options):
     precision: str = option(
         "bfloat16",
         "Type of the activations and matrix products. Variables stay in float32.",
-        choices=("float32", "bfloat16"),
+        choices=("float32", "bfloat16", "float16"),
     )
     rematerialize: str = rare_option(
         "selective",
-        "What to recompute in the backward pass instead of keeping it. layers has no effect, "
-        "because the compiler merges the recomputation with the first computation.",
+        "What to recompute in the backward pass instead of keeping it. layers has no effect "
+        "on TPUs, whose compiler merges the recomputation with the first computation.",
         choices=REMATERIALIZATIONS,
     )
     find_largest_batch: bool = option(

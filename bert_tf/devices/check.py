@@ -1,5 +1,6 @@
-"""Compiles a training step for a TPU and prints what the compiler reports."""
+"""Compiles a training step for a device and prints what the compiler reports."""
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -8,32 +9,36 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.devices import report
+from bert_tf.devices.batch_size import find_largest_batch, try_compile
+from bert_tf.devices.chips import Topology
+from bert_tf.devices.compiler import CompiledStep, DoesNotFit, compile_step
+from bert_tf.devices.device_check_options import DeviceCheckOptions
+from bert_tf.devices.gpu import GpuTarget
+from bert_tf.devices.tpu import TpuTarget
+from bert_tf.gpu import compiling_for_gpu
 from bert_tf.models.inputs import INPUTS
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.models.token_capacity import TokenCapacity
 from bert_tf.presets import preset_config
 from bert_tf.resolution import check_length
-from bert_tf.tpu import report
-from bert_tf.tpu.batch_size import find_largest_batch, try_compile
-from bert_tf.tpu.chips import Topology
-from bert_tf.tpu.compiler import CompiledStep, DoesNotFit, TpuCompiler
-from bert_tf.tpu.tpu_options import TpuCheckOptions
 from bert_tf.training.optimizers import AdamW, make_schedule
 from bert_tf.training.strategy import set_precision
 from bert_tf.training.trainer import Trainer
 from tfrecords.progress import say
 
 
-def check(options: TpuCheckOptions) -> None:
+def check(options: DeviceCheckOptions) -> None:
     """Prints the report."""
     config = _read_config(options)
-    topology = Topology.parse(options.topology)
+    topology = Topology.parse(options.device)
     if options.train_batch_size % topology.num_replicas:
         raise ValueError(
             f"--train_batch_size={options.train_batch_size} is not a multiple of the "
             f"{topology.num_replicas} replicas of {topology.name}: use a multiple of it"
         )
-    compiler = TpuCompiler(topology)
+    topology.peak_flops(options.precision)
+    target = GpuTarget(topology) if topology.is_gpu else TpuTarget(topology)
     trainer = _make_trainer(options, config)
     parameters = trainer.model.count_params()
     model = (
@@ -55,10 +60,11 @@ def check(options: TpuCheckOptions) -> None:
         return compiled
 
     def compile_with(shortcut: TokenCapacity | None, size: int) -> CompiledStep:
-        return compiler.compile(
-            lambda batch: trainer.strategy.run(trainer.replica_step, (batch, shortcut)),
-            _example_batch(options, size),
-        )
+        def step(batch):
+            with compiling_for_gpu() if topology.is_gpu else contextlib.nullcontext():
+                return trainer.strategy.run(trainer.replica_step, (batch, shortcut))
+
+        return compile_step(target, step, _example_batch(options, size))
 
     print(report.describe_subject(subject), flush=True)
     say("\nCompiling")
@@ -74,11 +80,11 @@ def check(options: TpuCheckOptions) -> None:
     if isinstance(step, DoesNotFit):
         raise ValueError(
             f"--train_batch_size={options.train_batch_size} does not fit on {topology.name}: use a "
-            "smaller batch or a larger slice"
+            "smaller batch or more memory"
         )
 
 
-def _read_config(options: TpuCheckOptions) -> BertConfig:
+def _read_config(options: DeviceCheckOptions) -> BertConfig:
     if (options.bert_config_file is None) == (options.preset is None):
         raise ValueError("give either --bert_config_file or --preset")
     if options.preset:
@@ -97,13 +103,13 @@ class _Unchecked(TokenCapacity):
 
 
 def _shortcut(
-    options: TpuCheckOptions, size: int, kind: type[TokenCapacity]
+    options: DeviceCheckOptions, size: int, kind: type[TokenCapacity]
 ) -> TokenCapacity | None:
     places = size * options.max_seq_length
     return kind(math.ceil(options.fill * places)) if options.fill < 1 else None
 
 
-def _make_trainer(options: TpuCheckOptions, config: BertConfig) -> Trainer:
+def _make_trainer(options: DeviceCheckOptions, config: BertConfig) -> Trainer:
     """Creates the trainer of run_pretraining, for one replica."""
     set_precision(options.precision)
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
@@ -114,7 +120,7 @@ def _make_trainer(options: TpuCheckOptions, config: BertConfig) -> Trainer:
     return Trainer(strategy, model, PretrainingObjective(), optimizer, schedule)
 
 
-def _example_batch(options: TpuCheckOptions, size: int) -> dict[str, tf.Tensor]:
+def _example_batch(options: DeviceCheckOptions, size: int) -> dict[str, tf.Tensor]:
     """Creates a batch of zeros with the shapes and types of training data."""
     tokens = tf.zeros([size, options.max_seq_length], tf.int32)
     words = tf.zeros([size, options.max_predictions_per_seq], tf.int32)

@@ -1,4 +1,4 @@
-"""The TPU check as a command: its report and its errors."""
+"""The device check as a command: its report and its errors."""
 
 import dataclasses
 import re
@@ -8,34 +8,29 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.tpu import compiler as tpu_compiler
-from bert_tf.tpu.compiler import CompiledStep, DoesNotFit
-from bert_tf.tpu_check import Options, run
+from bert_tf.device_check import Options, run
+from bert_tf.devices.compiler import CompiledStep, DoesNotFit, step_to_hlo
 
 SMALL = BertConfig(40, 16, 1, 2, 32, max_position_embeddings=32)
 GB = 10**9
 
 
-class FakeCompiler:
-    """A compiler that reports 2 GB for a step, and 0.1 GB for every sequence."""
-
-    def __init__(self, topology):
-        self.topology = topology
-
-    def compile(self, step, batch):
-        size = len(batch["example_weights"])
-        if size > 120:
-            raise DoesNotFit(2 * GB + size * GB // 10, 14 * GB)
-        return CompiledStep(
-            seconds=61.4,
-            arguments=3 * GB // 2,
-            outputs=3 * GB // 2 + 1000,
-            aliased=3 * GB // 2,
-            temporaries=GB // 4 + size * GB // 10,
-            code=GB // 4,
-            flops=197e12 * 0.05,
-            bytes_accessed=819e9 * 0.1,
-        )
+def compile_fake(target, step, batch) -> CompiledStep:
+    """Reports 2 GB for a step, and 0.1 GB for every sequence."""
+    size = len(batch["example_weights"])
+    if size > 120:
+        raise DoesNotFit(2 * GB + size * GB // 10, 14 * GB)
+    return CompiledStep(
+        seconds=61.4,
+        arguments=3 * GB // 2,
+        outputs=3 * GB // 2 + 1000,
+        aliased=3 * GB // 2,
+        temporaries=GB // 4 + size * GB // 10,
+        code=GB // 4,
+        flops=197e12 * 0.05,
+        bytes_accessed=819e9 * 0.1,
+        kernels=1234 if target == "GPU" else None,
+    )
 
 
 @pytest.fixture
@@ -47,17 +42,19 @@ def flags(tmp_path) -> dict:
         "max_seq_length": 16,
         "max_predictions_per_seq": 3,
         "train_batch_size": 32,
-        "topology": "v5e:2x2",
+        "device": "v5e:2x2",
     }
 
 
 @pytest.fixture
 def fake_compiler(monkeypatch):
-    monkeypatch.setattr("bert_tf.tpu.check.TpuCompiler", FakeCompiler)
+    monkeypatch.setattr("bert_tf.devices.check.TpuTarget", lambda topology: "TPU")
+    monkeypatch.setattr("bert_tf.devices.check.GpuTarget", lambda topology: "GPU")
+    monkeypatch.setattr("bert_tf.devices.check.compile_step", compile_fake)
 
 
 def test_reports_memory_work_and_time(flags, fake_compiler, capsys):
-    """Oracle: figures worked out by hand from those of `FakeCompiler` and of a v5e."""
+    """Oracle: figures worked out by hand from those of `compile_fake` and of a v5e."""
     run(Options(**flags))
     report = capsys.readouterr().out
     for line in (
@@ -79,18 +76,32 @@ def test_reports_memory_work_and_time(flags, fake_compiler, capsys):
     assert re.search(r"\n\[ *\d+ s\] 8 sequences per chip: fits, 2.80 GB\n", report)
 
 
+def test_reports_the_kernels_of_gpus(flags, fake_compiler, capsys):
+    """Oracle: figures worked out by hand from those of `compile_fake` and of an A100."""
+    run(Options(**flags | {"device": "a100:2"}, find_largest_batch=False))
+    report = re.sub(" +", " ", capsys.readouterr().out)
+    for line in (
+        "a100:2: 2 GPUs, 16 sequences per GPU",
+        "NVIDIA A100-SXM4-80GB: 85.10 GB of memory at 2,039 GB/s, 312 TFLOP/s in bfloat16",
+        "kernels 1,234",
+        "arithmetic 31.57 ms",
+        "memory 40.17 ms",
+    ):
+        assert line in report, line
+
+
 @pytest.mark.slow
 def test_skipping_padding(flags, fake_compiler, monkeypatch, capsys):
     """Oracle: XLA's compiler for the CPU, which leaves no branch in the step that is timed."""
     branches = []
 
-    def compile(compiler, step, batch, original=FakeCompiler.compile):
+    def compile(target, step, batch):
         text = tf.function(step, jit_compile=True).experimental_get_compiler_ir(batch)
         branches.append(text(stage="optimized_hlo").count(" conditional("))
         work = 819e9 if len(branches) == 1 else 819e8
-        return dataclasses.replace(original(compiler, step, batch), bytes_accessed=work)
+        return dataclasses.replace(compile_fake(target, step, batch), bytes_accessed=work)
 
-    monkeypatch.setattr(FakeCompiler, "compile", compile)
+    monkeypatch.setattr("bert_tf.devices.check.compile_step", compile)
     run(Options(**flags, fill=0.5, find_largest_batch=False))
     assert branches == [1, 0]
     report = re.sub(" +", " ", capsys.readouterr().out)
@@ -99,7 +110,7 @@ def test_skipping_padding(flags, fake_compiler, monkeypatch, capsys):
 
 
 def test_a_batch_that_does_not_fit_is_an_error_after_the_report(flags, fake_compiler, capsys):
-    """Oracle: the limit of `FakeCompiler`, 120 sequences per chip."""
+    """Oracle: the limit of `compile_fake`, 120 sequences per chip."""
     with pytest.raises(ValueError, match=r"--train_batch_size=4096 does not fit on v5e:2x2"):
         run(Options(**flags | {"train_batch_size": 4096}))
     report = capsys.readouterr().out
@@ -107,18 +118,21 @@ def test_a_batch_that_does_not_fit_is_an_error_after_the_report(flags, fake_comp
     assert "--train_batch_size=480" in report
 
 
-def test_without_the_search_compiles_once(flags, fake_compiler, monkeypatch, capsys):
+@pytest.mark.parametrize("device", ["v5e:1x1", "t4"])
+def test_without_the_search_compiles_once(flags, device, fake_compiler, monkeypatch, capsys):
     """Oracle: XLA itself, which compiles the real program and raises for unsupported operations."""
     programs = []
 
-    def compile(compiler, step, batch, original=FakeCompiler.compile):
-        programs.append(tpu_compiler.step_to_hlo(step, batch))
-        return original(compiler, step, batch)
+    def compile(target, step, batch):
+        programs.append(step_to_hlo(target, step, batch))
+        return compile_fake(target, step, batch)
 
-    monkeypatch.setattr(FakeCompiler, "compile", compile)
+    monkeypatch.setattr("bert_tf.devices.check.compile_step", compile)
+    flags |= {"device": device, "precision": "float32"}
     run(Options(**flags, find_largest_batch=False))
     assert len(programs) == 1
-    assert b"rng-bit-generator" in programs[0]  # dropout
+    # A GPU draws only the seeds of the step; dropout hashes them.
+    assert (programs[0].count(b"rng-bit-generator") > 2) == (device != "t4")
     assert "Largest" not in capsys.readouterr().out
 
 
@@ -128,7 +142,9 @@ def test_without_the_search_compiles_once(flags, fake_compiler, monkeypatch, cap
         ({"preset": "base"}, "give either --bert_config_file or --preset"),
         ({"bert_config_file": None}, "give either --bert_config_file or --preset"),
         ({"bert_config_file": None, "preset": "huge"}, "no preset 'huge': choose one of tiny"),
-        ({"topology": "v5litepod-4"}, "unknown topology 'v5litepod-4': give a version"),
+        ({"device": "v5litepod-4"}, "unknown device 'v5litepod-4': give a GPU"),
+        ({"device": "t4"}, "--precision=bfloat16 is not for t4: use float16 or float32"),
+        ({"precision": "float16"}, "--precision=float16 is not for v5e:2x2: use bfloat16 or"),
         ({"train_batch_size": 30}, "--train_batch_size=30 is not a multiple of the 4 replicas"),
         ({"max_seq_length": 512}, "max_seq_length 512 is more than .* 32 of"),
     ],
@@ -139,21 +155,36 @@ def test_flags_that_do_not_agree_are_errors(flags, changed, message):
         run(Options(**flags | changed))
 
 
-def test_the_error_of_a_missing_extra_names_it(flags, monkeypatch):
-    """Oracle: the name of the extra in setup.cfg."""
-    monkeypatch.setitem(sys.modules, "libtpu", None)
-    with pytest.raises(ValueError, match=r"pip install 'jax>=0.10.2' 'libtpu>=0.0.52'"):
-        run(Options(**flags))
+@pytest.mark.parametrize(
+    ("device", "package", "install"),
+    [
+        ("v5e:2x2", "libtpu", "'libtpu>=0.0.52'"),
+        ("h100", "jax_plugins.xla_cuda12", "'jax-cuda12-plugin>=0.10.2' nvidia-cuda-nvcc-cu12"),
+    ],
+)
+def test_the_error_of_a_missing_extra_names_it(flags, monkeypatch, device, package, install):
+    """Oracle: the packages of the extra in setup.cfg."""
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ValueError, match=f"pip install 'jax>=0.10.2' {install}"):
+        run(Options(**flags | {"device": device}))
 
 
 @pytest.mark.slow
-def test_the_real_compiler_accepts_the_step(flags, capsys):
+@pytest.mark.parametrize(
+    ("device", "precision", "package", "extra"),
+    [
+        ("v5e:2x2", "bfloat16", "libtpu", "tpu-check"),
+        ("t4", "float16", "jax_plugins.xla_cuda12", "gpu-check"),
+    ],
+)
+def test_the_real_compiler_accepts_the_step(flags, capsys, device, precision, package, extra):
     """Oracle: the arguments are three float32 numbers per parameter, and a small batch."""
-    for package in ("jax", "libtpu"):
-        pytest.importorskip(package, reason="needs the extra tpu-check")
+    for name in ("jax", package):
+        pytest.importorskip(name, reason=f"needs the extra {extra}")
     sizes = dict(vocab_size=4096, hidden_size=128, intermediate_size=512)  # fill the TPU's tiles
     config = dataclasses.replace(SMALL, **sizes)
     config.to_json_file(flags["bert_config_file"])
+    flags |= {"device": device, "precision": precision}
     run(Options(**flags, find_largest_batch=False))
     report = capsys.readouterr().out
     parameters = int(re.search(r"([\d,]+) parameters", report)[1].replace(",", ""))

@@ -1,12 +1,11 @@
-"""The largest batch whose training step fits into the memory of a TPU."""
+"""The largest batch whose training step fits into the memory of a device."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bert_tf.tpu.compiler import CompiledStep, DoesNotFit
+from bert_tf.devices.chips import USABLE
+from bert_tf.devices.compiler import CompiledStep, DoesNotFit
 
-# The share of a chip's memory that the system leaves to programs: slightly more on all chips seen.
-_USABLE = 0.98
 # The search ends when this share of the usable memory is filled.
 _FULL = 0.95
 _MOST_COMPILES = 6
@@ -55,7 +54,7 @@ def find_largest_batch(
         step: the result of `try_compile` for `size`.
         memory: bytes of memory of a replica.
     """
-    usable = _USABLE * memory
+    usable = USABLE * memory
     while isinstance(step, DoesNotFit):
         if size == 1:
             return LargestBatch(0, None)

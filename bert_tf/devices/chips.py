@@ -1,0 +1,175 @@
+"""The published figures of TPUs and GPUs, and the time of a step estimated from them."""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bert_tf.training.peak import published_flops
+
+# The share of a chip's memory that the system leaves to programs: slightly more on all TPUs seen.
+USABLE = 0.98
+_GIB = 2**30
+
+
+class Chip(NamedTuple):
+    """Published figures of a TPU chip or a GPU.
+
+    Attributes:
+        product: the name under which `training.peak` has its arithmetic.
+        memory: bytes of the main memory.
+        bandwidth: bytes/s between memory and the cores.
+        link_bandwidth: bytes/s of one link to a neighboring chip, in one direction.
+        replicas: TensorFlow devices per chip: one per core on old TPUs, otherwise one.
+    """
+
+    product: str
+    memory: float
+    bandwidth: float
+    link_bandwidth: float
+    replicas: int = 1
+
+
+# Sources: the Cloud TPU documentation (cloud.google.com/tpu/docs), one page per version, whose ICI
+# figures add up both directions of all links: 4 links (v5e, v6e) or 6 (v5p). v2: The Design Process
+# for Google's Training Chips (IEEE Micro 41, 2021). Links of v3 and v4: TPU v4 (arXiv:2304.01433)
+# table 4.
+TPUS = {
+    "v2": Chip("TPU v2-8", 16 * _GIB, 700e9, 62e9, replicas=2),
+    "v3": Chip("TPU v3-8", 32 * _GIB, 900e9, 70e9, replicas=2),
+    "v4": Chip("TPU v4-8", 32 * _GIB, 1200e9, 50e9),
+    "v5e": Chip("TPU v5litepod-4", 16 * _GIB, 819e9, 400e9 / 4 / 2),
+    "v5p": Chip("TPU v5p-8", 95 * _GIB, 2765e9, 1200e9 / 6 / 2),
+    "v6e": Chip("TPU v6e-4", 32 * _GIB, 1638e9, 800e9 / 4 / 2),
+}
+# NVIDIA's data sheets, as in `training.peak`: the memory that programs see, and half of the
+# bandwidth of NVLink, or of PCI Express on T4 and L4, which counts both directions.
+GPUS = {
+    "v100": Chip("Tesla V100-SXM2-16GB", 16.9e9, 900e9, 150e9),
+    "t4": Chip("Tesla T4", 15.8e9, 320e9, 16e9),
+    "a100": Chip("NVIDIA A100-SXM4-80GB", 85.1e9, 2039e9, 300e9),
+    "l4": Chip("NVIDIA L4", 23.6e9, 300e9, 32e9),
+    "h100": Chip("NVIDIA H100 80GB HBM3", 85.0e9, 3352e9, 450e9),
+    "h200": Chip("NVIDIA H200", 151.4e9, 4800e9, 450e9),
+}
+
+
+@dataclass(frozen=True)
+class Topology:
+    """GPUs of one machine, or a TPU slice: chips in a grid of two or three dimensions.
+
+    Attributes:
+        name: "h100", "h100:8", or the name that the TPU compiler and Cloud TPU use, "v5e:2x2".
+        version: a key of `GPUS` or `TPUS`.
+        shape: chips in each dimension.
+    """
+
+    name: str
+    version: str
+    shape: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, name: str) -> "Topology":
+        """Parses a name."""
+        if found := re.fullmatch(r"(\w+?)(?::([1-9]\d?))?", name):
+            if found[1] in GPUS:
+                return cls(name, found[1], (int(found[2] or 1),))
+        found = re.fullmatch(r"(\w+):([1-9]\d{0,2}(?:x[1-9]\d{0,2}){1,2})", name)
+        if not found or found[1] not in TPUS:
+            raise ValueError(
+                f"unknown device {name!r}: give a GPU ({', '.join(GPUS)}), with the number of "
+                f"GPUs if there are several, as in a100:8; or a TPU ({', '.join(TPUS)}) and the "
+                "number of chips in each dimension, such as v5e:1x1, v5e:2x2 or v5p:2x2x1"
+            )
+        return cls(name, found[1], tuple(map(int, found[2].split("x"))))
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.version in GPUS
+
+    @property
+    def chip(self) -> Chip:
+        return GPUS[self.version] if self.is_gpu else TPUS[self.version]
+
+    @property
+    def num_chips(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def num_replicas(self) -> int:
+        return self.num_chips * self.chip.replicas
+
+    @property
+    def replica(self) -> str:
+        """What a replica runs on: a GPU, a chip or a core."""
+        return "GPU" if self.is_gpu else "chip" if self.chip.replicas == 1 else "core"
+
+    @property
+    def replica_memory(self) -> float:
+        """Bytes of memory of a replica."""
+        return self.chip.memory / self.chip.replicas
+
+    @property
+    def links(self) -> int:
+        """The number of links over which a chip sends at a time: one per dimension."""
+        return sum(size > 1 for size in self.shape)
+
+    def peak_flops(self, precision: str) -> float:
+        """Returns the FLOP/s of a replica in products of matrices.
+
+        Raises:
+            ValueError: the device does not have this precision.
+        """
+        peak = published_flops(self.chip.product, precision)
+        if peak is None:
+            raise ValueError(
+                f"--precision={precision} is not for {self.name}: use "
+                f"{'float16' if precision == 'bfloat16' else 'bfloat16'} or float32"
+            )
+        return peak
+
+
+class StepTime(NamedTuple):
+    """The seconds of a training step, estimated from peak figures.
+
+    Attributes:
+        compute: the arithmetic, at the peak rate.
+        memory: all memory accesses, at full bandwidth.
+        all_reduce: summing the gradients over the chips.
+    """
+
+    compute: float
+    memory: float
+    all_reduce: float
+
+    @property
+    def total(self) -> float:
+        """Computation and memory accesses overlap; the all-reduce follows."""
+        return max(self.compute, self.memory) + self.all_reduce
+
+
+def estimate_step_time(
+    topology: Topology,
+    precision: str,
+    flops: float,
+    bytes_accessed: float,
+    gradient_bytes: float,
+) -> StepTime:
+    """Estimates the time of a data-parallel step.
+
+    In a ring all-reduce over n chips, each chip sends 2 (n - 1) / n of the gradient (Patarasuk and
+    Yuan, 2009), here over all of its links at once.
+
+    Args:
+        precision: that of the products.
+        flops: floating-point operations of one replica.
+        bytes_accessed: bytes that one replica reads and writes.
+        gradient_bytes: size of the whole gradient, which every replica holds.
+    """
+    chip, chips = topology.chip, topology.num_chips
+    sent = 2 * (chips - 1) / chips * gradient_bytes
+    return StepTime(
+        compute=flops / topology.peak_flops(precision),
+        memory=bytes_accessed * chip.replicas / chip.bandwidth,
+        all_reduce=sent / (topology.links * chip.link_bandwidth) if chips > 1 else 0.0,
+    )

@@ -1,0 +1,156 @@
+"""Compiles a training step for a device on any x86 Linux machine, without the device or data.
+
+The compilers come with packages of jax: that of TPUs in libtpu, that of GPUs in its CUDA plugin.
+"""
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import tensorflow as tf
+
+
+class DoesNotFit(Exception):
+    """The step needs more memory than a replica has.
+
+    Attributes:
+        needed: bytes that the compiler reports, sometimes without those of the arguments.
+        available: bytes of the replica, without those that the system reserves.
+    """
+
+    def __init__(self, needed: int, available: int):
+        super().__init__(f"needs {needed / 1e9:,.2f} GB, but {available / 1e9:,.2f} GB are free")
+        self.needed = needed
+        self.available = available
+
+
+@dataclass(frozen=True)
+class CompiledStep:
+    """The compiler's figures for a step on one replica.
+
+    Attributes:
+        seconds: duration of the compilation.
+        arguments: bytes of the inputs: variables and batch.
+        outputs: bytes of the outputs: new values of the variables.
+        aliased: bytes of the outputs that reuse the memory of arguments.
+        temporaries: bytes of all intermediate values.
+        code: bytes of the program.
+        flops: floating-point operations.
+        bytes_accessed: bytes read and written.
+        kernels: programs that a GPU launches.
+        float64_op: name of an operation in float64, if there is one.
+    """
+
+    seconds: float
+    arguments: int
+    outputs: int
+    aliased: int
+    temporaries: int
+    code: int
+    flops: float
+    bytes_accessed: float
+    kernels: int | None = None
+    float64_op: str | None = None
+
+    @property
+    def memory(self) -> int:
+        """Bytes that must be held at the same time."""
+        return self.arguments + self.outputs - self.aliased + self.temporaries + self.code
+
+
+class Target(Protocol):
+    """What the compilers of TPUs and GPUs do differently, for one replica of a topology.
+
+    Attributes:
+        kind: "TPU" or "GPU".
+        device: jax's description of the device.
+        memory_limit: bytes of memory for programs; None if the compiler itself refuses more.
+    """
+
+    kind: str
+    device: Any
+    memory_limit: int | None
+
+    def adapt(self, module: str) -> str:
+        """Turns an MLIR module that TensorFlow made for the CPU into the one for the device."""
+
+    def work(self, executable: Any) -> dict[str, float]:
+        """Returns what the compiler counts: arguments of `CompiledStep`."""
+
+    def does_not_fit(self, error: Exception) -> DoesNotFit | None:
+        """Returns what an error of the compiler says about memory."""
+
+
+def compile_step(
+    target: Target,
+    step: Callable[[Mapping[str, tf.Tensor]], Any],
+    batch: Mapping[str, tf.Tensor],
+) -> CompiledStep:
+    """Compiles `step(batch)`.
+
+    Raises:
+        DoesNotFit: it needs too much memory.
+        ValueError: it cannot be compiled.
+    """
+    from jax.errors import JaxRuntimeError
+    from jax.interpreters.mlir import make_ir_context
+    from jaxlib._hlo import XlaComputation
+    from jaxlib._jax.mlir import xla_computation_to_mlir_module
+    from jaxlib.mlir.ir import MLIRError, Module
+    from jaxlib.xla_client import CompileOptions, DeviceList
+
+    hlo = XlaComputation(step_to_hlo(target.kind, step, batch))
+    module = xla_computation_to_mlir_module(hlo)
+    # Copies between variables become identities, since the compilers' dialect has no copies.
+    module = target.adapt(module.replace("mhlo.copy ", "stablehlo.optimization_barrier "))
+    started = time.perf_counter()
+    try:
+        with make_ir_context():
+            executable = target.device.client.compile(
+                Module.parse(module), DeviceList((target.device,)), CompileOptions()
+            )
+    except (JaxRuntimeError, MLIRError) as error:
+        rejected = ValueError(f"the {target.kind} compiler rejects the step: {reason(error)}")
+        raise target.does_not_fit(error) or rejected from None
+    seconds = time.perf_counter() - started
+    stats = executable.get_compiled_memory_stats()
+    float64 = re.search(r"= f64\[.*?op_name=\"([^\"]*)\"", hlo.as_hlo_module().to_string())
+    compiled = CompiledStep(
+        seconds=seconds,
+        arguments=stats.argument_size_in_bytes,
+        outputs=stats.output_size_in_bytes,
+        aliased=stats.alias_size_in_bytes,
+        temporaries=stats.temp_size_in_bytes,
+        code=stats.generated_code_size_in_bytes,
+        float64_op=float64[1] if float64 else None,
+        **target.work(executable),
+    )
+    if target.memory_limit is not None and compiled.memory > target.memory_limit:
+        raise DoesNotFit(compiled.memory, target.memory_limit)
+    return compiled
+
+
+def reason(error: Exception) -> str:
+    """Returns the part of an error of jax that is for users."""
+    return str(error).split("\nSee ")[0][:300]
+
+
+def step_to_hlo(
+    kind: str, step: Callable[[Mapping[str, tf.Tensor]], Any], batch: Mapping[str, tf.Tensor]
+) -> bytes:
+    """Returns the XLA program of `step(batch)`, a serialized `HloModuleProto`."""
+    traced = tf.function(step, jit_compile=True)
+    try:
+        return traced.experimental_get_compiler_ir(batch)(stage="hlo_serialized")
+    except (ValueError, tf.errors.OpError) as error:
+        found = re.search(r"XLA_\w+: (\w+) \(.*?\{\{node (\S+?)\}\}", str(error), re.DOTALL)
+        if not found:
+            raise
+        op, node = found.groups()
+        string = " on strings" if "DT_STRING" in str(error) else ""
+        raise ValueError(
+            f"a {kind} cannot run the operation {op}{string} ({node}), which XLA does not support: "
+            "move it out of the step, for instance into the input pipeline"
+        ) from None

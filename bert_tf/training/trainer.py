@@ -114,7 +114,7 @@ class Trainer:
             with tf.device("/cpu:0"):
                 self._stopping = tf.Variable(False, trainable=False)
         jit = compiles(strategy) or None
-        self._tracing = compiling_for_gpu if jit else contextlib.nullcontext
+        self._compiling = compiling_for_gpu if jit else contextlib.nullcontext
         self._train = tf.function(self._train)
         # Batches differ in length: without this, the eager loop would retrace for each length.
         self._evaluate = tf.function(self._evaluate, autograph=False, reduce_retracing=True)
@@ -214,6 +214,11 @@ class Trainer:
 
         `batch` holds this replica's rows. Returns their sums and counts [2, measures].
         """
+        with self._compiling():
+            return self._step(batch, shortcut)
+
+    @tf.autograph.experimental.do_not_convert
+    def _step(self, batch, shortcut):
         replica = tf.distribute.get_replica_context()
         counts = self.objective.counts(batch)
         batch = batch | {"step": tf.identity(self.step)}
@@ -229,8 +234,7 @@ class Trainer:
         # Only the factor: the optimizer applies it in its own pass over the gradients.
         norm = self._norm(gradients)
         (scale,), _ = tf.clip_by_global_norm([tf.constant(1.0)], self.clip_norm, use_norm=norm)
-        with self._tracing():
-            self.optimizer.apply(gradients, self.schedule(self.step), scale, finite)
+        self.optimizer.apply(gradients, self.schedule(self.step), scale, finite)
         replica.merge_call(lambda strategy: self.step.assign_add(1))
         return self._stacked(sums, counts)
 
@@ -298,26 +302,25 @@ class Trainer:
     def _part_gradients(self, batch, global_counts, shortcut=None):
         if shortcut:
             batch = shortcut.shorten(batch)
-        with self._tracing(), tf.GradientTape() as tape:
+        with tf.GradientTape() as tape:
             sums = self.objective.sums(self.model, batch, training=True)
             loss = tf.add_n(
                 [tf.math.divide_no_nan(sums[n], global_counts[n]) for n in self.objective.losses]
             )
             if self.loss_scale:
                 loss = self.loss_scale.scale_loss(loss)
-            gradients = tape.gradient(
-                loss,
-                [weight.value for weight in self.model.trainable_weights],
-                unconnected_gradients=tf.UnconnectedGradients.ZERO,
-            )
+        gradients = tape.gradient(
+            loss,
+            [weight.value for weight in self.model.trainable_weights],
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
         # The gradient of an embedding lookup is sparse and may repeat rows, which would make its
         # norm wrong.
         return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
 
     def _norm(self, gradients):
-        with self._tracing():
-            if not for_gpu():
-                return tf.linalg.global_norm(gradients)
+        if not for_gpu():
+            return tf.linalg.global_norm(gradients)
         # Gradients of one shape are summed in one kernel.
         squares: dict[tuple[int, ...], list[tf.Tensor]] = {}
         for gradient in gradients:

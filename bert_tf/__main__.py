@@ -39,6 +39,7 @@ _STEPS = {
         "export-preprocessor": "export.preprocessor",
         "export-classifier": "export.classifier",
         "export-lite": "export.lite",
+        "export-onnx": "export.onnx",
         "export-bundle": "export.bundle",
         "export-check": "export.check",
         "convert-checkpoint": "bert_tf.convert_checkpoint",

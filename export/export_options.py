@@ -1,7 +1,9 @@
 """The flags that the export commands share."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.inference import inference_options as inference
 from tfrecords import command
 from tfrecords.command import option, rare_option
@@ -17,6 +19,38 @@ class ExportOptions(command.Options):
     license: str = option(
         UNKNOWN_LICENSE, 'The license of the weights for the model card, such as "apache-2.0".'
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SingleFileOptions(command.Options):
+    """What becomes a single file, and where."""
+
+    ending: ClassVar[str]
+
+    checkpoint: str = option(
+        help="Output folder of run_finetuning or run_pretraining, or a checkpoint of another "
+        "program (docs/checkpoints.md)."
+    )
+    output_file: str = option(help="The file to write; must be new, and end in .tflite or .onnx.")
+    max_seq_length: int | None = option(
+        None,
+        "Tokens per example; shorter examples are padded and take as long. Default: as in a "
+        "fine-tuning run; otherwise 128, or the most that the model takes.",
+        **SINGLE_LENGTH,
+    )
+    evaluate: bool = option(
+        False,
+        "Measure the metrics of the new model and of the original on the dev set of the "
+        "fine-tuning run. The data must still be where the run found it.",
+    )
+    pairs: bool = rare_option(
+        False, "A model of another program classifies pairs of texts. The task of a run states it."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.output_file.endswith(self.ending):
+            raise ValueError(f"--output_file={self.output_file} must end in {self.ending}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,46 +20,24 @@ The command also runs the model and prints how much its outputs differ from the 
 
 from dataclasses import dataclass
 
-from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.inference.inference_options import LITE
+from export.export_options import SingleFileOptions
 from tfrecords import command
-from tfrecords.command import option, rare_option
+from tfrecords.command import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(command.Options):
+class Options(SingleFileOptions):
     """The flags of the command."""
 
-    checkpoint: str = option(
-        help="Output folder of run_finetuning or run_pretraining, or a checkpoint of another "
-        "program (docs/checkpoints.md)."
-    )
-    output_file: str = option(help="The file to write; must be new, and end in .tflite.")
+    ending = LITE
+
     quantize: str = option(
         "none",
         "How to store the weights. float16 halves the file. int8 quarters it, computes with "
         "8 bits and changes the outputs a little.",
         choices=("none", "float16", "int8"),
     )
-    max_seq_length: int | None = option(
-        None,
-        "Tokens per example; shorter examples are padded and take as long. Default: as in a "
-        "fine-tuning run; otherwise 128, or the most that the model takes.",
-        **SINGLE_LENGTH,
-    )
-    evaluate: bool = option(
-        False,
-        "Measure the metrics of the new model and of the original on the dev set of the "
-        "fine-tuning run. The data must still be where the run found it.",
-    )
-    pairs: bool = rare_option(
-        False, "A model of another program classifies pairs of texts. The task of a run states it."
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.output_file.endswith(LITE):
-            raise ValueError(f"--output_file={self.output_file} must end in {LITE}")
 
 
 run = command.late("export.lite_model:export")

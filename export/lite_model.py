@@ -1,180 +1,38 @@
-"""Converts classifiers and encoders to LiteRT, and compares the result with them."""
+"""Converts classifiers and encoders to LiteRT."""
 
-import dataclasses
 import io
-import json
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoint import open_checkpoint
-from bert_tf.finetuning.batches import eval_batches
-from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.fine_tune import read_features
-from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
-from bert_tf.finetuning.registry import options_of_run
-from bert_tf.finetuning.task import Task
-from bert_tf.finetuning.tasks.text_task import TextTask
-from bert_tf.finite import check_computed
-from bert_tf.inference.lite import CLASSIFIER, outputs_of, runner, silent
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.inference.lite import runner, silent
 from bert_tf.models.inputs import INPUTS
-from bert_tf.resolution import check_length, fitting_length
-from bert_tf.runs.run import Run
-from bert_tf.training.strategy import set_precision
-from bert_tf.weights.checkpoint import Checkpoint, load_or_warn
+from export import portable
 from export.lite import Options
-from tfrecords.command_help import command_line
-from tfrecords.progress import progress_bar, say
-from tfrecords.writer import atomic_write
-
-Function = Callable[[dict], dict[str, tf.Tensor]]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Source:
-    """What to export.
-
-    Attributes:
-        checkpoint: where it comes from.
-        length: tokens per example.
-        function: maps the encoder's inputs to outputs by name.
-        model: the model that `function` calls.
-        task: what it was fine-tuned for; None for an encoder.
-    """
-
-    checkpoint: Checkpoint
-    length: int
-    function: Callable[[dict], dict]
-    model: keras.Model
-    task: TextTask | None = None
+from export.portable import Function, Source
 
 
 def export(options: Options) -> None:
     """Exports a model, compares it with the original, and prints what was written."""
-    path = options.output_file
-    if tf.io.gfile.exists(path):
-        raise ValueError(f"{path} exists: remove it or name another file")
-    set_precision("float32")
-    source = _open(options)
-    checkpoint = source.checkpoint
-    features = _dev_features(options.checkpoint, source) if options.evaluate else None
-    weights, files = source.model.trainable_weights, _files(source)
-    model = convert(source.function, weights, source.length, options.quantize)
-    data = with_files(model, files)
-    vocab_size, run_model = checkpoint.spec.config.vocab_size, runner(data)
-    found = differences(source.function, run_model, vocab_size, source.length)
-    atomic_write(path, data)
-    kind, before = "classifier" if source.task else "encoder", 4 * source.model.count_params()
-    shown = ", ".join(f"{name} {value:.2g}" for name, value in found.items())
-    print(
-        f"Wrote the {kind} of {checkpoint.path} to {path}: {len(data) / 1e6:.2f} MB; its weights "
-        f"are {before / 1e6:.2f} MB in float32. Inside: {', '.join(['the model', *files])}.\n"
-        f"Largest differences from the model's outputs for random inputs: {shown}."
-    )
-    if features:
-        print(_evaluation(source, features, run_model))
-    say(_next(path, source))
+
+    def convert_and_describe(source: Source, texts: Mapping[str, str]) -> bytes:
+        weights = source.model.trainable_weights
+        model = convert(source.function, weights, source.length, options.quantize)
+        return with_files(model, texts)
+
+    portable.export(options, convert_and_describe, runner, _how_to_run)
 
 
-def _open(options: Options) -> _Source:
-    path, length = options.checkpoint, options.max_seq_length
-    if "task" not in Run(path).flags:
-        checkpoint = open_checkpoint(path)
-        if not checkpoint.head and not options.pairs:
-            return _encoder(checkpoint, length)
-    return _classifier(*open_fine_tuned(path, None, length, options.pairs))
-
-
-def _encoder(checkpoint: Checkpoint, length: int | None) -> _Source:
-    config = checkpoint.spec.config
-    length = length or fitting_length(config)
-    check_length(config, length)
-    model = BertEncoder(config)
-    load_or_warn(checkpoint, model.weights)
-
-    def encode(inputs):
-        outputs = model(inputs, training=False)
-        return {name: outputs[name] for name in ("pooled_output", "sequence_output")}
-
-    return _Source(checkpoint, length, encode, model)
-
-
-def _classifier(checkpoint: Checkpoint, task: TextTask, length: int) -> _Source:
-    head = task.head
-    if not head or head.kind != "classifier":
-        raise ValueError(
-            f"{checkpoint.path} is a model for {task.name}: of fine-tuned models, only those that "
-            "predict classes or a number for a text or a pair of texts can be exported to LiteRT"
-        )
-    if not checkpoint.spec.config.has_layers:
-        raise ValueError(
-            f"{checkpoint.path} is a BiLSTM, which LiteRT cannot run: use export.classifier"
-        )
-    model = load_task_model(task, checkpoint, allow_non_finite=True)
-
-    def classify(inputs):
-        logits = model(inputs, training=False)
-        if not head.labels:
-            return {"value": logits}
-        return {"probabilities": (tf.sigmoid if head.multi_label else tf.nn.softmax)(logits)}
-
-    return _Source(checkpoint, length, classify, model, task)
-
-
-def _dev_features(path: str, source: _Source) -> Features:
-    """Reads the dev set of a fine-tuning run."""
-    options = dataclasses.replace(options_of_run(Run(path)), max_seq_length=source.length)
-    dev, spec = source.task.dev_splits[0], source.checkpoint.spec
-    return read_features(options, source.task, spec, [dev], say)[dev]
-
-
-def _evaluation(source: _Source, features: Features, runner: Callable) -> str:
-    """Returns a line that compares the metrics of the new model with those of the original."""
-    original = tf.function(lambda **inputs: source.function(inputs), autograph=False)
-    theirs, ours = (scores(source.task, features, run) for run in (original, runner))
-    shown = ", ".join(f"{name} {ours[name]:.4f} ({theirs[name]:.4f})" for name in ours)
+def _how_to_run(path: str, source: Source) -> str:
     return (
-        f"On {source.task.dev_set}, {len(features):,} examples, with the original's in "
-        f"parentheses: {shown}."
-    )
-
-
-def _files(source: _Source) -> dict[str, str]:
-    """Returns what the text side needs, as far as it is known: file name -> content."""
-    spec, task, files = source.checkpoint.spec, source.task, {}
-    if spec.vocab:
-        tokenizer = {"do_lower_case": spec.lower_case, "model_max_length": source.length}
-        tokenizer |= spec.vocab.tokenizer_values()
-        files["vocab.txt"] = spec.vocab.text
-        files["tokenizer_config.json"] = json.dumps(tokenizer, indent=2) + "\n"
-    if task:
-        # The arguments of `classifier_task`.
-        about = {"labels": task.head.labels, "pairs": task.pairs}
-        if task.head.multi_label:
-            about |= {"multi_label": True, "label_separator": task.separator}
-        files[CLASSIFIER] = json.dumps(about, indent=2) + "\n"
-        if task.head.labels:
-            files["labels.txt"] = "".join(f"{label}\n" for label in task.head.labels)
-    return files
-
-
-def _next(path: str, source: _Source) -> str:
-    """Returns how to run the model."""
-    code = (
         "To run it:\n  import tensorflow as tf\n"
         f"  run = tf.lite.Interpreter({path!r}).get_signature_runner()\n"
         "  run(input_word_ids=..., input_mask=..., input_type_ids=...)  # int32 "
         f"[1, {source.length}]"
     )
-    if not source.task:
-        return code
-    text = "One text. ||| Another." if source.task.pairs else "A text."
-    return f"{code}\nNext: {command_line('bert_tf.predict', text, checkpoint=path)}"
 
 
 def convert(
@@ -203,54 +61,6 @@ def convert(
         if quantize == "float16":
             converter.target_spec.supported_types = [tf.float16]
         return converter.convert()
-
-
-def differences(
-    function: Function, run: Callable, vocab_size: int, length: int
-) -> dict[str, float]:
-    """Returns the largest difference between a function and its LiteRT model, for each output.
-
-    Both get a few random inputs; `run` is what `bert_tf.inference.lite.runner` returned.
-    """
-    largest: dict[str, float] = {}
-    for seed in range(4):
-        inputs = random_inputs(vocab_size, length, seed)
-        found = run(**inputs)
-        for name, expected in function(inputs).items():
-            difference = np.max(np.abs(found[name] - expected))
-            # Unlike `max`, it keeps NaN.
-            largest[name] = float(np.maximum(largest.get(name, 0.0), difference))
-    return largest
-
-
-def random_inputs(vocab_size: int, length: int, seed: int) -> dict[str, np.ndarray]:
-    """Returns random tokens in two segments, and padding: int32 [1, length] by name."""
-    random = np.random.default_rng(seed)
-    tokens = random.integers(2, length + 1)
-    mask = np.arange(length) < tokens
-    ids = random.integers(0, vocab_size, length) * mask
-    types = (np.arange(length) >= random.integers(1, tokens)) * mask
-    return {n: x[None].astype(np.int32) for n, x in zip(INPUTS, (ids, mask, types), strict=True)}
-
-
-def scores(task: Task, features: Features, run: Callable[[dict], dict]) -> dict[str, float]:
-    """Returns the metrics of a function for a split, one example at a time.
-
-    Args:
-        features: the split; its `max_seq_length` is the length of the inputs.
-        run: maps the encoder's inputs, int32 [1, length] by name, to `probabilities` or a `value`.
-    """
-    rows: dict[int, np.ndarray] = {}
-    # Like a TPU, the model has one length.
-    batches = eval_batches(features, 1, device="TPU")
-    bar = dict(total=len(features), desc="Evaluating", unit="example", leave=False)
-    for batch in progress_bar(iterable=batches, **bar):
-        found = run(**{name: batch[name].numpy() for name in INPUTS})
-        rows[int(batch["example_index"][0])] = outputs_of(found, task.head)[0]
-    values = np.stack([rows[index] for index in range(len(features))])
-    outputs = {"logits" if task.head.labels else "values": values}
-    check_computed(outputs)
-    return task.score(task.decode(outputs, features), features)
 
 
 def with_files(model: bytes, files: Mapping[str, str]) -> bytes:

@@ -9,8 +9,8 @@ from bert_tf.choices import BATCH, PAIR_LENGTH
 from tfrecords import command
 from tfrecords.command import option, rare_option
 
-# How the names of LiteRT models end.
-LITE = ".tflite"
+# How the names of LiteRT and ONNX models end.
+LITE, ONNX = ".tflite", ".onnx"
 # How the names of files with vectors end.
 _VECTORS = (".npz", ".tfrecord", ".jsonl", ".tsv")
 
@@ -98,7 +98,7 @@ class PredictOptions(TextOptions, PairColumnOptions, FineTunedOptions):
 
     checkpoint: str = option(
         help="Output folder of run_finetuning, a fine-tuned model of another program "
-        "(docs/checkpoints.md), or a .tflite file of export.lite."
+        "(docs/checkpoints.md), or a file of export.lite or export.onnx."
     )
     batch_size: int = rare_option(32, "Examples per batch.", **BATCH)
 

@@ -14,9 +14,9 @@ from bert_tf.finetuning.columns import Columns
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.finite import check_computed
 from bert_tf.inference.examples import PAIR, Example, read_examples
-from bert_tf.inference.inference_options import LITE, FineTunedOptions, PredictOptions
-from bert_tf.inference.lite import open_lite
+from bert_tf.inference.inference_options import FineTunedOptions, PredictOptions
 from bert_tf.inference.models import load_tokenizer
+from bert_tf.inference.single_file import is_single_file, open_single_file
 from bert_tf.inference.texts import columns_of_run
 from bert_tf.models.encoder import skip_padding
 from tfrecords.progress import counted
@@ -192,14 +192,14 @@ def predict(options: PredictOptions) -> None:
 
 
 def load_predictor(options: PredictOptions) -> Predictor:
-    """Loads the best weights of a fine-tuned model, or a LiteRT model."""
-    if options.checkpoint.endswith(LITE):
+    """Loads the best weights of a fine-tuned model, or a model in a single file."""
+    if is_single_file(options.checkpoint):
         for field in dataclasses.fields(FineTunedOptions):
             if getattr(options, field.name) != field.default:
                 raise ValueError(
                     f"{options.checkpoint} states its own --{field.name}: omit the flag"
                 )
-        return Predictor(open_lite(options.checkpoint), options.batch_size)
+        return Predictor(open_single_file(options.checkpoint), options.batch_size)
     checkpoint, task, length = open_fine_tuned(
         options.checkpoint,
         None,

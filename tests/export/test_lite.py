@@ -15,14 +15,16 @@ from support import save_run
 
 from bert_tf import predict
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.inference.lite import CLASSIFIER, LiteModel, open_lite, runner
+from bert_tf.inference.lite import make_model, runner
 from bert_tf.inference.predictor import load_predictor
+from bert_tf.inference.runners import CLASSIFIER
+from bert_tf.inference.single_file import open_single_file
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.text.preprocessor import BertPreprocessor, pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from export import lite, lite_model
+from export import lite, lite_model, portable
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))
@@ -49,7 +51,7 @@ def test_an_encoder_computes_what_the_model_computes(
     """Oracles: the Keras model, which has the exact GELU; the size of its weights."""
     run, file = save(f"{tmp_path}/run", pretrainer), f"{tmp_path}/encoder.tflite"
     lite.run(lite.Options(checkpoint=run, output_file=file, quantize=quantize))
-    inputs = lite_model.random_inputs(400, 20, seed=9)
+    inputs = portable.random_inputs(400, 20, seed=9)
     found = runner(pathlib.Path(file).read_bytes())(**inputs)
     expected = pretrainer.encoder(inputs)
     for name in ("pooled_output", "sequence_output"):
@@ -81,7 +83,7 @@ def test_a_classifier_and_its_text_side(tmp_path, capsys, head, outputs, name, f
     text = "One text. ||| Another." if pairs else "A text."
     expected = f"Next: python -m bert_tf.predict --checkpoint={file} '{text}'"
     assert capsys.readouterr().out.splitlines()[-1] == expected
-    inputs = lite_model.random_inputs(400, 8, seed=9)
+    inputs = portable.random_inputs(400, 8, seed=9)
     found = runner(pathlib.Path(file).read_bytes())(**inputs)
     assert found.keys() == {name}
     np.testing.assert_allclose(found[name], function(model(inputs)), atol=1e-5)
@@ -155,7 +157,7 @@ def test_texts_are_padded_with_the_id_of_pad(monkeypatch):
     )
     inputs = {"input_word_ids": [[2, 3], [4, 5]], "input_mask": [[1, 1], [1, 0]]}
     inputs = {name: tf.constant(values) for name, values in inputs.items()}
-    assert LiteModel(b"", Head("classifier"), 4, pad_id=7)(inputs).shape == (2,)
+    assert make_model(b"", Head("classifier"), 4, pad_id=7)(inputs).shape == (2,)
     assert [row["input_word_ids"].tolist() for row in rows] == [[[2, 3, 7, 7]], [[4, 5, 7, 7]]]
     assert [row["input_mask"].tolist() for row in rows] == [[[1, 1, 0, 0]], [[1, 0, 0, 0]]]
 
@@ -163,16 +165,14 @@ def test_texts_are_padded_with_the_id_of_pad(monkeypatch):
 def test_a_comparison_names_the_worst_case_and_both_models(monkeypatch):
     """Oracles: the largest of four differences; the metric of each model, by hand."""
     values = iter([1.0, -3.0, 2.0, 0.0])
-    found = lite_model.differences(
+    found = portable.differences(
         lambda inputs: {"x": np.zeros(2)}, lambda **_: {"x": np.full(2, next(values))}, 9, 4
     )
     assert found == {"x": 3.0}
-    monkeypatch.setattr(
-        lite_model, "scores", lambda task, features, run: {"accuracy": float(run())}
-    )
+    monkeypatch.setattr(portable, "scores", lambda task, features, run: {"accuracy": float(run())})
     task = SimpleNamespace(dev_set="the dev set")
     source = SimpleNamespace(task=task, function=lambda inputs: tf.constant(0.75))
-    assert "accuracy 0.5000 (0.7500)" in lite_model._evaluation(source, range(5), lambda: 0.5)
+    assert "accuracy 0.5000 (0.7500)" in portable._evaluation(source, range(5), lambda: 0.5)
 
 
 def test_what_cannot_be_exported(pretrainer, tmp_path):
@@ -198,7 +198,7 @@ def test_what_predict_cannot_read(tmp_path):
     """Oracle: one line that says what to do."""
     file = tmp_path / "model.tflite"
     with pytest.raises(OSError, match=r"cannot read .*model.tflite: "):
-        open_lite(str(file))
+        open_single_file(str(file))
     about = {CLASSIFIER: '{"labels": [], "pairs": false}'}
     text = {
         "vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n",
@@ -215,7 +215,7 @@ def test_what_predict_cannot_read(tmp_path):
     ]:
         file.write_bytes(data)
         with pytest.raises(ValueError, match=message):
-            open_lite(str(file))
+            open_single_file(str(file))
     for flag in ({"max_seq_length": 8}, {"do_lower_case": False}, {"pairs": True}):
         with pytest.raises(ValueError, match=f"states its own --{[*flag][0]}: omit the flag"):
             load_predictor(predict.Options(checkpoint=str(file), **flag))

@@ -1,0 +1,45 @@
+"""Exports an encoder or a classifier as an ONNX model.
+
+  python -m export.onnx --checkpoint=run-sst2 --output_file=sst2.onnx
+
+--checkpoint is the output folder of run_finetuning, whose best weights become a model from token
+ids to logits and probabilities; or the output folder of run_pretraining, or a checkpoint of another
+program, whose encoder is exported.
+
+The inputs, int64 [batch, sequence], are input_ids, attention_mask and token_type_ids, the names
+that other programs expect. What turns text into them is not part of the model. Its metadata has
+vocab.txt, tokenizer_config.json, classifier.json and labels.txt. In Python, predict does the
+tokenization:
+
+  python -m bert_tf.predict --checkpoint=sst2.onnx "a moving film"
+
+The command also runs the model and prints how much its outputs differ from the original's.
+--evaluate measures both on the dev set of the fine-tuning run.
+"""
+
+from dataclasses import dataclass
+
+from bert_tf.inference.inference_options import ONNX
+from export.export_options import SingleFileOptions
+from tfrecords import command
+from tfrecords.command import option
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(SingleFileOptions):
+    """The flags of the command."""
+
+    ending = ONNX
+
+    quantize: str = option(
+        "none",
+        "How to store the weights. int8 quarters the file, computes with 8 bits and changes the "
+        "outputs a little.",
+        choices=("none", "int8"),
+    )
+
+
+run = command.late("export.onnx_model:export")
+
+if __name__ == "__main__":
+    command.run(__name__)

@@ -1,0 +1,174 @@
+"""ONNX models, run by ONNX Runtime, against the Keras models they were made from."""
+
+import dataclasses
+import json
+import os
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import save_run
+
+from bert_tf import predict
+from bert_tf.config import BertConfig, Head, MobileBertConfig
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.task_model import BertTaskModel
+from export import onnx, portable
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
+
+theirs = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))
+CONFIG = BertConfig(400, 64, 2, 2, 128, max_position_embeddings=20, initializer_range=0.1)
+CONFIGS = {
+    "bert": CONFIG,
+    "albert": dataclasses.replace(CONFIG, num_hidden_groups=1, embedding_size=16),
+    "pruned": dataclasses.replace(CONFIG, pruned_heads={1: [0]}),
+    "gelu_new": dataclasses.replace(CONFIG, hidden_act="gelu_new"),
+    "relu": dataclasses.replace(CONFIG, hidden_act="relu", classifier_activation=False),
+}
+
+
+def export(checkpoint: str, file: pathlib.Path, **flags) -> onnxruntime.InferenceSession:
+    onnx.run(onnx.Options(checkpoint=checkpoint, output_file=str(file), **flags))
+    theirs.checker.check_model(str(file))
+    return onnxruntime.InferenceSession(str(file))
+
+
+def batch(rows: int, length: int, seed: int) -> dict[str, np.ndarray]:
+    """Rows of the encoder's inputs, with padding at the end of some."""
+    parts = [portable.random_inputs(400, length, seed + row) for row in range(rows)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def run(session, inputs) -> dict[str, np.ndarray]:
+    """The outputs by name; the names of the inputs are those of transformers."""
+    names = ("input_word_ids", "input_mask", "input_type_ids")
+    input_ids, mask, types = (inputs[name].astype(np.int64) for name in names)
+    outputs = [output.name for output in session.get_outputs()]
+    feed = {"input_ids": input_ids, "attention_mask": mask, "token_type_ids": types}
+    return dict(zip(outputs, session.run(None, feed), strict=True))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_an_encoder_computes_what_the_model_computes(name, tmp_path, capsys):
+    """Oracle: the Keras model, for batches of any size and length."""
+    keras.utils.set_random_seed(0)
+    model = BertPretrainer(CONFIGS[name])
+    for weight in model.weights:
+        if weight.path.endswith(("bias", "beta")):
+            weight.assign(keras.random.normal(weight.shape, stddev=0.1))
+    session = export(save_run(f"{tmp_path}/run", model, VOCAB), tmp_path / "encoder.onnx")
+    for rows, length in ((1, 20), (3, 7)):
+        inputs = batch(rows, length, seed=9)
+        found, expected = run(session, inputs), model.encoder(inputs)
+        assert found.keys() == {"last_hidden_state", "pooler_output"}
+        for theirs_, ours in (
+            ("last_hidden_state", "sequence_output"),
+            ("pooler_output", "pooled_output"),
+        ):
+            np.testing.assert_allclose(found[theirs_], expected[ours], atol=1e-5)
+    printed = capsys.readouterr().out
+    measured = printed.split("random inputs: pooled_output ")[1].split(",")[0]
+    assert float(measured) < 1e-5
+
+
+def test_int8_is_smaller_and_close(tmp_path):
+    """Oracles: the Keras model, loosely; the size of its weights."""
+    model, file = BertPretrainer(CONFIG), tmp_path / "encoder.onnx"
+    checkpoint = save_run(f"{tmp_path}/run", model, VOCAB)
+    session, inputs = export(checkpoint, file, quantize="int8"), batch(3, 20, seed=9)
+    found, expected = run(session, inputs), model.encoder(inputs)
+    difference = np.abs(found["last_hidden_state"] - expected["sequence_output"])[
+        inputs["input_mask"] > 0
+    ]
+    assert 1e-4 < difference.max() < 0.3
+    assert os.path.getsize(file) < 0.3 * 4 * model.encoder.count_params() + 40_000  # and the graph
+
+
+@pytest.mark.parametrize(
+    ("head", "outputs", "name", "function", "pairs"),
+    [
+        (Head("classifier", ("no", "yes", "maybe")), 3, "probabilities", tf.nn.softmax, True),
+        (Head("classifier", ("a", "b"), multi_label=True), 2, "probabilities", tf.sigmoid, False),
+        (Head("classifier", mean=5.0, deviation=2.0), 1, "value", tf.identity, True),
+    ],
+)
+def test_a_classifier_and_its_text_side(tmp_path, capsys, head, outputs, name, function, pairs):
+    """Oracles: the Keras model; vocabulary, casing and labels of the run; predict of the run."""
+    keras.utils.set_random_seed(0)
+    model = BertTaskModel(CONFIG, outputs, mean=head.mean, deviation=head.deviation)
+    folder, file = save_run(f"{tmp_path}/run", model, VOCAB, head=head), tmp_path / "some.onnx"
+    session = export(folder, file, max_seq_length=8, pairs=pairs)
+    text = "One text. ||| Another." if pairs else "A text."
+    expected = f"Next: python -m bert_tf.predict --checkpoint={file} '{text}'"
+    assert capsys.readouterr().out.splitlines()[-1] == expected
+    inputs = batch(3, 8, seed=9)
+    found, logits = run(session, inputs), model(inputs)
+    np.testing.assert_allclose(found[name], function(logits), atol=1e-5)
+    if head.labels:
+        np.testing.assert_allclose(found["logits"], logits, atol=1e-5)
+    texts = session.get_modelmeta().custom_metadata_map
+    assert texts["vocab.txt"].splitlines() == list(VOCAB.tokens)
+    assert json.loads(texts["tokenizer_config.json"])["model_max_length"] == 8
+    assert json.loads(texts["classifier.json"])["labels"] == [*head.labels]
+
+    lines = ("AB a ||| ab", "x ||| b") if pairs else ("AB a", "x", "a b")
+    answers = []
+    for checkpoint, flags in ((str(file), {}), (folder, dict(pairs=pairs, max_seq_length=8))):
+        predict.run(predict.Options(checkpoint=checkpoint, texts=lines, json=True, **flags))
+        answers.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    assert len(answers[0]) == len(lines)
+    for answer, same in zip(*answers, strict=True):
+        values, expected = answer.pop(name), same.pop(name)
+        assert answer == same and values == pytest.approx(expected, abs=1e-5)
+
+
+def test_what_cannot_be_exported(tmp_path):
+    """Oracle: one line that says what to do; no file is written."""
+    mobile = MobileBertConfig(
+        *(400, 64, 1, 2, 80, "relu"),
+        max_position_embeddings=20,
+        embedding_size=16,
+        intra_bottleneck_size=32,
+        num_feedforward_networks=2,
+        key_query_shared_bottleneck=True,
+    )
+    for config, message in (
+        (mobile, "mobilebert encoders cannot be exported to ONNX: use export.encoder"),
+        (dataclasses.replace(CONFIG, is_decoder=True), "left-to-right encoders cannot be"),
+        (dataclasses.replace(CONFIG, hidden_act="tanh"), "hidden_act 'tanh' cannot be exported"),
+    ):
+        folder = save_run(f"{tmp_path}/{message}", BertPretrainer(config), VOCAB)
+        with pytest.raises(ValueError, match=message):
+            export(folder, tmp_path / "new.onnx")
+        assert not os.path.exists(tmp_path / "new.onnx")
+    with pytest.raises(ValueError, match="new must end in .onnx"):
+        onnx.Options(checkpoint="run", output_file="new")
+
+
+def test_what_predict_cannot_read(tmp_path):
+    """Oracle: one line that says what to do."""
+    encoder = save_run(f"{tmp_path}/run", BertPretrainer(CONFIG), VOCAB)
+    file = tmp_path / "encoder.onnx"
+    export(encoder, file)
+    with pytest.raises(ValueError, match="encoder.onnx is no classifier that this version of exp"):
+        predict.run(predict.Options(checkpoint=str(file), texts=("a",)))
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(ValueError, match="is damaged, or export.onnx did not write it"):
+        predict.run(predict.Options(checkpoint=str(file), texts=("a",)))
+    with pytest.raises(ValueError, match="states its own --pairs: omit the flag"):
+        predict.run(predict.Options(checkpoint=str(file), pairs=True, texts=("a",)))
+
+
+def test_shared_weights_are_stored_once(tmp_path):
+    """Oracle: the number of weights of the Keras model."""
+    from export.onnx_graph import make_model
+
+    model = BertEncoder(CONFIGS["albert"])
+    found = sum(np.prod(x.dims) for x in make_model(model).graph.initializer if x.data_type == 1)
+    assert found == pytest.approx(model.count_params(), abs=10)

@@ -34,8 +34,8 @@ class SingleFileOptions(command.Options):
     output_file: str = option(help="The file to write; must be new, and end in .tflite or .onnx.")
     max_seq_length: int | None = option(
         None,
-        "Tokens per example; shorter examples are padded and take as long. Default: as in a "
-        "fine-tuning run; otherwise 128, or the most that the model takes.",
+        "Tokens per example that predict reads; a LiteRT model always computes as many. Default: "
+        "as in a fine-tuning run; otherwise 128, or the most that the model takes.",
         **SINGLE_LENGTH,
     )
     evaluate: bool = option(

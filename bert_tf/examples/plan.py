@@ -95,11 +95,11 @@ def plan_shards(
         tokens, passes = sizes[chunk], len(table)
         least = -(-passes // _MAX_PART_PASSES)
         count = min(passes, max(least, round(tokens.sum() / part_tokens)))
-        hands = (slice(index, None, count) for index in range(count))
+        parts = (slice(index, None, count) for index in range(count))
         shards.append(
             [
-                ShardPart(shard, index, table[hand].tobytes(), stride, int(tokens[hand].sum()))
-                for index, hand in enumerate(hands)
+                ShardPart(shard, index, table[part].tobytes(), stride, int(tokens[part].sum()))
+                for index, part in enumerate(parts)
             ]
         )
     return shards

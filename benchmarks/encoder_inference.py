@@ -1,17 +1,18 @@
-"""Compares how long encoders take on the CPU: bert_tf, Model Garden, KerasHub and Hugging Face.
+"""Compares how long encoders take on the CPU: bert_tf, its ONNX model, and three other programs.
 
   python -m venv garden && garden/bin/pip install tf-models-official
   python -m venv hf && hf/bin/pip install transformers torch --extra-index-url \\
     https://download.pytorch.org/whl/cpu
   python benchmarks/encoder_inference.py --garden=garden/bin/python --huggingface=hf/bin/python
 
-All compute the outputs of every layer and the pooled output, for ids without padding and without
-dropout. All have the same random weights, converted with convert_checkpoint, except the Model
+All compute the outputs of every layer (ONNX: of the last one) and the pooled output, for ids
+without padding and without dropout. All have the same random weights, converted with convert_checkpoint, except the Model
 Garden, which makes random weights of its own.
 
   bert_tf       the SavedModel of export.encoder, loaded with tf.saved_model.load
   bert_tf, frozen weights
                 the same, with TF_ONEDNN_ASSUME_FROZEN_WEIGHTS=1 in the environment
+  ONNX Runtime  the model of export.onnx, in onnxruntime; not in bfloat16
   Model Garden  the SavedModel of its export_tfhub_lib, loaded with tf.saved_model.load
   KerasHub      BertBackbone in a tf.function; its dtype is the precision
   Hugging Face  BertModel with scaled_dot_product_attention in inference mode; its dtype is the
@@ -37,6 +38,7 @@ Contender = tuple[Callable[[int], float], str]
 OURS = ("bert_tf", "bert_tf, frozen weights")
 GARDEN = "Model Garden"
 HUGGING_FACE = "Hugging Face"
+ONNX = "ONNX Runtime"
 
 
 def main() -> None:
@@ -97,6 +99,13 @@ def _write_models(options: argparse.Namespace, folder: pathlib.Path) -> dict:
             f"--precision={precision}",
             f"--output_dir={folder}/bert_tf-{precision}",
         )
+        if ONNX in options.contenders and precision != "bfloat16":
+            _run(
+                "export.onnx",
+                f"--checkpoint={run}",
+                f"--quantize={'int8' if precision == 'int8' else 'none'}",
+                f"--output_file={folder}/{precision}.onnx",
+            )
     return config.to_dict() | {"folder": str(folder), "S": options.seq_length}
 
 
@@ -182,6 +191,21 @@ def _bert_tf(sizes: dict) -> Contender:
 def _bert_tf_frozen(sizes: dict) -> Contender:
     os.environ["TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"] = "1"  # TensorFlow reads it when first needed
     return _bert_tf(sizes)
+
+
+def _onnx(sizes: dict) -> Contender:
+    import numpy as np
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(f"{sizes['folder']}/{sizes['precision']}.onnx")
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    inputs = zip(names, _inputs(sizes).values(), strict=True)
+    inputs = {name: values.astype(np.int64) for name, values in inputs}
+    return _calls(
+        lambda: session.run(None, inputs),
+        lambda outputs: outputs[1],
+        f"onnxruntime {onnxruntime.__version__}",
+    )
 
 
 def _garden(sizes: dict) -> Contender:
@@ -272,6 +296,7 @@ def _huggingface(sizes: dict) -> Contender:
 CONTENDERS: dict[str, Callable[[dict], Contender]] = {
     OURS[0]: _bert_tf,
     OURS[1]: _bert_tf_frozen,
+    ONNX: _onnx,
     GARDEN: _garden,
     "KerasHub": _kerashub,
     HUGGING_FACE: _huggingface,

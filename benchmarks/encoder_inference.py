@@ -6,8 +6,8 @@
   python benchmarks/encoder_inference.py --garden=garden/bin/python --huggingface=hf/bin/python
 
 All compute the outputs of every layer (ONNX: of the last one) and the pooled output, for ids
-without padding and without dropout. All have the same random weights, converted with convert_checkpoint, except the Model
-Garden, which makes random weights of its own.
+without padding and without dropout. All have the same random weights, converted with
+convert_checkpoint, except the Model Garden, which makes random weights of its own.
 
   bert_tf       the SavedModel of export.encoder, loaded with tf.saved_model.load
   bert_tf, frozen weights

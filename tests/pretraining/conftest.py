@@ -96,7 +96,7 @@ def base_flags(data) -> dict:
         "max_predictions_per_seq": PREDICTIONS,
         "do_train": True,
         "do_eval": True,
-        "train_batch_size": 8,
+        "train_batch_size": 6,
         "learning_rate": 0.05,
         "num_train_steps": 12,
         "num_warmup_steps": 2,

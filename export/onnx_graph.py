@@ -14,7 +14,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
 
 # The first opset with GELU, and a version of the format that reads it.
-_OPSET, _FORMAT = 20, 10
+_OPSET, _FORMAT = 20, 9
 _ACTIVATIONS = {
     "gelu": ("Gelu", {"approximate": "none"}),
     "gelu_new": ("Gelu", {"approximate": "tanh"}),

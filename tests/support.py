@@ -64,8 +64,6 @@ def tuning_options(files: pathlib.Path, output_dir, **changes) -> FineTuningOpti
         do_eval=True,
         max_seq_length=24,
         train_batch_size=16,
-        # Attention does not divide such small batches into groups: tracing takes less time.
-        eval_batch_size=4,
         learning_rate=3e-3,
     )
     return FineTuningOptions(**values | changes)

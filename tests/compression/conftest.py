@@ -84,8 +84,6 @@ def make_options(teacher, files, tmp_path) -> Callable:
             output_dir=str(tmp_path / "student"),
             max_seq_length=12,
             train_batch_size=8,
-            # Attention does not divide such small batches into groups: tracing takes less time.
-            eval_batch_size=4,
             num_train_epochs=2.0,
         )
         return Options(recipe=recipe, **values | changes)

@@ -40,7 +40,7 @@ def test_two_phases_are_one_run(two_phases, monkeypatch, no_learning, capsys):
 
     monkeypatch.setattr(phase_data, "training_batches", spy)
     run(Options(**two_phases))
-    assert seen == [("train.tfrecord", 8, 0), ("dynamic.tfrecord", 4, 0)]
+    assert seen == [("train.tfrecord", 6, 0), ("dynamic.tfrecord", 4, 0)]
     folder = pathlib.Path(two_phases["output_dir"])
     assert sorted(path.stem for path in folder.glob("*.index")) == ["ckpt-12", "ckpt-9"]
     metrics = read_metrics(str(folder / "metrics.jsonl"))

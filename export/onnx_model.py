@@ -4,7 +4,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 
-from bert_tf.inference.onnx import INSTALL, NAMES, runner
+from bert_tf.inference.onnx import NAMES, runner
 from export import portable
 from export.onnx import Options
 from export.portable import Source
@@ -33,7 +33,7 @@ def convert(source: Source, texts: Mapping[str, str], quantize: str = "none") ->
         import onnx
         from onnxruntime import quantization
     except ImportError as error:
-        raise ValueError(f"the ONNX packages are missing ({error}): {INSTALL}") from None
+        raise ValueError(f"{error}: pip install 'bert-tf[onnx]'") from None
     from export.onnx_graph import make_model
 
     model = make_model(source.model, source.task and source.task.head)

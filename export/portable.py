@@ -127,7 +127,10 @@ def _classifier(checkpoint: Checkpoint, task: TextTask, length: int) -> Source:
             "exported to a single file"
         )
     if not checkpoint.spec.config.has_layers:
-        raise ValueError(f"{checkpoint.path} is a BiLSTM: use export.classifier")
+        raise ValueError(
+            f"{checkpoint.path} is a BiLSTM, which cannot be exported to a single file: use "
+            "export.classifier"
+        )
     model = load_task_model(task, checkpoint, allow_non_finite=True)
 
     def classify(inputs):

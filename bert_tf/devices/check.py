@@ -16,12 +16,12 @@ from bert_tf.devices.compiler import CompiledStep, DoesNotFit, compile_step
 from bert_tf.devices.device_check_options import DeviceCheckOptions
 from bert_tf.devices.gpu import GpuTarget
 from bert_tf.devices.tpu import TpuTarget
-from bert_tf.gpu import compiling_for_gpu
 from bert_tf.models.inputs import INPUTS
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.models.token_capacity import TokenCapacity
 from bert_tf.presets import preset_config
 from bert_tf.resolution import check_length
+from bert_tf.tracing import compiling_for_gpu
 from bert_tf.training.optimizers import AdamW, make_schedule
 from bert_tf.training.strategy import set_precision
 from bert_tf.training.trainer import Trainer
@@ -37,7 +37,7 @@ def check(options: DeviceCheckOptions) -> None:
             f"--train_batch_size={options.train_batch_size} is not a multiple of the "
             f"{topology.num_replicas} replicas of {topology.name}: use a multiple of it"
         )
-    topology.peak_flops(options.precision)
+    peak_flops = topology.peak_flops(options.precision)
     target = GpuTarget(topology) if topology.is_gpu else TpuTarget(topology)
     trainer = _make_trainer(options, config)
     parameters = trainer.model.count_params()
@@ -45,7 +45,7 @@ def check(options: DeviceCheckOptions) -> None:
         f"{options.preset or options.bert_config_file}, {config.num_hidden_layers} layers of "
         f"{config.hidden_size}, {parameters:,} parameters"
     )
-    subject = report.Subject(options, topology, model, gradient_bytes=4 * parameters)
+    subject = report.Subject(options, topology, peak_flops, model, gradient_bytes=4 * parameters)
     size, started = subject.batch_size, time.perf_counter()
 
     def compile_for(size: int) -> CompiledStep:

@@ -150,7 +150,7 @@ class StepTime(NamedTuple):
 
 def estimate_step_time(
     topology: Topology,
-    precision: str,
+    peak_flops: float,
     flops: float,
     bytes_accessed: float,
     gradient_bytes: float,
@@ -161,7 +161,7 @@ def estimate_step_time(
     Yuan, 2009), here over all of its links at once.
 
     Args:
-        precision: that of the products.
+        peak_flops: FLOP/s of a replica.
         flops: floating-point operations of one replica.
         bytes_accessed: bytes that one replica reads and writes.
         gradient_bytes: size of the whole gradient, which every replica holds.
@@ -169,7 +169,7 @@ def estimate_step_time(
     chip, chips = topology.chip, topology.num_chips
     sent = 2 * (chips - 1) / chips * gradient_bytes
     return StepTime(
-        compute=flops / topology.peak_flops(precision),
+        compute=flops / peak_flops,
         memory=bytes_accessed * chip.replicas / chip.bandwidth,
         all_reduce=sent / (topology.links * chip.link_bandwidth) if chips > 1 else 0.0,
     )

@@ -61,7 +61,10 @@ class GpuTarget:
             raise ValueError(f"the GPU compiler is missing ({error}): {_INSTALL}") from None
         os.environ["PATH"] = os.pathsep.join([os.path.join(tools, "bin"), os.environ["PATH"]])
         # Without a GPU, the compiler cannot time alternatives.
-        os.environ["XLA_FLAGS"] = f"--xla_gpu_cuda_data_dir={tools} --xla_gpu_autotune_level=0"
+        os.environ["XLA_FLAGS"] = (
+            f"--xla_gpu_cuda_data_dir={tools} --xla_gpu_autotune_level=0 "
+            + os.environ.get("XLA_FLAGS", "")
+        )
         jax.config.update("jax_platforms", "cpu")
         self._host = jax.devices("cpu")[0].client
         self.device = topologies.get_topology_desc(

@@ -28,12 +28,14 @@ class Subject:
     Attributes:
         options: the flags.
         topology: the devices to compile for.
+        peak_flops: FLOP/s of a replica.
         model: description of the model.
         gradient_bytes: size of the whole gradient.
     """
 
     options: DeviceCheckOptions
     topology: Topology
+    peak_flops: float
     model: str
     gradient_bytes: int
 
@@ -53,7 +55,7 @@ def describe_subject(subject: Subject) -> str:
     )
     if options.fill < 1:
         batch += f", {options.fill:.0%} of the places computed"
-    peak = chip.replicas * topology.peak_flops(options.precision)
+    peak = chip.replicas * subject.peak_flops
     size = (
         f"{topology.name}: {replicas} {replica}{'s' * (replicas > 1)}, "
         f"{subject.batch_size} sequences per {replica}"
@@ -103,9 +105,8 @@ def describe_step(subject: Subject, step: CompiledStep | DoesNotFit) -> str:
 
 def _time(subject: Subject, step: CompiledStep) -> str:
     chips, gradient = subject.topology.num_chips, subject.gradient_bytes
-    precision = subject.options.precision
     time = estimate_step_time(
-        subject.topology, precision, step.flops, step.bytes_accessed, gradient
+        subject.topology, subject.peak_flops, step.flops, step.bytes_accessed, gradient
     )
     rate = subject.options.train_batch_size / time.total
     summed = "nothing to sum on a single chip"

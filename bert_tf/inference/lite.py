@@ -17,35 +17,41 @@ from bert_tf.inference.runners import CLASSIFIER, Runner, RunnerModel, outputs_o
 _MOST_BYTES = 1 << 26
 
 
-def read_texts(data: bytes) -> dict[str, str]:
-    """Returns the vocabulary, tokenizer_config.json and classifier.json behind a model."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        if sum(member.file_size for member in archive.infolist()) > _MOST_BYTES:
-            raise ValueError("its archive is too large")
-        names = {"vocab.txt", "tokenizer_config.json", CLASSIFIER} & set(archive.namelist())
-        return {name: archive.read(name).decode() for name in names}
+class LiteFile:
+    """A LiteRT model and the texts behind it.
 
-
-def make_model(data: bytes, head: Head, length: int, pad_id: int) -> RunnerModel:
-    """Returns the classifier in a file. It computes one example at a time.
-
-    Args:
-        length: the tokens of its inputs.
-        pad_id: the id of [PAD].
+    Attributes:
+        texts: the vocabulary, tokenizer_config.json and classifier.json, by name.
     """
-    run = runner(data)
 
-    def compute(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        found = []
-        for row in zip(*inputs.values(), strict=True):
-            padded = np.zeros((len(row), 1, length), np.int32)
-            named = dict(zip(inputs, padded, strict=True))
-            named["input_word_ids"][:] = pad_id
-            padded[:, 0, : len(row[0])] = row
-            found.append(outputs_of(run(**named), head))
-        return np.concatenate(found)
+    def __init__(self, data: bytes):
+        self._data = data
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(member.file_size for member in archive.infolist()) > _MOST_BYTES:
+                raise ValueError("its archive is too large")
+            names = {"vocab.txt", "tokenizer_config.json", CLASSIFIER} & set(archive.namelist())
+            self.texts = {name: archive.read(name).decode() for name in names}
 
-    return RunnerModel(compute, head)
+    def model(self, head: Head, length: int, pad_id: int) -> RunnerModel:
+        """Returns the classifier. It computes one example at a time.
+
+        Args:
+            length: the tokens of its inputs.
+            pad_id: the id of [PAD].
+        """
+        run = runner(self._data)
+
+        def compute(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+            found = []
+            for row in zip(*inputs.values(), strict=True):
+                padded = np.zeros((len(row), 1, length), np.int32)
+                named = dict(zip(inputs, padded, strict=True))
+                named["input_word_ids"][:] = pad_id
+                padded[:, 0, : len(row[0])] = row
+                found.append(outputs_of(run(**named), head))
+            return np.concatenate(found)
+
+        return RunnerModel(compute, head)
 
 
 def runner(data: bytes) -> Runner:

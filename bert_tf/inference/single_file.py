@@ -2,35 +2,34 @@
 
 import contextlib
 import json
-import os
 import zipfile
 from collections.abc import Iterator, Mapping
 
 from bert_tf.finetuning.fine_tuned import classifier_task
 from bert_tf.finetuning.serving import TextModule
-from bert_tf.inference import lite, onnx
 from bert_tf.inference.inference_options import LITE, ONNX
+from bert_tf.inference.lite import LiteFile
 from bert_tf.inference.runners import CLASSIFIER
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.files import read_file
 from tfrecords.vocabulary import Vocabulary
 
-_FORMS = {LITE: (lite, "export.lite"), ONNX: (onnx, "export.onnx")}
 # What reading a changed file raises.
 _DAMAGE = (zipfile.BadZipFile, ValueError, TypeError, AttributeError, KeyError, RuntimeError)
 
 
 def is_single_file(path: str) -> bool:
     """Returns whether a path ends like one of these files."""
-    return os.path.splitext(path)[1] in _FORMS
+    return path.endswith((LITE, ONNX))
 
 
 def open_single_file(path: str) -> TextModule:
     """Returns what maps text to the predictions of a classifier in a file."""
-    form, writer = _FORMS[os.path.splitext(path)[1]]
+    form, writer = _form(path)
     data = read_file(path)
     with _damage(path, writer):
-        vocab, tokenizer, about = _read(form.read_texts(data))
+        file = form(data)
+        vocab, tokenizer, about = _read(file.texts)
         task = about and classifier_task(**about)
     if not task:
         raise ValueError(
@@ -44,11 +43,21 @@ def open_single_file(path: str) -> TextModule:
         )
     with _damage(path, writer):
         length = tokenizer["model_max_length"]
-        model = form.make_model(data, task.head, length, vocab.pad_id)
+        model = file.model(task.head, length, vocab.pad_id)
         wordpiece = WordPieceTokenizer(vocab, tokenizer["do_lower_case"])
         module = task.serving(model, wordpiece, length)
     module.truncates = ("example", f"{writer} --max_seq_length")
     return module
+
+
+def _form(path: str) -> tuple[type, str]:
+    """Returns the class for a file, and the command that writes such files."""
+    if path.endswith(LITE):
+        return LiteFile, "export.lite"
+    # Needs a package that is not always there.
+    from bert_tf.inference.onnx import OnnxFile
+
+    return OnnxFile, "export.onnx"
 
 
 @contextlib.contextmanager

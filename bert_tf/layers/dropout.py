@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf.gpu import for_gpu
+from bert_tf.tracing import for_gpu
 
 
 class DropoutSeeds:
@@ -85,9 +85,7 @@ def _hashed(shape: tuple, seed):
     Computer Graphics Techniques 9(3), 2020).
     """
     x = ops.reshape(ops.arange(math.prod(shape), dtype="int32"), shape)
-    # As arrays, because XLA would compute scalars in kernels of their own.
-    y, z = (ops.zeros_like(x) + part for part in (seed[0], seed[1]))
-    x, y, z = (ops.cast(part, "uint32") for part in (x, y, z))
+    x, y, z = (ops.cast(part, "uint32") for part in (x, seed[0], seed[1]))
     x, y, z = (part * np.uint32(1664525) + np.uint32(1013904223) for part in (x, y, z))
     x, y, z = _mixed(x, y, z)
     x, y, z = (ops.bitwise_xor(part, ops.right_shift(part, np.uint32(16))) for part in (x, y, z))

@@ -24,8 +24,8 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
-from bert_tf.gpu import for_gpu
 from bert_tf.layers.dropout import plain_dropout
+from bert_tf.tracing import for_gpu
 
 
 def plain_dense(x, kernel, bias):

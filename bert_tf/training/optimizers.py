@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import keras
 import tensorflow as tf
 
-from bert_tf.gpu import for_gpu
+from bert_tf.tracing import for_gpu
 
 # A rule over the names of weights: the first pattern found in a path states the factor, else it
 # is 1. Learning rates and weight decay follow such rules.

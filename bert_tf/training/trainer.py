@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finite import check_computed
-from bert_tf.gpu import compiling_for_gpu, for_gpu
+from bert_tf.tracing import compiling_for_gpu, for_gpu
 from bert_tf.training.iteration import iterate
 from bert_tf.training.loss_scale import DynamicLossScale
 from bert_tf.training.optimizers import Optimizer, Schedule

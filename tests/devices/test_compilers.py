@@ -54,7 +54,8 @@ def test_other_names_of_topologies_are_errors(name):
 )
 def test_the_time_of_a_step(name, work, seconds, total):
     """Oracle: by hand, from the published figures of the chips."""
-    found = estimate_step_time(Topology.parse(name), "bfloat16", *work)
+    topology = Topology.parse(name)
+    found = estimate_step_time(topology, topology.peak_flops("bfloat16"), *work)
     assert found == pytest.approx(seconds) and found.total == pytest.approx(total)
 
 

@@ -15,7 +15,7 @@ from support import save_run
 
 from bert_tf import predict
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.inference.lite import make_model, runner
+from bert_tf.inference.lite import LiteFile, runner
 from bert_tf.inference.predictor import load_predictor
 from bert_tf.inference.runners import CLASSIFIER
 from bert_tf.inference.single_file import open_single_file
@@ -157,7 +157,8 @@ def test_texts_are_padded_with_the_id_of_pad(monkeypatch):
     )
     inputs = {"input_word_ids": [[2, 3], [4, 5]], "input_mask": [[1, 1], [1, 0]]}
     inputs = {name: tf.constant(values) for name, values in inputs.items()}
-    assert make_model(b"", Head("classifier"), 4, pad_id=7)(inputs).shape == (2,)
+    model = LiteFile(lite_model.with_files(b"", {})).model(Head("classifier"), 4, pad_id=7)
+    assert model(inputs).shape == (2,)
     assert [row["input_word_ids"].tolist() for row in rows] == [[[2, 3, 7, 7]], [[4, 5, 7, 7]]]
     assert [row["input_mask"].tolist() for row in rows] == [[[1, 1, 0, 0]], [[1, 0, 0, 0]]]
 

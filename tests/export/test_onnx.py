@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import sys
 
 import keras
 import numpy as np
@@ -13,6 +14,7 @@ from support import save_run
 
 from bert_tf import predict
 from bert_tf.config import BertConfig, Head, MobileBertConfig
+from bert_tf.inference.single_file import open_single_file
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
@@ -163,6 +165,15 @@ def test_what_predict_cannot_read(tmp_path):
         predict.run(predict.Options(checkpoint=str(file), texts=("a",)))
     with pytest.raises(ValueError, match="states its own --pairs: omit the flag"):
         predict.run(predict.Options(checkpoint=str(file), pairs=True, texts=("a",)))
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+    """Oracle: the name of the extra in setup.cfg; the file is not called damaged."""
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.delitem(sys.modules, "bert_tf.inference.onnx")
+    (tmp_path / "model.onnx").touch()
+    with pytest.raises(ValueError, match=r"^ONNX models need onnxruntime: pip install .*\[onnx\]"):
+        open_single_file(f"{tmp_path}/model.onnx")
 
 
 def test_shared_weights_are_stored_once(tmp_path):

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 from support import one_device, two_replicas
 
-from bert_tf.gpu import for_gpu
 from bert_tf.models.token_capacity import TokenCapacity
+from bert_tf.tracing import for_gpu
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Trainer
 

@@ -98,8 +98,9 @@ def test_skipping_padding(flags, fake_compiler, monkeypatch, capsys):
     def compile(target, step, batch):
         text = tf.function(step, jit_compile=True).experimental_get_compiler_ir(batch)
         branches.append(text(stage="optimized_hlo").count(" conditional("))
-        work = 819e9 if len(branches) == 1 else 819e8
-        return dataclasses.replace(compile_fake(target, step, batch), bytes_accessed=work)
+        work, kernels = (819e9, 5678) if len(branches) == 1 else (819e8, 1234)
+        compiled = compile_fake(target, step, batch)
+        return dataclasses.replace(compiled, bytes_accessed=work, kernels=kernels)
 
     monkeypatch.setattr("bert_tf.devices.check.compile_step", compile)
     run(Options(**flags, fill=0.5, find_largest_batch=False))
@@ -107,6 +108,7 @@ def test_skipping_padding(flags, fake_compiler, monkeypatch, capsys):
     report = re.sub(" +", " ", capsys.readouterr().out)
     assert "3 predictions per sequence, 50% of the places computed" in report
     assert "bytes accessed 81.90 GB" in report and "total 2.80 GB" in report
+    assert "kernels 1,234" in report
 
 
 def test_a_batch_that_does_not_fit_is_an_error_after_the_report(flags, fake_compiler, capsys):

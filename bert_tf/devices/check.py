@@ -72,7 +72,8 @@ def check(options: DeviceCheckOptions) -> None:
     if options.fill < 1 and isinstance(step, CompiledStep):
         # The compiler counts the work of a batch that exceeds the capacity.
         usual = compile_with(_shortcut(options, size, _Unchecked), size)
-        step = dataclasses.replace(step, flops=usual.flops, bytes_accessed=usual.bytes_accessed)
+        names = ("flops", "bytes_accessed", "kernels")
+        step = dataclasses.replace(step, **{name: getattr(usual, name) for name in names})
     print(f"\n{report.describe_step(subject, step)}\n", flush=True)
     if options.find_largest_batch:
         largest = find_largest_batch(compile_for, size, step, topology.replica_memory)

@@ -93,6 +93,7 @@ def _export(options: Options, task: "Task | None" = None) -> str:
     from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
     from bert_tf.inference.models import load_tokenizer
     from bert_tf.models.encoder import skip_padding
+    from export.batching import batching_files
     from export.card import CARD, CardFacts, model_card
     from export.int8_weights import Int8Model
     from export.saved_models import add_vocab, check_output, save_folder
@@ -138,7 +139,8 @@ def _export(options: Options, task: "Task | None" = None) -> str:
         tokenizer.lower_case,
         facts,
     )
-    files = {CARD: card, WARMUP: warmup_requests(module.serving.input_signature)}
+    inputs = module.serving.input_signature
+    files = {CARD: card, WARMUP: warmup_requests(inputs)} | batching_files(inputs)
     save_folder(module, options.output_dir, {"serving_default": module.serving}, files)
     return task.example_call()
 

@@ -78,7 +78,7 @@ def make_model(model: BertEncoder | BertTaskModel, head: Head | None = None) -> 
     """
     graph = _Graph()
     encoder = model.encoder if isinstance(model, BertTaskModel) else model
-    sequence, pooled = _encode(graph, encoder)
+    sequence, pooled = _encode(graph, encoder, first_only=encoder is not model)
     if encoder is model:
         graph.add("Identity", sequence, name="last_hidden_state")
         graph.add("Identity", pooled, name="pooler_output")
@@ -122,8 +122,11 @@ def _infos(shapes: dict[str, Sequence[int | str]], type_: int) -> list[onnx.Valu
     return [helper.make_tensor_value_info(name, type_, shape) for name, shape in shapes.items()]
 
 
-def _encode(graph: _Graph, encoder: BertEncoder) -> tuple[str, str]:
-    """Adds an encoder; returns the names of its last layer's output and the pooled one."""
+def _encode(graph: _Graph, encoder: BertEncoder, *, first_only: bool) -> tuple[str, str]:
+    """Adds an encoder; returns the names of its last layer's output and the pooled one.
+
+    With `first_only`, the last layer computes only the first token, which the pooler reads.
+    """
     config = encoder.config
     if config.model_type not in ("bert", "albert") or config.is_decoder:
         kind = "left-to-right" if config.is_decoder else config.model_type
@@ -150,25 +153,28 @@ def _encode(graph: _Graph, encoder: BertEncoder) -> tuple[str, str]:
     seen = graph.add("Unsqueeze", graph.add("Cast", mask, to=TensorProto.FLOAT), graph.ints(1, 2))
     bias = graph.add("Mul", graph.add("Sub", graph.floats(1.0), seen), graph.floats(-1e9))
     for index in range(config.num_hidden_layers):
-        x = _add_layer(graph, x, bias, encoder.block(index))
+        read = x
+        if first_only and index == config.num_hidden_layers - 1:
+            read = graph.add("Slice", x, graph.ints(0), graph.ints(1), graph.ints(1))
+        x = _add_layer(graph, x, read, bias, encoder.block(index))
     pooled = graph.add("Gather", x, graph.weight("first", np.int64(0)), axis=1)
     if config.classifier_activation:
         pooled = graph.add("Tanh", graph.dense(pooled, encoder.pooler, "dense"))
     return x, pooled
 
 
-def _add_layer(graph: _Graph, x: str, bias: str, block: keras.layers.Layer) -> str:
-    attended = graph.normalized(
-        graph.add("Add", x, _attend(graph, x, bias, block.attention)), block.attention_norm
-    )
+def _add_layer(graph: _Graph, x: str, read: str, bias: str, block: keras.layers.Layer) -> str:
+    """Adds a layer that computes `read`, which is x or a part of its tokens."""
+    attended = _attend(graph, x, read, bias, block.attention)
+    attended = graph.normalized(graph.add("Add", read, attended), block.attention_norm)
     kind, attributes = _ACTIVATIONS[block.config.hidden_act]
     hidden = graph.add(kind, graph.dense(attended, block, "intermediate"), **attributes)
     output = graph.dense(hidden, block, "output")
     return graph.normalized(graph.add("Add", attended, output), block.output_norm)
 
 
-def _attend(graph: _Graph, x: str, bias: str, attention: keras.layers.Layer) -> str:
-    """Adds self-attention, with a product each for queries, keys and values.
+def _attend(graph: _Graph, x: str, read: str, bias: str, attention: keras.layers.Layer) -> str:
+    """Adds the attention of `read` to x, with a product each for queries, keys and values.
 
     ONNX Runtime recognizes this form, and computes it with one operation.
     """
@@ -178,7 +184,7 @@ def _attend(graph: _Graph, x: str, bias: str, attention: keras.layers.Layer) -> 
     biases = np.split(attention.qkv_bias.numpy(), 3)
     heads = []
     for letter, kernel, offset in zip("qkv", kernels, biases, strict=True):
-        rows = graph.affine(x, f"{path}/{letter}", kernel, offset)
+        rows = graph.affine(read if letter == "q" else x, f"{path}/{letter}", kernel, offset)
         rows = graph.add("Reshape", rows, graph.ints(0, 0, attention.num_heads, size))
         order = (0, 2, 3, 1) if letter == "k" else (0, 2, 1, 3)
         heads.append(graph.add("Transpose", rows, perm=order))

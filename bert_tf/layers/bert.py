@@ -8,7 +8,7 @@ from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.layers.dropout import Dropout, next_seed
 from bert_tf.layers.layer import Layer, LayerNormalization
-from bert_tf.layers.padding import Tokens, map_rows, pack, rows_and_length
+from bert_tf.layers.padding import Tokens, map_rows, pack, rows_and_length, rows_at
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -97,7 +97,8 @@ class SelfAttention(Layer):
 
     Call: `x` [B, S, H], `attention_mask` bool, true where attention is allowed, of a shape that
     broadcasts to [B, N, S, S], `seeds` as in `Dropout` -> [B, S, H]. With `tokens`, x and the
-    output are [T, H], and `attention_mask` is the result of `tokens.masks`.
+    output are [T, H], and `attention_mask` is the result of `tokens.masks`. With `numbers`, int
+    [M], the output is [M, H], only that of the rows of x with these numbers.
 
     Source: Attention Is All You Need (arXiv:1706.03762) section 3.2; google-research/bert
     modeling.py `attention_layer`; for `recompute`, Reducing Activation Recomputation in Large
@@ -117,7 +118,15 @@ class SelfAttention(Layer):
         self.add_dense("output", inner, width)
         self.built = True
 
-    def call(self, x, attention_mask, seeds=None, training=None, tokens: Tokens | None = None):
+    def call(
+        self,
+        x,
+        attention_mask,
+        seeds=None,
+        training=None,
+        tokens: Tokens | None = None,
+        numbers=None,
+    ):
         rate = self.config.attention_probs_dropout_prob if training else 0.0
         seed = next_seed(seeds)
 
@@ -133,7 +142,8 @@ class SelfAttention(Layer):
             shape = *rows_and_length(qkv), self.output_kernel.shape[0]
             return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), shape)
 
-        return self.dense("output", map_rows(attend, self._qkv(x), attention_mask, tokens))
+        context = map_rows(attend, self._qkv(x), attention_mask, tokens)
+        return self.dense("output", rows_at(context, numbers))
 
     def probabilities(self, x, attention_mask):
         """Returns the probabilities that `call` weighs values with, float32 [B, N, S, S].
@@ -174,8 +184,8 @@ class EncoderBlock(Layer):
         index: the index of the layer.
         recompute: as in `SelfAttention` and `Dropout`.
 
-    Call: `x` [B, S, H], `attention_mask`, `seeds` and `tokens` as in `SelfAttention` -> [B, S, H],
-    or with tokens [T, H].
+    Call: `x` [B, S, H], `attention_mask`, `seeds`, `tokens` and `numbers` as in `SelfAttention` ->
+    [B, S, H], or with tokens [T, H], or with numbers [M, H].
 
     Source: google-research/bert modeling.py `transformer_model`.
     """
@@ -208,8 +218,19 @@ class EncoderBlock(Layer):
             layer.build(x_shape)
         self.built = True
 
-    def call(self, x, attention_mask, seeds=None, training=None, tokens: Tokens | None = None):
-        attended = self.attention(x, attention_mask, seeds=seeds, training=training, tokens=tokens)
-        x = self.attention_norm(x + self.dropout(attended, seeds=seeds, training=training))
+    def call(
+        self,
+        x,
+        attention_mask,
+        seeds=None,
+        training=None,
+        tokens: Tokens | None = None,
+        numbers=None,
+    ):
+        attended = self.attention(
+            x, attention_mask, seeds=seeds, training=training, tokens=tokens, numbers=numbers
+        )
+        x = rows_at(x, numbers) + self.dropout(attended, seeds=seeds, training=training)
+        x = self.attention_norm(x)
         output = self.feed_forward(self.config.hidden_act, x)
         return self.output_norm(x + self.dropout(output, seeds=seeds, training=training))

@@ -7,7 +7,7 @@ from bert_tf.config import MobileBertConfig
 from bert_tf.layers.bert import BertEmbeddings, SelfAttention
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer import Layer
-from bert_tf.layers.padding import Tokens, pack
+from bert_tf.layers.padding import Tokens, pack, rows_at
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -74,7 +74,7 @@ class BottleneckAttention(SelfAttention):
     again; values are mapped from H to D, and the output stays at D. Without
     `config.key_query_shared_bottleneck`, queries and keys are mapped from H directly.
 
-    Args, Call: as `SelfAttention`, but the output is [B, S, D], or [T, D].
+    Args, Call: as `SelfAttention`, but the output is [B, S, D], [T, D] or [M, D].
 
     Source: MobileBERT (arXiv:2004.02984) figure 1; google-research/mobilebert modeling.py
     `transformer_model` (`key_query_shared_bottleneck`).
@@ -153,8 +153,19 @@ class BottleneckBlock(Layer):
             layer.build((None, None, inner))
         self.built = True
 
-    def call(self, x, attention_mask, seeds=None, training=None, tokens: Tokens | None = None):
-        attended = self.attention(x, attention_mask, seeds=seeds, training=training, tokens=tokens)
+    def call(
+        self,
+        x,
+        attention_mask,
+        seeds=None,
+        training=None,
+        tokens: Tokens | None = None,
+        numbers=None,
+    ):
+        attended = self.attention(
+            x, attention_mask, seeds=seeds, training=training, tokens=tokens, numbers=numbers
+        )
+        x = rows_at(x, numbers)
         narrow = self.input_norm(self.dense("input", x))
         narrow = self.attention_norm(attended + narrow)
         for feed_forward in self.feed_forwards:

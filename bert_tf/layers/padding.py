@@ -84,6 +84,10 @@ class Tokens:
         self._batch = _Rows(mask, places, _token_numbers(mask))
         self._groups = [self._batch]
 
+    def numbers(self, places):
+        """Returns the numbers of the tokens at some places of the batch, int [M] -> [M]."""
+        return ops.take(self._batch.numbers, places)
+
     def pack(self, x):
         """Takes the tokens out of a batch: [B, S, ...] -> [T, ...]."""
         if len(x.shape) == 2:
@@ -193,6 +197,14 @@ def _tokens_of(x: Iterable, groups: list[_Rows]):
         flat = ops.reshape(batch, (-1, *batch.shape[2:]))
         tokens.append(ops.take(flat, rows.places, axis=0))
     return ops.concatenate(tokens, axis=0) if len(tokens) > 1 else tokens[0]
+
+
+def rows_at(x, numbers):
+    """Takes rows of x by their numbers, int [M]: [T, H] or [B, S, H] -> [M, H].
+
+    Without numbers, returns x.
+    """
+    return x if numbers is None else ops.take(ops.reshape(x, (-1, x.shape[-1])), numbers, axis=0)
 
 
 def pack(x, tokens: Tokens | None):

@@ -67,7 +67,9 @@ class BertEncoder(BertModel):
     `token_places`, int [T], the encoder computes only these places; see
     `layers.padding.token_places`. Returns a dict of `sequence_output` [B, S, H], `pooled_output`
     [B, H] and `encoder_outputs`, the list of the outputs [B, S, H] of all layers, the last of which
-    is `sequence_output`.
+    is `sequence_output`. With the argument `places`, int [M], which counts the places of the batch
+    from the first of its first row, the last layer computes only these and what the pooler reads:
+    the dict then has `pooled_output` and the sequence output `at_places`, [M, H].
 
     Attributes:
         skips_padding: whether to compute nothing for padding, whose outputs are then 0; see
@@ -114,7 +116,7 @@ class BertEncoder(BertModel):
             layer.build(shape)
         self.built = True
 
-    def call(self, inputs, seeds=None, training=None):
+    def call(self, inputs, seeds=None, training=None, places=None):
         mask = self.attention_mask(inputs["input_mask"])
         seeds = seeds or self.dropout_seeds(inputs, training)
         tokens = self._tokens(inputs["input_mask"], inputs.get("token_places"))
@@ -124,19 +126,28 @@ class BertEncoder(BertModel):
         x = self.embeddings(
             inputs["input_word_ids"], inputs["input_type_ids"], seeds=seeds, **shared
         )
-        encoder_outputs = []
-        for index in range(self.config.num_hidden_layers):
-            layer = functools.partial(self.block(index), attention_mask=mask, **shared)
+        outputs, numbers = [], [None] * self.config.num_hidden_layers
+        if places is not None:
+            pooled = self._pooled_places(inputs["input_mask"])
+            places = ops.concatenate([pooled, ops.cast(places, pooled.dtype)])
+            numbers[-1] = tokens.numbers(places) if tokens else places
+        for index, only in enumerate(numbers):
+            layer = functools.partial(
+                self.block(index), attention_mask=mask, numbers=only, **shared
+            )
             if self.rematerialize == "layers" and training:
                 x = _rematerialized(layer, x, seeds)
             else:
                 x = layer(x, seeds=seeds)
-            encoder_outputs.append(spread(x, tokens))
-        sequence = encoder_outputs[-1]
+            outputs.append(x)
+        if places is not None:
+            batch = ops.shape(inputs["input_mask"])[0]
+            return {"pooled_output": self.pooler(x[:batch, None]), "at_places": x[batch:]}
+        outputs = [spread(x, tokens) for x in outputs]
         return {
-            "sequence_output": sequence,
-            "pooled_output": self.pool(sequence, inputs["input_mask"]),
-            "encoder_outputs": encoder_outputs,
+            "sequence_output": outputs[-1],
+            "pooled_output": self.pool(outputs[-1], inputs["input_mask"]),
+            "encoder_outputs": outputs,
         }
 
     def _tokens(self, mask, places) -> Tokens | None:
@@ -151,9 +162,15 @@ class BertEncoder(BertModel):
     def pool(self, sequence, input_mask):
         """Turns the last layer's output [B, S, H] into `pooled_output` [B, H]."""
         if self.config.is_decoder:
-            last = ops.maximum(ops.sum(ops.cast(input_mask, "int32"), axis=1) - 1, 0)
-            sequence = ops.take_along_axis(sequence, ops.expand_dims(last, (1, 2)), axis=1)
+            columns = ops.expand_dims(_last_columns(input_mask), (1, 2))
+            sequence = ops.take_along_axis(sequence, columns, axis=1)
         return self.pooler(sequence)
+
+    def _pooled_places(self, input_mask):
+        """Returns the places of the batch that the pooler reads, int [B]."""
+        batch, length = ops.shape(input_mask)
+        places = ops.arange(batch, dtype="int32") * length
+        return places + _last_columns(input_mask) if self.config.is_decoder else places
 
     def attention_mask(self, input_mask):
         """Turns int [B, S] into bool [B, 1, 1 or S, S], true where attention is allowed."""
@@ -168,6 +185,11 @@ class BertEncoder(BertModel):
         # Integer division, because the original's int(index / layers * groups) rounds down too far
         # in some cases, such as 22 layers in 22 groups.
         return self.blocks[index * len(self.blocks) // self.config.num_hidden_layers]
+
+
+def _last_columns(input_mask):
+    """Returns the column of the last token of each row, int [B]."""
+    return ops.maximum(ops.sum(ops.cast(input_mask, "int32"), axis=1) - 1, 0)
 
 
 def _rematerialized(function: Callable, x, seeds: DropoutSeeds | None):

@@ -7,6 +7,13 @@ from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer import Layer, LayerNormalization
+from bert_tf.layers.padding import rows_at
+
+
+def places_of(positions, length: int):
+    """Turns positions in rows, int [B, P], into places of the batch [B, length], int [B * P]."""
+    row_starts = ops.arange(ops.shape(positions)[0], dtype=positions.dtype)[:, None] * length
+    return ops.reshape(positions + row_starts, (-1,))
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -20,6 +27,7 @@ class MaskedLMHead(Layer):
     widens that of the words, as in MobileBERT.
 
     Call: `sequence` [B, S, H], `positions` int [B, P], `word_embeddings` [V, E] -> [B, P, V].
+    Without positions, `sequence` is what was gathered, [M, H] -> [M, V].
 
     Source: BERT (arXiv:1810.04805) section 3.1; google-research/bert and google-research/albert
     run_pretraining.py `get_masked_lm_output`; for its own table, the same of
@@ -46,17 +54,19 @@ class MaskedLMHead(Layer):
         self.built = True
 
     def call(self, sequence, positions, word_embeddings):
-        batch, length, width = ops.shape(sequence)
-        row_starts = ops.arange(batch, dtype=positions.dtype)[:, None] * length
-        indices = ops.reshape(positions + row_starts, (-1,))
-        x = ops.take(ops.reshape(sequence, (-1, width)), indices, axis=0)  # [B * P, H]
+        if positions is None:
+            return self._scores(sequence, word_embeddings)
+        places = places_of(positions, ops.shape(sequence)[1])
+        logits = self._scores(rows_at(sequence, places), word_embeddings)
+        return ops.reshape(logits, (*ops.shape(positions), self.config.vocab_size))
+
+    def _scores(self, x, word_embeddings):
         x = fused.activation(self.hidden_act)(self.dense("transform", x))
         table = ops.cast(word_embeddings, self.compute_dtype)
         if self.own_width:
             own = ops.cast(self.own_embeddings, self.compute_dtype)
             table = ops.concatenate([table, own], axis=-1)
-        logits = fused.tied_logits(self.layer_norm(x), table, self.output_bias)
-        return ops.reshape(logits, (batch, ops.shape(positions)[1], self.config.vocab_size))
+        return fused.tied_logits(self.layer_norm(x), table, self.output_bias)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -6,7 +6,7 @@ from keras import ops
 from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.heads import DenseHead, MaskedLMHead
+from bert_tf.models.heads import DenseHead, MaskedLMHead, places_of
 from bert_tf.models.inputs import POSITIONS, BertModel
 
 
@@ -19,7 +19,9 @@ class BertPretrainer(BertModel):
         rematerialize: as in `BertEncoder`.
 
     Call: the encoder's inputs and `masked_lm_positions` int [B, P] -> the encoder's outputs,
-    `mlm_logits` [B, P, V] and `next_sentence_logits` [B, 2], whose class 1 is "random next".
+    `mlm_logits` [B, P, V] and `next_sentence_logits` [B, 2], whose class 1 is "random next". With
+    the argument `places` of the encoder, int [M], it scores these instead of the positions, and
+    returns `mlm_logits` [M, V] and `next_sentence_logits` alone.
 
     Source: BERT (arXiv:1810.04805) section 3.1; google-research/bert run_pretraining.py.
     """
@@ -48,14 +50,14 @@ class BertPretrainer(BertModel):
         self.next_sentence.build((None, self.config.hidden_size))
         self.built = True
 
-    def call(self, inputs, training=None):
-        outputs = self.encoder(inputs, training=training)
-        mlm_logits = self.masked_lm(
-            outputs["sequence_output"],
-            inputs[POSITIONS],
-            self.encoder.embeddings.word_embeddings,
-        )
+    def call(self, inputs, training=None, places=None):
+        outputs = self.encoder(inputs, training=training, places=places)
         next_sentence_logits = self.next_sentence(outputs["pooled_output"], training=training)
+        table = self.encoder.embeddings.word_embeddings
+        if places is not None:
+            mlm_logits, outputs = self.masked_lm(outputs["at_places"], None, table), {}
+        else:
+            mlm_logits = self.masked_lm(outputs["sequence_output"], inputs[POSITIONS], table)
         return outputs | {"mlm_logits": mlm_logits, "next_sentence_logits": next_sentence_logits}
 
 
@@ -89,11 +91,16 @@ class PretrainingObjective:
 
     def sums(self, model: keras.Model, batch: dict, training: bool) -> dict:
         """Returns the summed losses and hits of a batch."""
-        outputs = model(batch, training=training)
-        recompute = model.encoder.rematerialize != "none"
-        masked_lm = _loss_and_hits(
-            outputs["mlm_logits"], batch["masked_lm_ids"], batch["masked_lm_weights"], recompute
+        places = places_of(batch[POSITIONS], ops.shape(batch["input_word_ids"])[1])
+        ids, weights = (
+            ops.reshape(batch[name], (-1,)) for name in ("masked_lm_ids", "masked_lm_weights")
         )
+        if model.encoder.skips_padding:
+            kept = ops.nonzero(weights)[0]
+            places, ids, weights = (ops.take(x, kept) for x in (places, ids, weights))
+        outputs = model(batch, training=training, places=places)
+        recompute = model.encoder.rematerialize != "none"
+        masked_lm = _loss_and_hits(outputs["mlm_logits"], ids, weights, recompute)
         next_sentence = _loss_and_hits(
             outputs["next_sentence_logits"],
             batch["next_sentence_labels"],

@@ -62,6 +62,7 @@ class BertTaskModel(BertModel):
             raise ValueError(f"kind {kind!r} is not one of {', '.join(HEADS)}")
         self.num_outputs, self.kind = num_outputs, kind
         self.mean, self.deviation = mean, deviation
+        self._reads_tokens = kind in ("tagger", "span")
         self.input_rank = 3 if kind == "multiple_choice" else 2
         self.encoder = make_encoder(config, dtype=self.dtype_policy)
         rate = 0.0 if kind == "span" else config.head_dropout_prob
@@ -75,8 +76,11 @@ class BertTaskModel(BertModel):
     def call(self, inputs, training=None):
         rows = self.rows(inputs)
         seeds = self.encoder.dropout_seeds(rows, training)
-        trains_encoder = training and self.encoder.trainable
-        outputs = self.encoder(rows, seeds=seeds, training=trains_encoder)
+        arguments = {"training": training and self.encoder.trainable}
+        if self.config.has_layers and not self._reads_tokens:
+            # The last layer then computes only what the pooler reads.
+            arguments["places"] = ops.zeros((0,), "int32")
+        outputs = self.encoder(rows, seeds=seeds, **arguments)
         return self.logits(outputs, inputs, seeds, training)
 
     def rows(self, inputs):
@@ -92,13 +96,12 @@ class BertTaskModel(BertModel):
 
     def logits(self, outputs, inputs, seeds=None, training=None):
         """Applies the head to what the encoder computed for the `rows` of `inputs`."""
-        per_token = self.kind in ("tagger", "span")
-        x = outputs["sequence_output" if per_token else "pooled_output"]
+        x = outputs["sequence_output" if self._reads_tokens else "pooled_output"]
         if not self.encoder.trainable:
             x = ops.stop_gradient(x)
         logits = ops.cast(self.head(x, seeds=seeds, training=training), "float32")
         if self.kind == "multiple_choice":
             return ops.reshape(logits, ops.shape(inputs["input_word_ids"])[:2])
-        if self.num_outputs == 1 and not per_token:
+        if self.num_outputs == 1 and not self._reads_tokens:
             return logits[:, 0] * self.deviation + self.mean
         return logits

@@ -1,0 +1,95 @@
+"""Shows which operations the time of a training step goes to, on the CPU.
+
+  python benchmarks/profile_step.py --preset=base --precision=bfloat16
+
+Trains on random batches without padding, records some steps with TensorFlow's profiler, and adds up
+the time of each kind of operation, without that of the operations within it. Operations that run at
+the same time, each on one core, are counted once each, so that the sum may exceed the time of a
+step.
+"""
+
+import argparse
+import collections
+import glob
+import tempfile
+import time
+
+from contenders import make_trainer, random_batch
+
+from tfrecords import command
+
+command.import_tensorflow()
+
+import tensorflow as tf  # noqa: E402
+from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: E402
+
+from bert_tf.presets import preset_config  # noqa: E402
+
+# Records all operations, not only the expensive ones.
+_LEVEL = 3
+
+
+def main() -> None:
+    """Prints a table with a row for each kind of operation."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--preset", default="base")
+    parser.add_argument("--precision", default="bfloat16", choices=("float32", "bfloat16"))
+    parser.add_argument("--batch_size", type=int, default=16)
+    parser.add_argument("--seq_length", type=int, default=128)
+    parser.add_argument("--predictions", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=25)
+    options = parser.parse_args()
+    vocab_size = preset_config(options.preset).vocab_size
+    sizes = {"B": options.batch_size, "S": options.seq_length, "P": options.predictions}
+    batch = random_batch(sizes | {"vocab_size": vocab_size})
+    trainer = make_trainer(options.preset, options.precision)
+    iterator = iter(tf.data.Dataset.from_tensors(batch).repeat())
+    trainer.train(iterator, 2)
+    with tempfile.TemporaryDirectory() as folder:
+        with tf.profiler.experimental.Profile(
+            folder, tf.profiler.experimental.ProfilerOptions(host_tracer_level=_LEVEL)
+        ):
+            started = time.perf_counter()
+            trainer.train(iterator, options.steps)
+            seconds = time.perf_counter() - started
+        (path,) = glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)
+        with open(path, "rb") as file:
+            space = xplane_pb2.XSpace.FromString(file.read())
+    times, counts = _by_kind(space)
+    step = seconds / options.steps
+    print(f"{step * 1e3:,.1f} ms per step\n")
+    print("| operation | number per step | ms per step | share of the step |")
+    print("|---|---|---|---|")
+    rows = [(kind, counts[kind], spent) for kind, spent in times.most_common(options.rows)]
+    for kind, count, spent in [*rows, ("all", sum(counts.values()), sum(times.values()))]:
+        spent /= 1e12 * options.steps
+        count /= options.steps
+        print(f"| {kind} | {count:,.0f} | {1e3 * spent:,.2f} | {spent / step:.1%} |")
+
+
+def _by_kind(space) -> tuple[collections.Counter, collections.Counter]:
+    """Returns the picoseconds and the number of operations of each kind."""
+    times, counts = collections.Counter(), collections.Counter()
+    for plane in space.planes:
+        # Only events of operations have a second name, their kind.
+        kinds = {number: event.display_name for number, event in plane.event_metadata.items()}
+        for line in plane.lines:
+            events = [event for event in line.events if kinds[event.metadata_id]]
+            outer: list[tuple[str, int]] = []
+            for event in sorted(events, key=lambda event: (event.offset_ps, -event.duration_ps)):
+                kind = kinds[event.metadata_id]
+                while outer and event.offset_ps >= outer[-1][1]:
+                    outer.pop()
+                if outer:
+                    times[outer[-1][0]] -= event.duration_ps
+                outer.append((kind, event.offset_ps + event.duration_ps))
+                times[kind] += event.duration_ps
+                counts[kind] += 1
+    return times, counts
+
+
+if __name__ == "__main__":
+    main()

@@ -42,7 +42,8 @@ def main() -> None:
     options = parser.parse_args()
     with open(options.input_file, encoding="utf-8") as file:
         texts = [tf.constant([line.rstrip("\n")]) for line in itertools.islice(file, 256)]
-    serving = tf.saved_model.load(options.model).signatures["serving_default"]
+    model = tf.saved_model.load(options.model)
+    serving = model.signatures["serving_default"]
     calls = {"no batching": lambda text: serving(text=text)}
     for setting in _SETTINGS:
         size, wait, threads = setting
@@ -78,7 +79,8 @@ def _batched(serving: Callable, size: int, wait: float, threads: int) -> Callabl
     def predict(text):
         return list(serving(text=text).values())
 
-    return tf.function(predict, [tf.TensorSpec([None], tf.string)])
+    spec = tf.TensorSpec([None], tf.string)
+    return tf.function(predict, autograph=False).get_concrete_function(spec)
 
 
 def _serve(call: Callable, texts: list, callers: int, seconds: float) -> list[float]:

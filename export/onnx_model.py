@@ -1,5 +1,6 @@
 """Converts classifiers and encoders to ONNX."""
 
+import logging
 import os
 import tempfile
 from collections.abc import Mapping
@@ -40,7 +41,12 @@ def convert(source: Source, texts: Mapping[str, str], quantize: str = "none") ->
     if quantize == "int8":
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "int8.onnx")
-            quantization.quantize_dynamic(model, path, per_channel=True)
+            # It advises to simplify the graph first, which changes nothing here.
+            logging.disable(logging.WARNING)
+            try:
+                quantization.quantize_dynamic(model, path, per_channel=True)
+            finally:
+                logging.disable(logging.NOTSET)
             model = onnx.load(path)
     onnx.helper.set_model_props(model, dict(texts))
     return model.SerializeToString()

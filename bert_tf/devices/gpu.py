@@ -1,6 +1,7 @@
 """The compiler of GPUs, from jax's CUDA plugin and NVIDIA's assembler."""
 
 import importlib.util
+import math
 import os
 import re
 from typing import Any, NamedTuple
@@ -78,15 +79,37 @@ class GpuTarget:
         from jaxlib.xla_client import _xla
 
         (module,) = executable.hlo_modules()
-        cost = _xla.hlo_module_cost_analysis(self._host, module)
+        cost, text = _xla.hlo_module_cost_analysis(self._host, module), module.to_string()
         return {
-            "flops": cost["flops"],
+            "flops": cost["flops"] + library_flops(text),
             "bytes_accessed": cost["bytes accessed"],
-            "kernels": len(re.findall(r" (?:fusion|custom-call|sort)\(", module.to_string())),
+            "kernels": len(re.findall(r" (?:fusion|custom-call|sort)\(", text)),
         }
 
     def does_not_fit(self, error: Exception) -> DoesNotFit | None:
         return None
+
+
+_LIBRARY_PRODUCT = re.compile(
+    r"= \(?\w+\[([\d,]+)\].* custom-call\(.*\"__cublas.*"
+    r'"lhs_batch_dimensions":\[([^]]*)\].*"lhs_stride":"(\d+)","rhs_stride":"(\d+)"'
+)
+
+
+def library_flops(module: str) -> int:
+    """Returns the arithmetic of the products in cuBLAS, which XLA does not count.
+
+    Args:
+        module: the text of an optimized program.
+    """
+    flops = 0
+    for shape, batch_axes, left, right in _LIBRARY_PRODUCT.findall(module):
+        sizes = [int(size) for size in shape.split(",")]
+        rows_times_columns = math.prod(sizes[len(batch_axes.split(",")) if batch_axes else 0 :])
+        # The strides are rows * inner and inner * columns.
+        inner = math.isqrt(int(left) * int(right) // rows_times_columns)
+        flops += 2 * math.prod(sizes) * inner
+    return flops
 
 
 def _description(topology: Topology) -> str:

@@ -6,7 +6,7 @@ import tensorflow as tf
 from bert_tf.devices.batch_size import find_largest_batch, try_compile
 from bert_tf.devices.chips import GPUS, TPUS, Topology, estimate_step_time
 from bert_tf.devices.compiler import CompiledStep, DoesNotFit, compile_step, step_to_hlo
-from bert_tf.devices.gpu import GpuTarget
+from bert_tf.devices.gpu import GpuTarget, library_flops
 from bert_tf.devices.tpu import TpuTarget
 
 GIB = 2**30
@@ -37,6 +37,22 @@ def test_other_names_of_topologies_are_errors(name):
     """Oracle: the message names the value and the alternatives."""
     with pytest.raises(ValueError, match=f"unknown device '{name}'.*a100.*v5e, v5p, v6e.*v5e:2x2"):
         Topology.parse(name)
+
+
+def test_products_in_libraries_are_counted():
+    """Oracle: 2 m n k, for products of attention that XLA writes so for a T4."""
+    line = (
+        '%a = {} custom-call(%b, %c), custom_call_target="__cublas$lt$matmul", backend_config='
+        '{{"gemm_backend_config":{{"dot_dimension_numbers":{{"lhs_batch_dimensions":[{}],'
+        '"rhs_batch_dimensions":[{}]}},"lhs_stride":"{}","rhs_stride":"{}"}}}}'
+    )
+    module = [
+        line.format("(f16[4096,384]{1,0}, s8[4194304]{0})", "", "", 4096 * 128, 128 * 384),
+        line.format("f16[2,32,128,64]{3,2,1,0}", '"0","1"', '"0","1"', 128 * 16, 16 * 64),
+        "%d = f16[4096,384]{1,0} get-tuple-element(%a), index=0",
+    ]
+    flops = 2 * 4096 * 384 * 128 + 2 * 64 * 128 * 64 * 16
+    assert library_flops("\n".join(module)) == flops
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Runs every step from text to a filled-in [MASK], in about ten minutes.
+"""Runs every step from text to a filled-in [MASK], in about five minutes.
 
   python -m bert_tf.quickstart --output_dir=quickstart
 
@@ -43,7 +43,7 @@ class Options(command.Options):
     """The flags of the command."""
 
     output_dir: str = option("quickstart", "Folder for all files.")
-    num_train_steps: int = option(3000, "Pre-training steps of 32 examples.", at_least=1)
+    num_train_steps: int = option(2600, "Pre-training steps of 32 examples.", at_least=1)
     vocab_size: int = option(8000, "Size of the vocabulary.", **VOCABULARY)
 
 
@@ -52,7 +52,7 @@ def run(options: Options) -> None:
     started = time.monotonic()
     folder = pathlib.Path(options.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    say(f"The steps take five to ten minutes on two cores. Their files go to {folder}/.")
+    say(f"The steps take about five minutes on two cores. Their files go to {folder}/.")
     train, heldout = _make_data(folder, options.vocab_size)
     model, steps = folder / "pretraining", options.num_train_steps
     _step(

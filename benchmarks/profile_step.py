@@ -1,11 +1,10 @@
-"""Shows which operations the time of a training step goes to, on the CPU.
+"""Shows how a training step on the CPU spends its time, by kind of operation.
 
   python benchmarks/profile_step.py --preset=base --precision=bfloat16
 
 Trains on random batches without padding, records some steps with TensorFlow's profiler, and adds up
-the time of each kind of operation, without that of the operations within it. Operations that run at
-the same time, each on one core, are counted once each, so that the sum may exceed the time of a
-step.
+the time of each kind, excluding nested operations. Operations that run in parallel all count in
+full, so the sum may exceed the time of a step.
 """
 
 import argparse

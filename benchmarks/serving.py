@@ -2,11 +2,11 @@
 
   python benchmarks/serving.py classifier --input_file=texts.txt
 
-The model is a SavedModel of export.classifier for single texts. Each of --callers threads sends one
-text of --input_file after the other, as clients of a server do. The calls go through the batch
-scheduler of TensorFlow, which TensorFlow Serving uses, too; the network is left out. The settings
-take turns. In each round, a ratio says how many times as many texts per second a setting answers as
-no batching; the table shows the median.
+The model is a SavedModel of export.classifier for single texts. Each of --callers threads sends the
+texts of --input_file one after another, as a server's clients do. The batched calls go through
+TensorFlow's batch scheduler, which TensorFlow Serving also uses. There is no server and no network.
+The settings take turns. The table shows each setting's texts per second relative to no batching: the
+median, lowest and highest ratio of the rounds.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--input_file", required=True, help="A text per line")
     parser.add_argument("--callers", type=int, default=16)
-    parser.add_argument("--seconds", type=float, default=6.0, help="Of each setting and round")
+    parser.add_argument("--seconds", type=float, default=6.0, help="Seconds per setting and round")
     parser.add_argument("--rounds", type=int, default=4)
     options = parser.parse_args()
     with open(options.input_file, encoding="utf-8") as file:

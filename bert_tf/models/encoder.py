@@ -29,8 +29,8 @@ def layers_of(config: BertConfig) -> tuple[type[BertEmbeddings], type[EncoderBlo
 def skip_padding(model: keras.Model) -> None:
     """Makes the encoders in a model compute nothing for padding, which saves time.
 
-    How much there is to compute then depends on the values of the mask. XLA cannot compile that in
-    training: there, give the input `token_places`. The outputs for tokens, and all gradients, stay
+    The amount of computation then depends on the values of the mask, which XLA cannot compile in
+    training. With XLA, pass the input `token_places` instead. The outputs for tokens, and all gradients, stay
     the same to rounding.
     """
     for layer in model._flatten_layers():
@@ -67,9 +67,9 @@ class BertEncoder(BertModel):
     `token_places`, int [T], the encoder computes only these places; see
     `layers.padding.token_places`. Returns a dict of `sequence_output` [B, S, H], `pooled_output`
     [B, H] and `encoder_outputs`, the list of the outputs [B, S, H] of all layers, the last of which
-    is `sequence_output`. With the argument `places`, int [M], which counts the places of the batch
-    from the first of its first row, the last layer computes only these and what the pooler reads:
-    the dict then has `pooled_output` and the sequence output `at_places`, [M, H].
+    is `sequence_output`. The argument `places`, int [M], holds indices into the batch flattened to
+    [B * S]. With it, the last layer computes only these places and what the pooler reads, and the
+    dict holds only `pooled_output` and `at_places` [M, H], the sequence output at these places.
 
     Attributes:
         skips_padding: whether to compute nothing for padding, whose outputs are then 0; see

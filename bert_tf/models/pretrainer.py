@@ -20,8 +20,8 @@ class BertPretrainer(BertModel):
 
     Call: the encoder's inputs and `masked_lm_positions` int [B, P] -> the encoder's outputs,
     `mlm_logits` [B, P, V] and `next_sentence_logits` [B, 2], whose class 1 is "random next". With
-    the argument `places` of the encoder, int [M], it scores these instead of the positions, and
-    returns `mlm_logits` [M, V] and `next_sentence_logits` alone.
+    `places`, int [M] (see `BertEncoder`), it scores these places instead of `masked_lm_positions`,
+    and returns only `mlm_logits` [M, V] and `next_sentence_logits`.
 
     Source: BERT (arXiv:1810.04805) section 3.1; google-research/bert run_pretraining.py.
     """

@@ -35,7 +35,7 @@ def test_tensorflow_serving_can_read_the_parameters():
     pair = [tf.TensorSpec([None], tf.string, name) for name in ("text", "text_b")]
     parameters = text_format.Parse(batching_files(pair)[BATCHING], kind())
     assert {field.name: value.value for field, value in parameters.ListFields()} == {
-        "max_batch_size": 32,
+        "max_batch_size": 128,
         "batch_timeout_micros": 1000,
         "max_enqueued_batches": 100,
     }

@@ -5,8 +5,8 @@
 The model is a SavedModel of export.classifier for single texts. Each of --callers threads sends the
 texts of --input_file one after another, as a server's clients do. The batched calls go through
 TensorFlow's batch scheduler, which TensorFlow Serving also uses. There is no server and no network.
-The settings take turns. The table shows each setting's texts per second relative to no batching: the
-median, lowest and highest ratio of the rounds.
+The settings take turns. The table shows each setting's texts per second relative to no batching:
+the median, lowest and highest ratio of the rounds.
 """
 
 import argparse

@@ -102,12 +102,16 @@ def gated_outputs(
     """
 
     def gated(factors: tf.Tensor, name: str, x: tf.Tensor) -> tf.Tensor:
-        """Multiplies what the heads compute, the input [B, S, N D] of the output projection."""
+        """Multiplies what the heads compute, the input of the output projection.
+
+        It is [B, S, N D], or [B, N D] in the last layer of a classifier.
+        """
         if name != "output":
             return x
         # With a row for every choice.
         factors = tf.repeat(factors, tf.shape(x)[0] // tf.shape(factors)[0], axis=0)
-        return x * tf.repeat(factors, x.shape[2] // factors.shape[1], axis=1)[:, tf.newaxis]
+        factors = tf.repeat(factors, x.shape[-1] // factors.shape[1], axis=1)
+        return x * (factors if x.shape.rank == 2 else factors[:, tf.newaxis])
 
     with contextlib.ExitStack() as stack:
         for index, factors in enumerate(gates):

@@ -30,8 +30,8 @@ def skip_padding(model: keras.Model) -> None:
     """Makes the encoders in a model compute nothing for padding, which saves time.
 
     The amount of computation then depends on the values of the mask, which XLA cannot compile in
-    training. With XLA, pass the input `token_places` instead. The outputs for tokens, and all gradients, stay
-    the same to rounding.
+    training. With XLA, pass the input `token_places` instead. The outputs for tokens, and all
+    gradients, stay the same to rounding.
     """
     for layer in model._flatten_layers():
         if hasattr(layer, "skips_padding"):
@@ -67,9 +67,10 @@ class BertEncoder(BertModel):
     `token_places`, int [T], the encoder computes only these places; see
     `layers.padding.token_places`. Returns a dict of `sequence_output` [B, S, H], `pooled_output`
     [B, H] and `encoder_outputs`, the list of the outputs [B, S, H] of all layers, the last of which
-    is `sequence_output`. The argument `places`, int [M], holds indices into the batch flattened to
-    [B * S]. With it, the last layer computes only these places and what the pooler reads, and the
-    dict holds only `pooled_output` and `at_places` [M, H], the sequence output at these places.
+    is `sequence_output`. The optional `output_places`, int [M], holds indices into the batch
+    flattened to [B * S]. With it, the last layer computes only these places and what the pooler
+    reads, and the dict holds only `pooled_output` and `at_places` [M, H], the sequence output
+    there.
 
     Attributes:
         skips_padding: whether to compute nothing for padding, whose outputs are then 0; see
@@ -116,7 +117,7 @@ class BertEncoder(BertModel):
             layer.build(shape)
         self.built = True
 
-    def call(self, inputs, seeds=None, training=None, places=None):
+    def call(self, inputs, seeds=None, training=None):
         mask = self.attention_mask(inputs["input_mask"])
         seeds = seeds or self.dropout_seeds(inputs, training)
         tokens = self._tokens(inputs["input_mask"], inputs.get("token_places"))
@@ -126,6 +127,7 @@ class BertEncoder(BertModel):
         x = self.embeddings(
             inputs["input_word_ids"], inputs["input_type_ids"], seeds=seeds, **shared
         )
+        places = inputs.get("output_places")
         outputs, numbers = [], [None] * self.config.num_hidden_layers
         if places is not None:
             pooled = self._pooled_places(inputs["input_mask"])

@@ -19,7 +19,7 @@ _NAMES = {
 }
 INPUTS = tuple(_NAMES)
 POSITIONS = "masked_lm_positions"
-_OPTIONAL = ("dropout_seed", "token_places")
+_OPTIONAL = ("dropout_seed", "token_places", "output_places")
 _OUR_NAMES = {alias: name for name, aliases in _NAMES.items() for alias in aliases}
 # Inputs of transformers that would change the outputs.
 _REFUSED = {"position_ids", "inputs_embeds", "head_mask"}

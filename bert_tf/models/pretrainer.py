@@ -20,7 +20,7 @@ class BertPretrainer(BertModel):
 
     Call: the encoder's inputs and `masked_lm_positions` int [B, P] -> the encoder's outputs,
     `mlm_logits` [B, P, V] and `next_sentence_logits` [B, 2], whose class 1 is "random next". With
-    `places`, int [M] (see `BertEncoder`), it scores these places instead of `masked_lm_positions`,
+    `output_places`, int [M] (see `BertEncoder`), it scores these instead of `masked_lm_positions`,
     and returns only `mlm_logits` [M, V] and `next_sentence_logits`.
 
     Source: BERT (arXiv:1810.04805) section 3.1; google-research/bert run_pretraining.py.
@@ -50,11 +50,11 @@ class BertPretrainer(BertModel):
         self.next_sentence.build((None, self.config.hidden_size))
         self.built = True
 
-    def call(self, inputs, training=None, places=None):
-        outputs = self.encoder(inputs, training=training, places=places)
+    def call(self, inputs, training=None):
+        outputs = self.encoder(inputs, training=training)
         next_sentence_logits = self.next_sentence(outputs["pooled_output"], training=training)
         table = self.encoder.embeddings.word_embeddings
-        if places is not None:
+        if "output_places" in inputs:
             mlm_logits, outputs = self.masked_lm(outputs["at_places"], None, table), {}
         else:
             mlm_logits = self.masked_lm(outputs["sequence_output"], inputs[POSITIONS], table)
@@ -92,13 +92,16 @@ class PretrainingObjective:
     def sums(self, model: keras.Model, batch: dict, training: bool) -> dict:
         """Returns the summed losses and hits of a batch."""
         places = places_of(batch[POSITIONS], ops.shape(batch["input_word_ids"])[1])
-        ids, weights = (
-            ops.reshape(batch[name], (-1,)) for name in ("masked_lm_ids", "masked_lm_weights")
-        )
+        ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
+        scored = places, ops.reshape(ids, (-1,)), ops.reshape(weights, (-1,))
         if model.encoder.skips_padding:
-            kept = ops.nonzero(weights)[0]
-            places, ids, weights = (ops.take(x, kept) for x in (places, ids, weights))
-        outputs = model(batch, training=training, places=places)
+            kept = ops.nonzero(scored[2])[0]
+            scored = (ops.take(x, kept) for x in scored)
+        places, *scored = scored
+        outputs = model(batch | {"output_places": places}, training=training)
+        # A model that was called before has scored all predictions, [B, P, V].
+        if len(outputs["mlm_logits"].shape) == 2:
+            ids, weights = scored
         recompute = model.encoder.rematerialize != "none"
         masked_lm = _loss_and_hits(outputs["mlm_logits"], ids, weights, recompute)
         next_sentence = _loss_and_hits(

@@ -76,11 +76,11 @@ class BertTaskModel(BertModel):
     def call(self, inputs, training=None):
         rows = self.rows(inputs)
         seeds = self.encoder.dropout_seeds(rows, training)
-        arguments = {"training": training and self.encoder.trainable}
         if self.config.has_layers and not self._reads_tokens:
             # The last layer then computes only what the pooler reads.
-            arguments["places"] = ops.zeros((0,), "int32")
-        outputs = self.encoder(rows, seeds=seeds, **arguments)
+            rows = rows | {"output_places": ops.zeros((0,), "int32")}
+        trains_encoder = training and self.encoder.trainable
+        outputs = self.encoder(rows, seeds=seeds, training=trains_encoder)
         return self.logits(outputs, inputs, seeds, training)
 
     def rows(self, inputs):

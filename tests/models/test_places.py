@@ -13,13 +13,14 @@ from bert_tf.models.task_model import BertTaskModel
 
 # Tokens of different rows of 17, one of them twice.
 PLACES = np.array([3, 4, 70, 4, 57, 40], np.int32)
+SOME = {"output_places": PLACES}
 
 
-def read(encoder: BertEncoder, inputs: dict, **arguments):
+def read(encoder: BertEncoder, inputs: dict):
     """Returns the outputs at `PLACES` and the pooled ones, and the gradients of a loss of both."""
     rows = tf.cast(tf.reduce_max(inputs["input_mask"], axis=1, keepdims=True), tf.float32)
     with tf.GradientTape() as tape:
-        outputs = encoder(inputs, training=True, **arguments)
+        outputs = encoder(inputs, training=True)
         x = outputs.get("at_places")
         if x is None:
             x = tf.gather(tf.reshape(outputs["sequence_output"], [-1, 48]), PLACES)
@@ -44,10 +45,10 @@ def test_outputs_and_gradients(name, rematerialize):
     encoder = randomize(BertEncoder(CONFIGS[name], rematerialize))
     inputs = masked_inputs(CONFIGS[name])
     expected = read(encoder, inputs)
-    check_equal(read(encoder, inputs, places=PLACES), expected)
+    check_equal(read(encoder, inputs | SOME), expected)
     skip_padding(encoder)
     compute = tf.function(read, autograph=False)
-    check_equal(compute(encoder, inputs, places=PLACES), expected)
+    check_equal(compute(encoder, inputs | SOME), expected)
 
 
 @pytest.mark.slow
@@ -56,7 +57,7 @@ def test_a_fixed_number_of_tokens_with_xla(name):
     encoder, inputs = randomize(BertEncoder(CONFIGS[name])), masked_inputs(CONFIGS[name])
     compute = tf.function(read, autograph=False, jit_compile=True)
     some = inputs | {"token_places": token_places(inputs["input_mask"])}
-    check_equal(compute(encoder, some, places=PLACES), compute(encoder, inputs))
+    check_equal(compute(encoder, some | SOME), compute(encoder, inputs))
 
 
 @pytest.mark.parametrize("skips", [False, True])

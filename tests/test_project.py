@@ -94,7 +94,7 @@ def test_the_architecture_page_prints_the_tree():
 def test_the_readme_names_every_room():
     """Oracle: the folders of the three packages, and the pages in docs/. It is read in minutes."""
     readme = (ROOT / "README.md").read_text()
-    assert len(readme.splitlines()) < 150
+    assert len(readme.splitlines()) < 170
     rooms = [*PACKAGES, *(path.parent.name for path in (ROOT / "bert_tf").glob("*/__init__.py"))]
     assert [room for room in rooms if f"{room}/ " not in readme] == []
     pages = [path.name for path in (ROOT / "docs").glob("*.md")]

@@ -199,6 +199,12 @@ def _tokens_of(x: Iterable, groups: list[_Rows]):
     return ops.concatenate(tokens, axis=0) if len(tokens) > 1 else tokens[0]
 
 
+def places_of(positions, length: int):
+    """Turns positions in rows, int [B, P], into places of the batch [B, length], int [B * P]."""
+    row_starts = ops.arange(ops.shape(positions)[0], dtype=positions.dtype)[:, None] * length
+    return ops.reshape(positions + row_starts, (-1,))
+
+
 def rows_at(x, numbers):
     """Takes rows of x by their numbers, int [M]: [T, H] or [B, S, H] -> [M, H].
 

@@ -7,13 +7,7 @@ from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.layers.dropout import Dropout
 from bert_tf.layers.layer import Layer, LayerNormalization
-from bert_tf.layers.padding import rows_at
-
-
-def places_of(positions, length: int):
-    """Turns positions in rows, int [B, P], into places of the batch [B, length], int [B * P]."""
-    row_starts = ops.arange(ops.shape(positions)[0], dtype=positions.dtype)[:, None] * length
-    return ops.reshape(positions + row_starts, (-1,))
+from bert_tf.layers.padding import places_of, rows_at
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -189,10 +189,12 @@ def test_evaluates_and_predicts_without_training(files, finished, tmp_path, caps
     # flags of data, it reads that of the run.
     test = {"test_accuracy": 0.75}
     edit_json(f"{folder}/eval_results.json", **test, eval_f1_of_other_data=0.5)
-    assert run(dataclasses.replace(again, data_dir=None)) == results | test
+    # Batches of other shapes may add in another order.
+    found = run(dataclasses.replace(again, data_dir=None))
+    assert found == pytest.approx(results | test, rel=1e-6)
     # Predictions of a test set without labels replace those to which a metric belonged.
     unlabelled = dataclasses.replace(again, data_dir=None, do_eval=False, do_predict=True)
-    assert _earlier_results(unlabelled, Run(folder)) == results
+    assert _earlier_results(unlabelled, Run(folder)) == pytest.approx(results, rel=1e-6)
     new = dataclasses.replace(again, test_file="new.tsv", do_eval=False, do_predict=True)
     assert _earlier_results(new, Run(folder)) == results
     for index in pathlib.Path(folder).glob("ckpt-*"):

@@ -164,14 +164,15 @@ def test_a_finished_run_is_not_repeated(finished, capsys):
 def test_evaluates_and_predicts_without_training(files, finished, tmp_path, capsys):
     """Oracles: the files of the training run; the best weights as the initial checkpoint."""
     run_folder = pathlib.Path(finished.output_dir)
-    trained = (run_folder / "eval_results.txt").read_text()
+    # To rounding, because the first batches of another process are computed by another graph.
+    trained = pytest.approx(read_results(str(run_folder / "eval_results.txt")), rel=1e-6)
     predictions = (run_folder / "predictions_dev.tsv").read_text()
     folder = str(shutil.copytree(run_folder, tmp_path / "run"))
     again = Options(task="SST-2", data_dir=str(files), output_dir=folder, do_eval=True)
     pathlib.Path(folder, "eval_results.txt").unlink()
     run(again)
     assert f"Evaluating {folder}/best/ckpt-" in capsys.readouterr().out
-    assert pathlib.Path(folder, "eval_results.txt").read_text() == trained
+    assert read_results(f"{folder}/eval_results.txt") == trained
     assert pathlib.Path(folder, "predictions_dev.tsv").read_text() == predictions
     results = json.loads(pathlib.Path(folder, "eval_results.json").read_text())
     assert results == read_results(f"{folder}/eval_results.txt")
@@ -189,14 +190,13 @@ def test_evaluates_and_predicts_without_training(files, finished, tmp_path, caps
     # flags of data, it reads that of the run.
     test = {"test_accuracy": 0.75}
     edit_json(f"{folder}/eval_results.json", **test, eval_f1_of_other_data=0.5)
-    # Batches of other shapes may add in another order.
     found = run(dataclasses.replace(again, data_dir=None))
     assert found == pytest.approx(results | test, rel=1e-6)
     # Predictions of a test set without labels replace those to which a metric belonged.
     unlabelled = dataclasses.replace(again, data_dir=None, do_eval=False, do_predict=True)
     assert _earlier_results(unlabelled, Run(folder)) == pytest.approx(results, rel=1e-6)
     new = dataclasses.replace(again, test_file="new.tsv", do_eval=False, do_predict=True)
-    assert _earlier_results(new, Run(folder)) == results
+    assert _earlier_results(new, Run(folder)) == pytest.approx(results, rel=1e-6)
     for index in pathlib.Path(folder).glob("ckpt-*"):
         index.unlink()
     with pytest.raises(ValueError, match=r"a finished run whose checkpoint ckpt-\* is gone: give"):

@@ -67,7 +67,9 @@ def compute(
     not keep them.
     """
     encoder, rows = getattr(model, "encoder", model), encoder_inputs(model, batch)
-    if isinstance(model, BertTaskModel):
+    if isinstance(model, BertTaskModel) and not reads:
+        output = logits = model(batch, training=training)
+    elif isinstance(model, BertTaskModel):
         seeds = encoder.dropout_seeds(rows, training)
         outputs = encoder(rows, seeds=seeds, training=training)
         output = logits = model.logits(outputs, batch, seeds, training)

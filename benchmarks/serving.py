@@ -67,7 +67,7 @@ def main() -> None:
         print(f"| {name} | {rate:.0f} | {relative} | {median:.1f} | {high:.1f} |")
 
 
-def _batched(serving: Callable, size: int, wait: float, threads: int) -> Callable:
+def _batched(serving: Callable, size: int, wait: int, threads: int) -> Callable:
     """Returns a function of one text whose concurrent calls share calls of the model."""
 
     @tf.nondifferentiable_batch_function(

@@ -118,15 +118,7 @@ class SelfAttention(Layer):
         self.add_dense("output", inner, width)
         self.built = True
 
-    def call(
-        self,
-        x,
-        attention_mask,
-        seeds=None,
-        training=None,
-        tokens: Tokens | None = None,
-        numbers=None,
-    ):
+    def call(self, x, attention_mask, seeds=None, training=None, tokens=None, numbers=None):
         rate = self.config.attention_probs_dropout_prob if training else 0.0
         seed = next_seed(seeds)
 
@@ -218,15 +210,7 @@ class EncoderBlock(Layer):
             layer.build(x_shape)
         self.built = True
 
-    def call(
-        self,
-        x,
-        attention_mask,
-        seeds=None,
-        training=None,
-        tokens: Tokens | None = None,
-        numbers=None,
-    ):
+    def call(self, x, attention_mask, seeds=None, training=None, tokens=None, numbers=None):
         attended = self.attention(
             x, attention_mask, seeds=seeds, training=training, tokens=tokens, numbers=numbers
         )

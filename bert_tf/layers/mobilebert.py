@@ -153,15 +153,7 @@ class BottleneckBlock(Layer):
             layer.build((None, None, inner))
         self.built = True
 
-    def call(
-        self,
-        x,
-        attention_mask,
-        seeds=None,
-        training=None,
-        tokens: Tokens | None = None,
-        numbers=None,
-    ):
+    def call(self, x, attention_mask, seeds=None, training=None, tokens=None, numbers=None):
         attended = self.attention(
             x, attention_mask, seeds=seeds, training=training, tokens=tokens, numbers=numbers
         )

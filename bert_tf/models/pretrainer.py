@@ -93,16 +93,15 @@ class PretrainingObjective:
     def sums(self, model: keras.Model, batch: dict, training: bool) -> dict:
         """Returns the summed losses and hits of a batch."""
         places = places_of(batch[POSITIONS], ops.shape(batch["input_word_ids"])[1])
-        ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
-        scored = places, ops.reshape(ids, (-1,)), ops.reshape(weights, (-1,))
+        ids = ops.reshape(batch["masked_lm_ids"], (-1,))
+        weights = ops.reshape(batch["masked_lm_weights"], (-1,))
         if model.encoder.skips_padding:
-            kept = ops.nonzero(scored[2])[0]
-            scored = (ops.take(x, kept) for x in scored)
-        places, *scored = scored
+            kept = ops.nonzero(weights)[0]
+            places, ids, weights = (ops.take(x, kept) for x in (places, ids, weights))
         outputs = model(batch | {"output_places": places}, training=training)
-        # A model that was called before has scored all predictions, [B, P, V].
-        if len(outputs["mlm_logits"].shape) == 2:
-            ids, weights = scored
+        if len(outputs["mlm_logits"].shape) == 3:
+            # Distillation gives what it computed before, for all predictions.
+            ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
         recompute = model.encoder.rematerialize != "none"
         masked_lm = _loss_and_hits(outputs["mlm_logits"], ids, weights, recompute)
         next_sentence = _loss_and_hits(

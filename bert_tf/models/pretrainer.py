@@ -100,7 +100,7 @@ class PretrainingObjective:
             places, ids, weights = (ops.take(x, kept) for x in (places, ids, weights))
         outputs = model(batch | {"output_places": places}, training=training)
         if len(outputs["mlm_logits"].shape) == 3:
-            # Distillation gives what it computed before, for all predictions.
+            # A caller that computed the outputs itself has them for all predictions.
             ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
         recompute = model.encoder.rematerialize != "none"
         masked_lm = _loss_and_hits(outputs["mlm_logits"], ids, weights, recompute)

@@ -16,6 +16,8 @@ from typing import NoReturn
 # The exit code after the signal SIGPIPE.
 NO_READER = 141
 _EDITS_DOCSTRINGS = ("tensorflow_text", "tf_keras")
+# Keras imports these for functions that no command uses, which takes a quarter of its start.
+_SLOW_AND_UNUSED = ("matplotlib", "sklearn")
 # The error handler of streams that cannot encode a character, as in terminals without Unicode.
 _ESCAPED = "bert_tf.escaped"
 
@@ -107,14 +109,19 @@ def import_tensorflow() -> None:
     during the import.
     """
     prepare()
+    hidden = [name for name in _SLOW_AND_UNUSED if name not in sys.modules]
     saved = os.dup(2)
     with open(os.devnull, "w") as null:
         os.dup2(null.fileno(), 2)
     try:
+        # None makes an import fail as if the package were not installed.
+        sys.modules.update(dict.fromkeys(hidden))
         import tensorflow as tf
 
         tf.config.list_physical_devices()
     finally:
+        for name in hidden:
+            del sys.modules[name]
         os.dup2(saved, 2)
         os.close(saved)
 

@@ -46,26 +46,26 @@ def join_chunks(first: Chunk, second: Chunk) -> Chunk:
 def save_chunk(path: str, chunk: Chunk) -> None:
     """Writes a chunk atomically, in about two bytes per token."""
     file = io.BytesIO()
-    np.savez(
-        file,
-        pieces=_compact(chunk.token_ids),
-        unit_starts=np.packbits(chunk.unit_starts),
-        sentence_lengths=_compact(np.diff(chunk.sentence_starts)),
-        document_lengths=_compact(np.diff(chunk.document_starts)),
-    )
+    for array in (
+        _compact(chunk.token_ids),
+        np.packbits(chunk.unit_starts),
+        _compact(np.diff(chunk.sentence_starts)),
+        _compact(np.diff(chunk.document_starts)),
+    ):
+        np.save(file, array)
     atomic_write(path, file.getvalue())
 
 
 def load_chunk(path: str) -> Chunk:
     """Reads a chunk that `save_chunk` wrote."""
-    with np.load(io.BytesIO(read_file(path)), allow_pickle=False) as arrays:
-        token_ids = arrays["pieces"].astype(np.int32)
-        return Chunk(
-            token_ids=token_ids,
-            unit_starts=np.unpackbits(arrays["unit_starts"], count=len(token_ids)).astype(np.bool_),
-            sentence_starts=_starts(arrays["sentence_lengths"]),
-            document_starts=_starts(arrays["document_lengths"]),
-        )
+    file = io.BytesIO(read_file(path))
+    ids, unit_starts, sentences, documents = (np.load(file, allow_pickle=False) for _ in range(4))
+    return Chunk(
+        token_ids=ids.astype(np.int32),
+        unit_starts=np.unpackbits(unit_starts, count=len(ids)).view(np.bool_),
+        sentence_starts=_starts(sentences),
+        document_starts=_starts(documents),
+    )
 
 
 def _compact(values: np.ndarray) -> np.ndarray:

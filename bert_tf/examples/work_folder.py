@@ -4,7 +4,7 @@ The folder lies beside the output. Any process, on any machine that can access i
 of the work, and a job that was killed resumes where it stopped:
 
     job.json                 settings and inputs; see `creation`
-    chunks/G-B.npz, .json    block B of input group G, tokenized; its size and counts
+    chunks/G-B.chunk, .json    block B of input group G, tokenized; its size and counts
     parts/S-P.tfrecord, .json    part P of shard S; its size and counts
     shards/S.json            shard S exists under its final name: its manifest entry and counts
     lock                     held by the process that works in the folder; see `folder_lock`
@@ -83,13 +83,13 @@ class WorkFolder:
         return self._file("job.json")
 
     def chunk_file(self, name: str) -> str:
-        return self._file("chunks", f"{name}.npz")
+        return self._file("chunks", f"{name}.chunk")
 
     def chunk_counts(self) -> dict[str, dict]:
         """Returns the counts of all chunks by name, in the order of the input."""
         folder = self._file("chunks")
         files = tf.io.gfile.listdir(folder) if tf.io.gfile.exists(folder) else ()
-        names = sorted(file.removesuffix(".npz") for file in files if file.endswith(".npz"))
+        names = sorted(file.removesuffix(".chunk") for file in files if file.endswith(".chunk"))
         return {name: read_counts(self.chunk_file(name)) for name in names}
 
     def part_file(self, part: ShardPart) -> str:

@@ -115,17 +115,18 @@ class WordPieceTokenizer(tf.Module):
         Returns:
             the ids, int32 [tokens], and their row splits, int64 [B + 1].
         """
-        text = tf.constant(lines, tf.string, [len(lines)])
         normalized = self._normalize_lines(lines)
+        text = tf.constant(normalized, tf.string, [len(lines)])
         suspects = _lines_with_long_words(normalized)
         if self._written:
-            suspects = np.union1d(suspects, np.flatnonzero(self._written.occur_in(text)))
+            raw = tf.constant(lines, tf.string, [len(lines)])
+            suspects = np.union1d(suspects, np.flatnonzero(self._written.occur_in(raw)))
         if self._added:
-            suspects = np.union1d(suspects, np.flatnonzero(self._added.occur_in(normalized)))
-        pieces = self._wordpiece.tokenize(tf.constant(normalized, tf.string, [len(lines)]))
+            suspects = np.union1d(suspects, np.flatnonzero(self._added.occur_in(text)))
+        pieces = self._wordpiece.tokenize(text)
         if len(suspects):
             rest = np.setdiff1d(np.arange(len(lines)), suspects)
-            exact = self.tokenize_flat(tf.gather(text, suspects))
+            exact = self.tokenize_flat([lines[index] for index in suspects])
             both = tf.concat([tf.gather(pieces, rest), exact], axis=0)
             pieces = tf.gather(both, np.argsort(np.concatenate([rest, suspects])))
         return pieces.values.numpy(), pieces.row_splits.numpy()
@@ -186,7 +187,12 @@ class WordPieceTokenizer(tf.Module):
 
     def normalize(self, text: tf.Tensor) -> tf.Tensor:
         """Cleans strings of any shape; lower-cases and strips accents if the vocabulary does."""
-        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+        return self._normalize_valid(
+            tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+        )
+
+    def _normalize_valid(self, text: tf.Tensor) -> tf.Tensor:
+        """Normalizes strings of valid UTF-8."""
         text = tf.strings.regex_replace(text, _CONTROLS, "")
         if self.vocab.added:
             # Word pieces need no spaces of one kind, but added tokens may contain spaces.
@@ -206,7 +212,7 @@ class WordPieceTokenizer(tf.Module):
         normalized = [line.translate(table, _ASCII_CONTROLS) for line in lines]
         others = [index for index, line in enumerate(lines) if not line.isascii()]
         if others:
-            text = self.normalize(tf.constant([lines[index] for index in others]))
+            text = self._normalize_valid(tf.constant([lines[index] for index in others]))
             for index, line in zip(others, text.numpy(), strict=True):
                 normalized[index] = line
         return normalized

@@ -45,8 +45,8 @@ class Workers:
     """Runs tasks in this process and `num_workers - 1` others. A context manager.
 
     The other processes are spawned, so each imports its own TensorFlow, limited to one core. That
-    takes seconds, during which this process already works. The others exit when this process ends
-    for whatever reason, and at once when the context exits with an exception.
+    takes seconds, during which this process already works. The others exit at once when the context
+    exits, or when this process ends for whatever reason.
     """
 
     def __init__(self, num_workers: int) -> None:
@@ -66,12 +66,10 @@ class Workers:
             )
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._pool:
-            if kind:
-                self._stop.close()
-            self._pool.shutdown(cancel_futures=True)
             self._stop.close()
+            self._pool.shutdown(cancel_futures=True)
 
     def results(
         self, tasks: Iterable[Task], first: deque[Task] | None = None

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from bert_tf.config import BertConfig
@@ -55,8 +56,7 @@ class BertEncoder(BertModel):
             - "selective": the attention probabilities and the dropout masks. That is little
               arithmetic, but includes random numbers, which are slow on a CPU.
             - "layers": everything but the inputs of the layers. This takes a third more work and
-              much less memory, except on TPUs, whose compiler merges the recomputation with the
-              first computation. It fails on Keras' JAX backend.
+              much less memory. It fails on Keras' JAX backend.
 
     Call: a dict of int [B, S] tensors, `input_word_ids`, `input_mask` (1 for tokens, 0 for padding)
     and, if they are not all 0, `input_type_ids`; or the same under the names that transformers,
@@ -198,21 +198,26 @@ def _rematerialized(function: Callable, x, seeds: DropoutSeeds | None):
     """Computes `function(x, seeds=seeds)`, and recomputes it in the backward pass.
 
     Keeps only x. The recomputation starts with the same seed number as the first computation, and
-    so drops the same elements.
+    so drops the same elements. `keras.remat` does the same, but the compiler of TPUs sees through
+    it.
     """
     start = copy.copy(seeds)
 
-    @keras.remat
-    def compute(x, zero):
-        # keras.remat hides from XLA that the arguments are the same the second time. The zero makes
-        # this true of the seeds as well, so that XLA draws the masks again and keeps none.
-        shifted = start and start.shifted(ops.cast(zero, "int32"))
-        output = function(x, seeds=shifted)
-        if seeds:
-            seeds.number = shifted.number
-        return output
+    @tf.custom_gradient
+    def compute(x):
+        def gradient(upstream, variables):
+            # XLA does not know that this is zero, and so does not merge the two computations.
+            zero = tf.reshape(upstream, [-1])[0] * 0
+            with tf.GradientTape() as tape:
+                shifted = x + zero
+                tape.watch(shifted)
+                output = function(shifted, seeds=start and start.shifted(tf.cast(zero, tf.int32)))
+            x_gradient, *gradients = tape.gradient(output, [shifted, *variables], upstream)
+            return x_gradient, gradients
 
-    return compute(x, ops.zeros((), "float32"))
+        return function(x, seeds=seeds), gradient
+
+    return compute(x)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

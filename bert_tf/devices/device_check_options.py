@@ -38,8 +38,7 @@ class DeviceCheckOptions(command.Options):
     )
     rematerialize: str = rare_option(
         "selective",
-        "What to recompute in the backward pass instead of keeping it. layers has no effect "
-        "on TPUs, whose compiler merges the recomputation with the first computation.",
+        "What to recompute in the backward pass instead of keeping it.",
         choices=REMATERIALIZATIONS,
     )
     find_largest_batch: bool = option(

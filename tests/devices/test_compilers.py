@@ -3,11 +3,13 @@
 import pytest
 import tensorflow as tf
 
+from bert_tf.config import BertConfig
 from bert_tf.devices.batch_size import find_largest_batch, try_compile
 from bert_tf.devices.chips import GPUS, TPUS, Topology, estimate_step_time
 from bert_tf.devices.compiler import CompiledStep, DoesNotFit, compile_step, step_to_hlo
 from bert_tf.devices.gpu import GpuTarget, library_flops
 from bert_tf.devices.tpu import TpuTarget
+from bert_tf.models.encoder import BertEncoder
 
 GIB = 2**30
 
@@ -238,6 +240,27 @@ def test_random_numbers_need_no_temporaries(tpu):
     found = compile_step(tpu, step, {"seed": tf.constant([1, 2])})
     assert found.outputs == pytest.approx(4 * 4096 * 3072, rel=0.01)
     assert found.temporaries < found.outputs
+
+
+def test_recomputed_layers_are_not_merged_with_the_first_computation(tpu):
+    """Oracle: a third more arithmetic than in the step that keeps everything."""
+    no_dropout = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config = BertConfig(50, 128, 1, 2, 512, max_position_embeddings=128, **no_dropout)
+
+    def flops(kind: str) -> float:
+        model = BertEncoder(config, kind)
+
+        def step(batch):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.sin(model(batch, training=True)["sequence_output"]))
+            return tape.gradient(loss, [weight.value for weight in model.blocks[0].weights])
+
+        batch = dict.fromkeys(
+            ("input_word_ids", "input_mask", "input_type_ids"), tf.ones([8, 128], tf.int32)
+        )
+        return compile_step(tpu, step, batch).flops
+
+    assert flops("layers") == pytest.approx(4 / 3 * flops("none"), rel=0.05)
 
 
 def test_a_slice_that_does_not_exist(tpu):

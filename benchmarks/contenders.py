@@ -6,7 +6,7 @@ Each contender runs in an environment of its own, so it imports its libraries on
 from collections.abc import Callable
 
 LEARNING_RATE = 1e-4
-MATMUL = "matmul, bfloat16"
+MATMUL = "matmul"
 MATMUL_SIZE = 4096
 # A function that takes a number of steps and returns the last loss; the number of parameters; the
 # versions of the libraries.
@@ -55,11 +55,11 @@ def make_trainer(preset: str, precision: str):
     return Trainer(device, model, PretrainingObjective(), optimizer, schedule)
 
 
-def _bert_tf(sizes: dict, precision: str = "bfloat16") -> Contender:
+def _bert_tf(sizes: dict) -> Contender:
     import keras
     import tensorflow as tf
 
-    trainer = make_trainer(sizes["preset"], precision)
+    trainer = make_trainer(sizes["preset"], sizes["precision"])
     iterator = iter(tf.data.Dataset.from_tensors(random_batch(sizes)).repeat())
 
     def take_steps(steps: int) -> float:
@@ -76,7 +76,7 @@ def _kerashub(sizes: dict) -> Contender:
     import keras_hub
     import tensorflow as tf
 
-    keras.config.set_dtype_policy("mixed_bfloat16")
+    keras.config.set_dtype_policy(_policy(sizes))
     backbone = keras_hub.models.BertBackbone(
         vocabulary_size=sizes["vocab_size"],
         num_layers=sizes["num_hidden_layers"],
@@ -128,7 +128,7 @@ def _garden(sizes: dict) -> Contender:
     from official.nlp.optimization import create_optimizer
     from official.nlp.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 
-    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    tf_keras.mixed_precision.set_global_policy(_policy(sizes))
     encoder = encoders.BertEncoderConfig(
         vocab_size=sizes["vocab_size"],
         hidden_size=sizes["hidden_size"],
@@ -178,7 +178,7 @@ def _huggingface(sizes: dict) -> Contender:
     labels.scatter_(1, batch["masked_lm_positions"], batch["masked_lm_ids"])
 
     def step() -> torch.Tensor:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=sizes["precision"] == "bfloat16"):
             loss = model(
                 input_ids=batch["input_word_ids"],
                 attention_mask=batch["input_mask"],
@@ -199,9 +199,13 @@ def _huggingface(sizes: dict) -> Contender:
 def _matmul(sizes: dict) -> Contender:
     import tensorflow as tf
 
-    a, b = (tf.cast(tf.random.normal([MATMUL_SIZE] * 2), tf.bfloat16) for _ in range(2))
+    a, b = (tf.cast(tf.random.normal([MATMUL_SIZE] * 2), sizes["precision"]) for _ in range(2))
     step = tf.function(lambda: tf.matmul(a, b)[0, 0])
     return _calls(step), 2 * MATMUL_SIZE**2, f"TensorFlow {tf.__version__}"
+
+
+def _policy(sizes: dict) -> str:
+    return "mixed_bfloat16" if sizes["precision"] == "bfloat16" else "float32"
 
 
 def _calls(step: Callable) -> Callable[[int], float]:
@@ -220,6 +224,5 @@ CONTENDERS: dict[str, Callable[[dict], Contender]] = {
     "Model Garden": _garden,
     "KerasHub": _kerashub,
     "Hugging Face": _huggingface,
-    "bert_tf, float32": lambda sizes: _bert_tf(sizes, "float32"),
     MATMUL: _matmul,
 }

@@ -4,8 +4,7 @@
   python -m venv hf && hf/bin/pip install transformers torch --extra-index-url \\
     https://download.pytorch.org/whl/cpu
   python benchmarks/pretraining_step.py --garden=garden/bin/python --huggingface=hf/bin/python
-  python benchmarks/pretraining_step.py --garden=garden/bin/python \\
-    --contenders bert_tf 'bert_tf, float32' 'Model Garden'
+  python benchmarks/pretraining_step.py --garden=garden/bin/python --precision=float32
 
 A step is the forward pass, the backward pass, clipping and AdamW over one batch in memory of random
 ids without padding: 30522 tokens, dropout 0.1, masked-LM and next-sentence loss. Every contender is
@@ -14,8 +13,8 @@ what its own library trains with:
   bert_tf       Trainer
   KerasHub      BertBackbone, MaskedLMHead, a dense layer and Keras' AdamW in a tf.function
   Model Garden  MaskedLMTask (BertPretrainerV2, the original's AdamW, tf_keras)
-  Hugging Face  BertForPreTraining with scaled_dot_product_attention, bfloat16 autocast and torch's
-                fused AdamW
+  Hugging Face  BertForPreTraining with scaled_dot_product_attention, autocast and torch's fused
+                AdamW
 
 Hugging Face computes the logits of all positions, the others only those of the predictions. bert_tf
 and the Garden also count accuracies.
@@ -24,7 +23,7 @@ Each contender is a process of its own, which stays alive and takes steps in tur
 so that other load on the machine affects all alike. Keep the machine idle nevertheless: torch's
 threads wait for each other so often that other work slows it down far more than the rest. Ratios
 are taken within a round; the table shows their medians. Utilization compares the step's matrix
-products (`bert_tf.models.flops`) with a large bfloat16 matmul of TensorFlow in the same round. A
+products (`bert_tf.models.flops`) with a large matmul of TensorFlow in the same round. A
 contender that fails, or has no interpreter, is shown with the reason. For base, the four contenders
 of the first command need 20 GB of memory together.
 """
@@ -45,7 +44,8 @@ PEERS = [name for name in CONTENDERS if name != MATMUL]
 def main() -> None:
     """Compares all contenders, or with --serve takes the steps of one."""
     parser = argument_parser(__doc__)
-    parser.add_argument("--contenders", nargs="+", choices=PEERS, default=PEERS[:4])
+    parser.add_argument("--contenders", nargs="+", choices=PEERS, default=PEERS)
+    parser.add_argument("--precision", default="bfloat16", choices=("float32", "bfloat16"))
     parser.add_argument("--batch_size", type=int, default=16)
     parser.add_argument("--predictions", type=int, default=20)
     options = parser.parse_args()
@@ -67,7 +67,7 @@ def _compare(options: argparse.Namespace) -> None:
         }
         rounds = take_turns(processes, options.rounds)
     print(
-        f"{options.preset}: batch {sizes['B']}, length {sizes['S']}, {sizes['P']} predictions, "
+        f"{options.preset}, {options.precision}: batch {sizes['B']}, length {sizes['S']}, {sizes['P']} predictions, "
         f"{sizes['flops'] / 1e12:.3g} TFLOP per step, {options.rounds} rounds\n"
     )
     print("| | seconds per step | sequences/s | relative to the Garden (min, max) | utilization |")
@@ -111,6 +111,7 @@ def _sizes(options: argparse.Namespace) -> dict:
     return {
         "flops": options.batch_size * flops,
         "preset": options.preset,
+        "precision": options.precision,
         "B": options.batch_size,
         "S": options.seq_length,
         "P": options.predictions,

@@ -1,6 +1,7 @@
 """The encoder with both pre-training heads, and the losses and metrics of pre-training."""
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from bert_tf.config import BertConfig
@@ -130,7 +131,7 @@ class PretrainingObjective:
 
 def _loss_and_hits(logits, labels, weights, recompute):
     # ops.argmax makes several passes over the logits to order negative zeros.
-    best = ops.top_k(logits, 1)[1][..., 0]
+    best = tf.argmax(logits, axis=-1, output_type=labels.dtype)
     hits = ops.cast(ops.equal(best, labels), "float32")
     losses = fused.cross_entropy(logits, labels, recompute)
     return ops.sum(losses * weights), ops.sum(hits * weights)

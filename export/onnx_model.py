@@ -33,8 +33,10 @@ def convert(source: Source, texts: Mapping[str, str], quantize: str = "none") ->
     try:
         import onnx
         from onnxruntime import quantization
-    except ImportError as error:
-        raise ValueError(f"{error}: pip install 'bert-tf[onnx]'") from None
+    except ImportError:
+        raise ValueError(
+            "ONNX models need onnx and onnxruntime: pip install onnx onnxruntime"
+        ) from None
     from export.onnx_graph import make_model
 
     model = make_model(source.model, source.task and source.task.head)

@@ -113,7 +113,7 @@ def _detect(head: bytes, file: str) -> _Compression | None:
             import zstandard
         except ImportError:
             raise OSError(
-                f"cannot read {file}: zstd files need 'zstandard': pip install zstandard"
+                f"cannot read {file}: zstd files need zstandard: pip install zstandard"
             ) from None
         # `zstd --long=31` needs a window of 2 GB.
         zstd = zstandard.ZstdDecompressor(max_window_size=2**31)

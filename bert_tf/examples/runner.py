@@ -79,9 +79,7 @@ class BeamRunner:
             import apache_beam
             from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
         except ImportError:
-            raise ValueError(
-                "--runner needs Apache Beam, which is not installed: pip install apache-beam"
-            ) from None
+            raise ValueError("--runner needs Apache Beam: pip install apache-beam") from None
         self._beam = apache_beam
         self._options = PipelineOptions([f"--runner={runner}", *shlex.split(options)])
         # Workers import what they need by name. The main session contains nothing else for them.

@@ -11,7 +11,7 @@ from bert_tf.models.inputs import INPUTS
 try:
     import onnxruntime
 except ImportError:
-    raise ValueError("ONNX models need onnxruntime: pip install 'bert-tf[onnx]'") from None
+    raise ValueError("ONNX models need onnxruntime: pip install onnxruntime") from None
 
 # The names that programs for ONNX models of BERT expect, in the order of `INPUTS`.
 NAMES = ("input_ids", "attention_mask", "token_type_ids")

@@ -168,11 +168,11 @@ def test_what_predict_cannot_read(tmp_path):
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):
-    """Oracle: the name of the extra in setup.cfg; the file is not called damaged."""
+    """Oracle: the package in setup.cfg; the file is not called damaged."""
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    monkeypatch.delitem(sys.modules, "bert_tf.inference.onnx")
+    monkeypatch.delitem(sys.modules, "bert_tf.inference.onnx", raising=False)
     (tmp_path / "model.onnx").touch()
-    with pytest.raises(ValueError, match=r"^ONNX models need onnxruntime: pip install .*\[onnx\]"):
+    with pytest.raises(ValueError, match="^ONNX models need onnxruntime: pip install onnxruntime$"):
         open_single_file(f"{tmp_path}/model.onnx")
 
 

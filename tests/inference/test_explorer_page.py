@@ -14,7 +14,7 @@ from bert_tf.inference.explorer.exploring import load_explorer
 from bert_tf.inference.explorer.server import PageServer, page_of
 
 sync_api = pytest.importorskip(
-    "playwright.sync_api", reason="needs pip install 'bert-tf[browser-test]'"
+    "playwright.sync_api", reason="needs pip install playwright"
 )
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 if not CHROMIUM:

@@ -118,9 +118,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     try:
         from safetensors.numpy import save
     except ImportError:
-        raise ValueError(
-            "Hugging Face's form needs safetensors: pip install 'bert-tf[huggingface]'"
-        ) from None
+        raise ValueError("Hugging Face's form needs safetensors: pip install safetensors") from None
     values = config_json(checkpoint)
     if checkpoint.spec.config.pruned_heads:
         print(
@@ -171,7 +169,8 @@ def download(name: str) -> str:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise ValueError(
-            f"hf:{name}: huggingface_hub is not installed: pip install 'bert-tf[huggingface]'"
+            f"hf:{name} needs huggingface_hub and safetensors: "
+            "pip install huggingface_hub safetensors"
         ) from None
     repository, _, revision = name.partition("@")
     patterns = [CONFIG, FILE, INDEX, "model-*.safetensors", *FILES]

@@ -62,9 +62,7 @@ def download(name: str) -> str:
         import kagglehub
         import keras_hub
     except ImportError as error:
-        raise ModuleNotFoundError(
-            f"keras:{name} needs KerasHub: pip install 'bert-tf[kerashub]'"
-        ) from error
+        raise ModuleNotFoundError(f"keras:{name} needs KerasHub: pip install keras-hub") from error
     presets = keras_hub.models.BertBackbone.presets
     handle = presets[name]["kaggle_handle"] if name in presets else name
     handle = handle.removeprefix("kaggle://")

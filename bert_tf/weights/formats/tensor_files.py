@@ -68,9 +68,7 @@ def _open(path: str) -> tuple[dict[str, Tensor], set[str]]:
     try:
         from safetensors import safe_open
     except ImportError:
-        raise ValueError(
-            f"{path}: safetensors is not installed: pip install 'bert-tf[huggingface]'"
-        ) from None
+        raise ValueError(f"{path} needs safetensors: pip install safetensors") from None
     if not tf.io.gfile.exists(path):
         raise FileNotFoundError(f"{path} is missing: download or copy it again")
     with _reading(path), _local_copy(path) as local:

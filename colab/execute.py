@@ -4,10 +4,12 @@
 
 A notebook is a pair: NAME.py, which people edit and review, and NAME.ipynb, which Colab opens. This
 script runs NAME.py in --work_dir and writes NAME.ipynb with the outputs. --set changes settings for
-this run only; the output of the cell with the settings lists them.
+this run only; the output of the cell with the settings lists them. Without --work_dir, nothing runs:
+NAME.ipynb keeps its outputs and gets the texts of NAME.py.
 """
 
 import argparse
+import configparser
 import hashlib
 import os
 import pathlib
@@ -18,7 +20,11 @@ import nbclient
 import nbformat
 
 FOLDER = pathlib.Path(__file__).parent
-INSTALL = '%pip install --quiet "bert-tf[huggingface]"'
+_SETUP = configparser.ConfigParser()
+_SETUP.read(FOLDER.parent / "setup.cfg")
+REPOSITORY = _SETUP["metadata"]["url"]
+INSTALL = f'%pip install --quiet "bert-tf[huggingface] @ git+{REPOSITORY}"'
+_COLAB = "https://colab.research.google.com"
 
 
 def main() -> None:
@@ -26,24 +32,59 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("name", help="Notebook in colab/, without .py")
-    parser.add_argument("--work_dir", required=True, help="Folder for the files that it writes")
+    parser.add_argument("--work_dir", help="Folder for the files that it writes")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="Settings")
     options = parser.parse_args()
     settings = dict(setting.split("=", 1) for setting in options.set)
-    notebook = execute(options.name, settings, options.work_dir)
-    nbformat.write(notebook, FOLDER / f"{options.name}.ipynb")
+    path = FOLDER / f"{options.name}.ipynb"
+    if options.work_dir:
+        notebook = execute(options.name, settings, options.work_dir)
+    else:
+        notebook = with_outputs(read(options.name), nbformat.read(path, as_version=4))
+    nbformat.write(notebook, path)
 
 
 def read(name: str) -> nbformat.NotebookNode:
-    """Returns the notebook of NAME.py, without outputs."""
+    """Returns the notebook of NAME.py, without outputs.
+
+    It adds what depends on the address of the repository: Colab's badge below the title, the cell
+    that installs, and the addresses of links to docs/.
+    """
     notebook = jupytext.read(FOLDER / f"{name}.py")
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "accelerator": "GPU",
         "source_sha256": _digest(notebook),
     }
+    title, text = notebook.cells[0].source.split("\n", 1)
+    page = (
+        REPOSITORY.replace("https://github.com", f"{_COLAB}/github")
+        + f"/blob/main/colab/{name}.ipynb"
+    )
+    badge = f"[![Open in Colab]({_COLAB}/assets/colab-badge.svg)]({page})"
+    notebook.cells[0].source = f"{title}\n\n{badge}\n{text}"
+    install = nbformat.v4.new_code_cell(INSTALL, metadata={"tags": ["install"]})
+    notebook.cells.insert(1, install)
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"
+        cell.source = cell.source.replace("](../docs/", f"]({REPOSITORY}/blob/main/docs/")
+    return notebook
+
+
+def with_outputs(
+    notebook: nbformat.NotebookNode, stored: nbformat.NotebookNode
+) -> nbformat.NotebookNode:
+    """Returns the notebook with stored outputs.
+
+    Raises:
+        ValueError: they are of other code.
+    """
+    if stored.metadata.source_sha256 != notebook.metadata.source_sha256:
+        raise ValueError("the code has changed since it ran: give --work_dir")
+    code = ([c for c in n.cells if c.cell_type == "code"] for n in (notebook, stored))
+    for cell, old in zip(*code, strict=True):
+        cell.outputs, cell.execution_count = old.outputs, old.execution_count
+    notebook.metadata = stored.metadata
     return notebook
 
 

@@ -1,8 +1,6 @@
 # %% [markdown]
 # # GLUE: fine-tune BERT on sentences and pairs of sentences
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/bert-tf/bert_tf/blob/main/colab/glue.ipynb)
-#
 # [GLUE](https://gluebenchmark.com) is the collection of tasks on which BERT became famous: Is a
 # sentence grammatical? Is it positive? Do two sentences mean the same? Does one follow from the other?
 # Here you fine-tune on any of them, see how much the result depends on chance, and write the file that
@@ -10,9 +8,6 @@
 #
 # A GPU makes it faster (*Runtime > Change runtime type*); the default task also runs on a CPU, in
 # about half an hour.
-
-# %% tags=["install"]
-# %pip install --quiet "bert-tf[huggingface]"
 
 # %% [markdown]
 # ## Settings
@@ -29,7 +24,7 @@
 # | `rte` | Does the second follow from the first? | two | 2,490 |
 # | `wnli` | Does the second, with its pronoun resolved, follow? | two | 635 |
 #
-# `MODEL` is any [checkpoint that bert_tf reads](https://github.com/bert-tf/bert_tf/blob/main/docs/checkpoints.md).
+# `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md).
 # The default is small and quick. With `hf:google-bert/bert-base-uncased`, set the learning rate to
 # 3e-5. `DATA_DIR` is the folder of the task with its official files; without it, tensorflow-datasets
 # downloads them. The stored outputs are those of `sst2` with 10,000 of its training examples.

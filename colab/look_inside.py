@@ -1,19 +1,14 @@
 # %% [markdown]
 # # Look inside BERT
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/bert-tf/bert_tf/blob/main/colab/look_inside.ipynb)
-#
 # Introductions to BERT draw pictures of what it does. Here they are computed, from a real model: what
 # it reads, how words are hidden from it, what it puts in their places, whether it knows which sentence
 # comes next, how it tells the two meanings of *apple* apart, and which words look at which.
 
-# %% tags=["install"]
-# %pip install --quiet "bert-tf[huggingface]"
-
 # %% [markdown]
 # ## Settings
 #
-# `MODEL` is any [checkpoint that bert_tf reads](https://github.com/bert-tf/bert_tf/blob/main/docs/checkpoints.md)
+# `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md)
 # that still has the heads of its pre-training: a published BERT, or a run of your own whose vocabulary has
 # the words *apple*, *cat* and *it*. Encoders for sentences, such as all-MiniLM-L6-v2, are published without
 # these heads. `TAGGED` is a CoNLL file for the last section; without it, tensorflow-datasets downloads

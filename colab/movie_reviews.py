@@ -1,8 +1,6 @@
 # %% [markdown]
 # # Movie reviews: fine-tune BERT on raw text
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/bert-tf/bert_tf/blob/main/colab/movie_reviews.ipynb)
-#
 # BERT reads a text and returns a vector that describes it. Here you put one new layer on top of that
 # vector and train both on movie reviews, so that the model says whether a review is positive. You do
 # it twice:
@@ -15,13 +13,10 @@
 #
 # A GPU makes it faster (*Runtime > Change runtime type*), but the default settings also run on a CPU.
 
-# %% tags=["install"]
-# %pip install --quiet "bert-tf[huggingface]"
-
 # %% [markdown]
 # ## Settings
 #
-# `MODEL` is any [checkpoint that bert_tf reads](https://github.com/bert-tf/bert_tf/blob/main/docs/checkpoints.md):
+# `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md):
 # `hf:ORG/NAME` from the Hugging Face Hub, an encoder of TensorFlow Hub, or a folder with your own run
 # or export. The default is small and quick. `hf:google-bert/bert-base-uncased` is five times as large
 # and better; give it more reviews and a learning rate of 3e-5.

@@ -1,8 +1,6 @@
 # %% [markdown]
 # # Named entities: tag every word
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/bert-tf/bert_tf/blob/main/colab/ner.ipynb)
-#
 # A tagger gives every word of a text a tag: here, whether it belongs to the name of a person (PER), an
 # organization (ORG), a place (LOC) or something else (MISC). There are two ways to use BERT for it:
 #
@@ -16,13 +14,10 @@
 #
 # Use a GPU (*Runtime > Change runtime type*).
 
-# %% tags=["install"]
-# %pip install --quiet "bert-tf[huggingface]"
-
 # %% [markdown]
 # ## Settings
 #
-# `MODEL` is any [checkpoint that bert_tf reads](https://github.com/bert-tf/bert_tf/blob/main/docs/checkpoints.md).
+# `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md).
 # A cased encoder such as `hf:google-bert/bert-base-cased` is better at names; set its learning rate to
 # 3e-5. `DATA_DIR` is a folder with your own `train.txt`, `valid.txt` and `test.txt`: one word per line,
 # its tag in the last column, and a blank line after each sentence. Without it, tensorflow-datasets

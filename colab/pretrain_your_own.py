@@ -1,8 +1,6 @@
 # %% [markdown]
 # # Pre-train your own BERT
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/bert-tf/bert_tf/blob/main/colab/pretrain_your_own.ipynb)
-#
 # Pre-training needs nothing but text. The encoder reads sentences in which some tokens are hidden and
 # learns to fill them in, and it learns whether one sentence follows another. Whatever it learns about
 # your language or your field on the way is what fine-tuning builds on.
@@ -11,16 +9,13 @@
 # and SavedModels for `hub.KerasLayer`. The encoder is tiny, so that a few minutes suffice. The same
 # commands train encoders of any size on a GPU or a TPU.
 
-# %% tags=["install"]
-# %pip install --quiet "bert-tf[huggingface]"
-
 # %% [markdown]
 # ## Settings
 #
 # `TEXT` is a file with one sentence per line and a blank line between documents. Without it, the
 # notebook collects the docstrings of Python, NumPy, Keras and TensorFlow: English prose that every
 # machine has. `STRATEGY` is where to train: `auto` takes the GPUs if there are any. `tpu` needs
-# [another environment](https://github.com/bert-tf/bert_tf/blob/main/docs/tpu.md), in which only training runs.
+# [another environment](../docs/tpu.md), in which only training runs.
 
 # %% tags=["parameters"]
 TEXT = ""  # @param {type:"string"}

@@ -1,8 +1,6 @@
 # %% [markdown]
 # # SQuAD: ask questions of a text
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/bert-tf/bert_tf/blob/main/colab/squad.ipynb)
-#
 # Given a question and a text, BERT finds the span of the text that answers the question: it scores
 # every token as the start and as the end of the answer. In SQuAD 2.0, half of the questions have no
 # answer in the text, and the model must say so. Here you fine-tune on SQuAD 2.0 and then ask questions
@@ -10,13 +8,10 @@
 #
 # Use a GPU (*Runtime > Change runtime type*).
 
-# %% tags=["install"]
-# %pip install --quiet "bert-tf[huggingface]"
-
 # %% [markdown]
 # ## Settings
 #
-# `MODEL` is any [checkpoint that bert_tf reads](https://github.com/bert-tf/bert_tf/blob/main/docs/checkpoints.md).
+# `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md).
 # With `hf:google-bert/bert-base-uncased`, set the learning rate to 3e-5. `DATA_DIR` holds
 # `train-v2.0.json` and `dev-v2.0.json`; without it, the next cell downloads them. It must not be `data`,
 # where that cell writes the articles that the notebook uses.

@@ -1,15 +1,17 @@
 """The stored notebooks. `make test-notebooks` executes them."""
 
 import pathlib
+import re
 import sys
 
 import nbformat
 import pytest
 
-COLAB = pathlib.Path(__file__).parents[1] / "colab"
+ROOT = pathlib.Path(__file__).parents[1]
+COLAB = ROOT / "colab"
 sys.path.append(str(COLAB))
 
-from execute import INSTALL, read, tagged  # noqa: E402
+from execute import INSTALL, REPOSITORY, read, tagged, with_outputs  # noqa: E402
 
 NAMES = sorted(path.stem for path in COLAB.glob("*.ipynb"))
 
@@ -38,3 +40,29 @@ def test_notebooks_have_one_form(name):
     assert lines and all(" = " in line and "  # @param " in line for line in lines)
     text = (COLAB / f"{name}.ipynb").read_text()
     assert not any(word in text for word in ("/tmp/", "/root/", "/home/", "/work/"))
+
+
+def test_texts_change_without_a_run_and_code_does_not():
+    """Oracle: the stored outputs, which belong to the code that ran."""
+    stored = nbformat.read(COLAB / "squad.ipynb", as_version=4)
+    changed = read("squad")
+    changed.cells[0].source = "Another text."
+    kept = with_outputs(changed, stored)
+    assert kept.cells[0].source == "Another text."
+    assert [c.get("outputs") for c in kept.cells] == [c.get("outputs") for c in stored.cells]
+    changed.metadata = changed.metadata | {"source_sha256": "of other code"}
+    with pytest.raises(ValueError, match="the code has changed since it ran"):
+        with_outputs(changed, stored)
+
+
+def test_all_texts_name_one_address():
+    """Oracle: setup.cfg, and the cell that installs."""
+    owner = REPOSITORY.split("/")[-2]
+    source = INSTALL.partition("]")[2].removesuffix('"')
+    paths = [ROOT / "README.md", ROOT / "mkdocs.yml", *COLAB.glob("*.ipynb")]
+    folders = ("docs", "bert_tf", "export", "tfrecords")
+    paths += [path for folder in folders for path in (ROOT / folder).rglob("*.[pm][yd]")]
+    for path in paths:
+        text = path.read_text()
+        assert set(re.findall(r"github(?:\.com)?/([\w-]+)/bert_tf", text)) <= {owner}, path
+        assert set(re.findall(r"""install.*["']bert-tf\[\w+\]([^"'\\]*)""", text)) <= {source}, path

@@ -9,46 +9,77 @@ from html import escape
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 from nbconvert import MarkdownExporter
 
 from bert_tf.__main__ import COMMANDS
+from tfrecords import __version__
 from tfrecords.command_help import flag_name, is_required, ordered_flags
 
 ROOT = pathlib.Path(__file__).parents[2]
+_NOTEBOOK = """
+{% extends 'markdown/index.md.j2' %}
+{% macro fenced(text) %}
+```text title="Output"
+{{ text }}
+```
+{% endmacro %}
+{% block stream %}{{ fenced(output.text) }}{% endblock %}
+{% block data_text %}{{ fenced(output.data['text/plain']) }}{% endblock %}
+"""
+
+
+def on_config(config: Any) -> None:
+    """Shows the version in the header and in the titles of all pages."""
+    config.site_name += f" {__version__}"
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Adds README.md as index.md, whose links are those of a page in docs/, and the notebooks."""
+
+    def add(name: str, content: str | bytes, source: str) -> None:
+        file = File.generated(config, name, content=content)
+        file.edit_uri = f"../{source}"
+        files.append(file)
+
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     text = re.sub(r"\]\(docs/", "](", readme)
     text = re.sub(r"\]\(colab/(\w+)\.ipynb\)", r"](notebooks/\1.md)", text)
-    files.append(File.generated(config, "index.md", content=text))
+    add("index.md", f"---\nhide: [navigation]\n---\n{text}", "README.md")
     for path in sorted((ROOT / "colab").glob("*.ipynb")):
         for name, content in _notebook_page(path).items():
-            files.append(File.generated(config, f"notebooks/{name}", content=content))
+            add(f"notebooks/{name}", content, f"colab/{path.stem}.py")
     return files
 
 
-def on_page_markdown(markdown: str, **kwargs: Any) -> str:
-    """Replaces `{{ commands }}` by the help and the flags of all commands."""
-    if "{{ commands }}" not in markdown:
-        return markdown
-    sections = [_command(name, module) for name, module in COMMANDS.items()]
-    return markdown.replace("{{ commands }}", "\n\n".join(sections))
+def on_page_markdown(markdown: str, page: Page, **kwargs: Any) -> str:
+    """Replaces `{{ commands }}` by the help and the flags of all commands.
+
+    Searches list the guide before the names that only contributors look for.
+    """
+    if "{{ commands }}" in markdown:
+        sections = [_command(name, module) for name, module in COMMANDS.items()]
+        return markdown.replace("{{ commands }}", "\n\n".join(sections))
+    if re.match("reference/|architecture|results", page.file.src_uri):
+        page.meta["search"] = {"boost": 0.05}
+    return markdown
 
 
 def on_page_content(html: str, **kwargs: Any) -> str:
-    """Keeps flags in running text on one line: browsers would break them after the hyphens."""
+    """Keeps flags in code on one line: browsers would break them after the hyphens."""
+    # In notebooks, the hyphens of a command's flags are operators of Python.
+    flag = r'<span class="o">--</span><span class="n">(\w+)</span>|--(\w+)'
     return re.sub(
-        r"<code>[^<]+</code>",
-        lambda code: re.sub(r"--\w+", r'<span class="flag">\g<0></span>', code[0]),
+        r"<code>.+?</code>",
+        lambda code: re.sub(flag, r'<span class="flag">--\1\2</span>', code[0]),
         html,
+        flags=re.S,
     )
 
 
 def _notebook_page(path: pathlib.Path) -> dict[str, str | bytes]:
     """Returns the contents of the page with the stored outputs and of its pictures, by name."""
-    text, resources = MarkdownExporter().from_filename(
+    text, resources = MarkdownExporter(raw_template=_NOTEBOOK).from_filename(
         str(path), resources={"unique_key": path.stem, "output_files_dir": path.stem}
     )
     return {f"{path.stem}.md": text} | resources["outputs"]

@@ -16,6 +16,7 @@ from support import save_run
 
 import bert_tf
 from bert_tf.explore import Options, run
+from bert_tf.inference.explorer import notebook_page
 from bert_tf.inference.explorer.exploring import load_explorer
 from bert_tf.inference.explorer.server import MOST_BYTES, PageServer, page_of
 from bert_tf.models.encoder import BertEncoder
@@ -50,15 +51,21 @@ def test_an_exploration_is_what_the_model_computes(pretrained, vocab):
     }
     expected = bert_tf.attention_probabilities(model.encoder, inputs)[:, 0]
     np.testing.assert_allclose(decoded(found), expected, atol=1 / 65535)
-    outputs = model(inputs | {"masked_lm_positions": np.array([[1, 6]], np.int32)})
-    shares = tf.nn.softmax(outputs["mlm_logits"][0, :, : len(vocab)]).numpy()
-    assert [mask["position"] for mask in found["masks"]] == [1, 6]
-    for mask, row in zip(found["masks"], shares, strict=True):
+    positions = {"masked_lm_positions": np.arange(9, dtype=np.int32)[None]}
+    follows = tf.nn.softmax(model(inputs | positions)["next_sentence_logits"])[0, 0]
+    np.testing.assert_allclose(found["next_sentence"], follows, atol=1e-5)
+    assert found["kept_heads"] == [2, 2, 2]
+    for place, words in enumerate(found["words"]):
+        if tokens[place] in ("[CLS]", "[SEP]"):
+            assert words == []
+            continue
+        masked = ids.copy()
+        masked[0, place] = vocab.mask_id
+        logits = model(inputs | positions | {"input_word_ids": masked})["mlm_logits"]
+        row = tf.nn.softmax(logits[0, place, : len(vocab)]).numpy()
         best = np.argsort(-row)[:2]
-        assert [word["token"] for word in mask["words"]] == [vocab.tokens[i] for i in best]
-        np.testing.assert_allclose(
-            [word["probability"] for word in mask["words"]], row[best], atol=1e-5
-        )
+        assert [word["token"] for word in words] == [vocab.tokens[i] for i in best]
+        np.testing.assert_allclose([word["probability"] for word in words], row[best], atol=1e-5)
 
 
 def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
@@ -67,12 +74,13 @@ def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
     encoder = BertEncoder(model.config)
     encoder.set_weights(model.encoder.get_weights())
     save_run(tmp_path, encoder, vocab, lower_case=False)
-    text = b"the [MASK] sat"
+    text = b"the [MASK] ||| sat"
     found = load_explorer(options(str(tmp_path))).explore(text)
     expected = load_explorer(options(folder)).explore(text)
-    assert found["masks"] is None and len(expected["masks"]) == 1
+    assert found["words"] is found["next_sentence"] is None
+    assert expected["words"] and expected["next_sentence"]
     np.testing.assert_array_equal(decoded(found), decoded(expected))
-    assert load_explorer(options(folder)).explore(b"the cat")["masks"] == []
+    assert load_explorer(options(folder)).explore(b"the cat")["next_sentence"] is None
 
 
 def test_a_long_text_is_truncated_and_says_so(pretrained, tmp_path, capsys):
@@ -138,6 +146,17 @@ def test_the_page_holds_texts_as_data_only():
         assert f"{directive} 'sha256-{digest}';" in policy
     assert "connect-src 'none'" in policy
     assert "connect-src 'self'" in page_of([], "m", 64, live=True)
+
+
+def test_a_notebook_shows_the_page_in_a_frame(pretrained):
+    """Oracle: the page in the frame's attribute, as Python's HTML parser reads it."""
+    page = notebook_page(pretrained[0], HOSTILE, "the cat", height=500, top_k=2)
+    assert len(repr(page)) < 100
+    ((tag, frame),) = Page.of(page._repr_html_()).elements
+    assert tag == "iframe" and frame["sandbox"] == "allow-scripts"
+    assert "height: 500px" in frame["style"]
+    first, second = Page.of(frame["srcdoc"]).data["texts"]
+    assert first["text"] == HOSTILE and len(second["words"][1]) == 2
 
 
 @pytest.fixture

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from bert_tf.explore import Options, run
+from bert_tf.inference.explorer import notebook_page
 from bert_tf.inference.explorer.exploring import load_explorer
 from bert_tf.inference.explorer.server import PageServer, page_of
 
-sync_api = pytest.importorskip(
-    "playwright.sync_api", reason="needs pip install playwright"
-)
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 if not CHROMIUM:
     pytest.skip("needs a Chromium: install it, or name it in CHROMIUM", allow_module_level=True)
@@ -70,6 +69,21 @@ def expected(pretrained, file) -> dict:
     return load_explorer(options).explore(b"the [MASK] sat ||| on the mat")
 
 
+def attention_of(exploration: dict) -> np.ndarray:
+    size = len(exploration["tokens"])
+    values = np.frombuffer(base64.b64decode(exploration["attention"]), "<u2") / 65535
+    return values.reshape(3, 2, size, size)
+
+
+def words_of(exploration: dict, place: int) -> list[str]:
+    words = exploration["words"][place]
+    return [f"{word['token']} {word['probability'] * 100:.1f}%" for word in words]
+
+
+def shown_words(panel) -> list[str]:
+    return [" ".join(text.split()) for text in panel.locator(".words li").all_inner_texts()]
+
+
 def column(panel, side: str):
     return panel.locator(f".{side} button")
 
@@ -80,10 +94,12 @@ def test_the_page_shows_what_the_model_does(page, file, expected):
     left, right = page.locator("article").all()
     assert left.locator(".tokens li").all_inner_texts() == expected["tokens"]
     assert left.locator(".tokens .second").count() == expected["segments"].count(1)
-    words = [f"{word['token']} {word['probability']:.1%}" for word in expected["masks"][0]["words"]]
-    shown = left.locator(".words li").all_inner_texts()
-    assert [" ".join(text.split()) for text in shown] == words
+    assert shown_words(left) == words_of(expected, 2)
+    assert left.locator(".masks h3").inner_text() == "\u2068[MASK]\u2069 (2)"
     assert left.locator(".note").inner_text() == "Dashed boxes are the second segment."
+    assert f" {expected['next_sentence']:.1%}." in left.locator(".next-sentence").inner_text()
+    assert "[UNK] stands for \u2068<\u2069, " in right.locator(".note").inner_text()
+    assert right.locator(".next-sentence").inner_text() == ""
     # Texts are shown as they are, and never run.
     assert page.title() == "bert_tf explorer"
     assert HOSTILE[:30] in left.locator("select").inner_text()
@@ -92,23 +108,59 @@ def test_the_page_shows_what_the_model_does(page, file, expected):
     assert (
         right.locator(".note").inner_text().startswith("The text is longer: the model reads 24 of")
     )
-    assert right.locator(".no-masks").inner_text() == "The text has no [MASK]."
+    assert right.locator(".words").count() == 0
+
+
+def test_a_click_masks_a_token_and_the_address_keeps_it(page, file, expected):
+    """Oracles: the exploration; a second visit to the address shows the same."""
+    page.goto(f"file://{file}")
+    panel, other = page.locator("article").all()
+    other.locator("select").select_option("2")
+    token = panel.locator(".tokens button", has_text="sat")
+    token.click()
+    assert shown_words(panel) == words_of(expected, 2) + words_of(expected, 3)
+    column(panel, "to").nth(4).click()
+    # The last column of the maps is the mean of the heads.
+    box = panel.locator("canvas").bounding_box()
+    panel.locator("canvas").click(position={"x": box["width"] * 0.9, "y": box["height"] / 2})
+    assert panel.locator(".head-value").inner_text() == "mean of 0 to 1"
+    mean = attention_of(expected)[1].mean(0)[:, 4]
+    shares = [f"{share * 100:.1f}%" for share in mean]
+    assert [text.split("\n")[1] for text in column(panel, "from").all_inner_texts()] == shares
+    view = "document.getElementById('panels').innerText"
+    shown, address = page.evaluate(view), page.url
+    page.goto("about:blank")
+    page.goto(address)
+    assert page.evaluate(view) == shown
+    token.click()
+    assert shown_words(panel) == words_of(expected, 2)
+    assert "masked=3" in address and "masked=3" not in page.url
+    page.goto(f"{page.url[: page.url.index('#')]}#layer=99&head=x&text=unknown&kept=from+99")
+    page.wait_for_function("document.querySelector('.layer').value === '2'")
+
+
+def test_the_page_in_a_notebook(page, pretrained, expected, tmp_path):
+    """Oracle: the exploration; the frame has a long page around it, as in Jupyter and Colab."""
+    cell = notebook_page(pretrained[0], expected["text"], top_k=3)._repr_html_()
+    (tmp_path / "notebook.html").write_text(f"<!doctype html><p>Cell</p>{cell}", "utf-8")
+    page.goto(f"file://{tmp_path}/notebook.html")
+    panel = page.frame_locator("iframe").locator("article")
+    panel.locator(".tokens button", has_text="sat").click()
+    assert shown_words(panel) == words_of(expected, 2) + words_of(expected, 3)
 
 
 def test_attention_by_keyboard(page, file, expected):
     """Oracle: the probabilities, in percent, beside each token."""
     tokens = expected["tokens"]
-    size = len(tokens)
-    values = np.frombuffer(base64.b64decode(expected["attention"]), "<u2") / 65535
-    values = values.reshape(3, 2, size, size)
+    values = attention_of(expected)
     page.goto(f"file://{file}")
     panel = page.locator("article").first
     lines = panel.locator("svg path")
     assert lines.count() == (values[0, 0] >= 0.02).sum()
-    panel.locator(".layer").focus()
+    panel.get_by_role("slider", name="Layer", exact=True).focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    panel.locator(".head").focus()
+    panel.get_by_role("slider", name="Head", exact=True).focus()
     page.keyboard.press("ArrowRight")
     assert panel.locator(".layer-value").inner_text() == "2 of 0 to 2"
     assert page.locator("article").nth(1).locator(".head-value").inner_text() == "1 of 0 to 1"
@@ -173,9 +225,19 @@ def test_a_served_page_takes_new_texts(page, pretrained):
         assert page.locator("article").count() == 2
         assert not panel.locator(".chooser").is_visible()
         panel.locator("textarea").fill("on")
-        page.keyboard.press("Control+Enter")
+        page.keyboard.press("Shift+Enter")
+        page.keyboard.type("the")
+        page.keyboard.press("Enter")
         panel.locator("select option").nth(1).wait_for(state="attached")
         assert panel.locator("select").input_value() == "1"
+        assert tokens.all_inner_texts() == ["[CLS]", "on", "the", "[SEP]"]
+        panel.get_by_role("button", name="a pair").click()
+        panel.locator("select option").nth(2).wait_for(state="attached")
+        assert panel.locator(".tokens .second").count() > 1
+        # A text that only the address has is explored again.
+        page.reload()
+        panel.locator(".tokens .second").first.wait_for()
+        assert panel.locator("textarea").input_value().startswith("The man went")
     finally:
         server.shutdown()
         thread.join()

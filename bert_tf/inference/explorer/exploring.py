@@ -1,9 +1,11 @@
-"""What a model does with a text: tokens, words for each [MASK], attention."""
+"""What a model does with a text: tokens, words for masked ones, attention."""
 
 import base64
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
@@ -11,23 +13,27 @@ from bert_tf.inference.encoding import NOWHERE, EncodedLine, encode_lines, padde
 from bert_tf.inference.inference_options import ExplorerOptions
 from bert_tf.inference.masks import guesses, likeliest_tokens
 from bert_tf.inference.models import load_model, load_tokenizer
+from bert_tf.inference.texts import in_chunks
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import check_length, fitting_length
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 Exploration = dict[str, Any]
+_BATCH_SIZE = 32
 
 
 class Explorer:
     """Computes what a page shows of a text.
 
     Args:
-        model: the trained model; a `BertEncoder` predicts no words.
+        model: the trained model.
+        heads: its trained heads, "masked_lm" and "next_sentence"; none for a `BertEncoder`.
         tokenizer: a tokenizer that recognizes special tokens in the text.
         max_seq_length: tokens per text, [CLS] and [SEP] included; further ones are left out.
-        top_k: number of words per [MASK].
+        top_k: number of words per masked token.
 
     Attributes:
         max_seq_length: as given.
@@ -37,14 +43,15 @@ class Explorer:
     def __init__(
         self,
         model: BertPretrainer | BertEncoder,
+        heads: Collection[str],
         tokenizer: WordPieceTokenizer,
         max_seq_length: int,
         top_k: int,
     ):
         self.max_seq_length = max_seq_length
+        self._model, self._heads = model, heads
         self._encoder = getattr(model, "encoder", model)
         self.most_tokens = self._encoder.config.max_position_embeddings
-        self._pretrainer = model if isinstance(model, BertPretrainer) else None
         self._tokenizer, self._vocab = tokenizer, tokenizer.vocab
         self._top_k = min(top_k, len(self._vocab))
 
@@ -56,10 +63,13 @@ class Explorer:
             tokens, segments, sources: its tokens; for each, its segment, 0 or 1, and the part of
                 the text that it stands for.
             truncated: whether tokens at the end were left out.
-            masks: for each [MASK], its position among the tokens and the likeliest words with their
-                probabilities; None without a masked-LM head.
+            words: for each token, the likeliest words in its place if it is masked, with their
+                probabilities; no words for [CLS] and [SEP]. None without a masked-LM head.
+            next_sentence: the probability that b follows a; None for a single text or without a
+                next-sentence head.
             attention: the probabilities [L, N, S, S] as uint16 with 65535 for 1, in base64.
             layers, heads: L and N.
+            kept_heads: for each layer, how many heads were not removed.
         """
         (line,) = encode_lines([text], self._tokenizer, self.max_seq_length, whole=False)
         inputs = padded_inputs([line.ids], [line.types], self._vocab.pad_id)
@@ -74,28 +84,39 @@ class Explorer:
                 for start, limit in zip(line.starts, line.limits, strict=True)
             ],
             "truncated": line.truncated,
-            "masks": self._masks(line, inputs),
+            "words": self._words(line) if "masked_lm" in self._heads else None,
+            "next_sentence": (
+                self._next_sentence(inputs)
+                if line.types.any() and "next_sentence" in self._heads
+                else None
+            ),
             "attention": base64.b64encode(np.rint(attention * 65535).astype("<u2")).decode(),
             "layers": attention.shape[0],
             "heads": attention.shape[1],
+            "kept_heads": [
+                len(self._encoder.config.kept_heads(layer)) for layer in range(len(attention))
+            ],
         }
 
-    def _masks(self, line: EncodedLine, inputs: dict[str, np.ndarray]) -> list[dict] | None:
-        if self._pretrainer is None:
-            return None
-        positions = np.flatnonzero(line.ids == self._vocab.mask_id)
-        if not len(positions):
-            return []
-        inputs = inputs | {"masked_lm_positions": positions[None].astype(np.int32)}
-        best = likeliest_tokens(self._pretrainer, inputs, len(self._vocab), self._top_k)
-        (masks,) = guesses(best, self._vocab)
-        return [
-            {
-                "position": int(position),
-                "words": [{"token": token, "probability": round(p, 6)} for token, p in words],
-            }
-            for position, words in zip(positions, masks, strict=True)
-        ]
+    def _words(self, line: EncodedLine) -> list[list[dict]]:
+        """Masks each token alone; those that are [MASK] in the text always are."""
+        words = [[] for _ in line.ids]
+        for places in in_chunks(np.flatnonzero(line.starts != NOWHERE), _BATCH_SIZE):
+            rows = np.tile(line.ids, [len(places), 1])
+            rows[np.arange(len(places)), places] = self._vocab.mask_id
+            inputs = padded_inputs(rows, [line.types] * len(places), self._vocab.pad_id)
+            inputs[POSITIONS] = np.array(places, np.int32)[:, None]
+            best = likeliest_tokens(self._model, inputs, len(self._vocab), self._top_k)
+            for place, (found,) in zip(places, guesses(best, self._vocab), strict=True):
+                words[place] = [{"token": word, "probability": round(p, 6)} for word, p in found]
+        return words
+
+    def _next_sentence(self, inputs: dict[str, np.ndarray]) -> float:
+        inputs = inputs | {POSITIONS: np.zeros([1, 1], np.int32)}
+        logits = self._model(inputs, training=False)["next_sentence_logits"]
+        probabilities = tf.nn.softmax(logits).numpy()
+        check_computed({"probabilities": probabilities})
+        return round(float(probabilities[0, 0]), 6)
 
 
 def load_explorer(options: ExplorerOptions) -> Explorer:
@@ -104,7 +125,7 @@ def load_explorer(options: ExplorerOptions) -> Explorer:
     length = options.max_seq_length or fitting_length(checkpoint.spec.config, 64)
     check_length(checkpoint.spec.config, length)
     tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)
-    head = "masked_lm" in checkpoint.parts
-    parts = ["encoder", "projection", *["masked_lm"] * head]
-    model = load_model(checkpoint, BertPretrainer if head else BertEncoder, parts)
-    return Explorer(model, tokenizer, length, options.top_k)
+    heads = checkpoint.parts & {"masked_lm", "next_sentence"}
+    parts = {"encoder", "projection"} | checkpoint.parts & {"pooler"} | heads
+    model = load_model(checkpoint, BertPretrainer if heads else BertEncoder, parts)
+    return Explorer(model, heads, tokenizer, length, options.top_k)

@@ -2,11 +2,22 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const root = document.documentElement;
+  const state = new URLSearchParams(location.hash.slice(1));
   const panels = [];
-  // The same head in both texts, so that they can be compared.
-  const head = { layer: 0, head: 0 };
+  // The same head in both texts, so that they can be compared. Past the last one is their mean.
+  const head = { layer: Number(state.get("layer")) || 0, head: Number(state.get("head")) || 0 };
   const MASK = "[MASK]";
+  const UNKNOWN = "[UNK]";
+  const EXAMPLES = {
+    "a hidden word": "The capital of France is [MASK].",
+    "a pair": "The man went to the store. ||| He bought a gallon of milk.",
+    "two meanings": "The bank by the river lends money, and ducks rest on the bank of the river.",
+    "a pronoun": "The animal did not cross the street because it was too tired.",
+    "rare characters": "Unbelievable: a naïve 🦆 plays the sitar ♫",
+  };
   const SHOWN = 0.02; // fainter lines would only be a haze
+  const MAP = 64; // pixels of a small map, for which longer texts leave out tokens
+  const BLUE = [43, 134, 209]; // legible on light and dark
   const percent = (share) => `${(100 * share).toFixed(1)}%`;
   // Keeps right-to-left tokens from turning the rest of a sentence around.
   const isolated = (token) => `\u2068${token}\u2069`;
@@ -24,9 +35,15 @@
   function probabilities(text) {
     const bytes = Uint8Array.from(atob(text.attention), (letter) => letter.charCodeAt(0));
     const values = new Uint16Array(bytes.buffer);
-    const size = text.tokens.length;
-    return (i, j) =>
-      values[((head.layer * text.heads + head.head) * size + i) * size + j] / 65535;
+    const { heads, tokens: { length } } = text;
+    const at = (layer, number, i, j) =>
+      values[((layer * heads + number) * length + i) * length + j] / 65535;
+    return (i, j, layer = head.layer, number = head.head) => {
+      if (number < heads) return at(layer, number, i, j);
+      let sum = 0;
+      for (let each = 0; each < heads; each++) sum += at(layer, each, i, j);
+      return sum / text.kept_heads[layer];
+    };
   }
 
   class Panel {
@@ -38,15 +55,31 @@
       this.select.addEventListener("change", () => this.show(data.texts[this.select.value]));
       for (const kind of ["layer", "head"]) {
         this.find(`.${kind}`).addEventListener("input", (event) => {
-          head[kind] = Number(event.target.value);
-          for (const panel of panels) panel.draw();
+          choose({ [kind]: Number(event.target.value) });
         });
       }
-      if (data.live) {
-        this.find("form").addEventListener("submit", (event) => this.send(event));
-        this.find("textarea").addEventListener("keydown", (event) => {
-          if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.send(event);
+      this.find("canvas").addEventListener("click", ({ offsetX, offsetY, target }) => {
+        choose({
+          layer: Math.floor(offsetY / target.clientHeight * this.text.layers),
+          head: Math.floor(offsetX / target.clientWidth * (this.text.heads + 1)),
         });
+      });
+      if (data.live) {
+        const send = (event) => {
+          event.preventDefault();
+          this.open(this.find("textarea").value);
+        };
+        this.find("form").addEventListener("submit", send);
+        this.find("textarea").addEventListener("keydown", (event) => {
+          // Enter that ends the input of a Chinese or Japanese word sends nothing.
+          if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
+        });
+        this.find(".examples").append(...Object.entries(EXAMPLES).map(([name, example]) => {
+          const button = element("button", name);
+          button.type = "button";
+          button.addEventListener("click", () => this.open(example));
+          return button;
+        }));
       } else {
         this.find("form").remove();
       }
@@ -69,7 +102,7 @@
 
     show(text) {
       this.text = text;
-      this.kept = this.current = null;
+      this.kept = this.current = this.masked = null;
       for (const section of this.root.querySelectorAll("section")) section.hidden = !text;
       if (!text) return;
       this.share = probabilities(text);
@@ -77,6 +110,7 @@
       this.root.setAttribute("aria-label", `Text ${data.texts.indexOf(text) + 1}`);
       this.showTokens();
       this.showMasks();
+      this.drawMaps();
       this.buttons = {};
       for (const side of ["from", "to"]) this.buttons[side] = this.makeColumn(side);
       this.find("svg").setAttribute("viewBox", `0 0 100 ${text.tokens.length}`);
@@ -84,40 +118,64 @@
     }
 
     showTokens() {
-      const { tokens, segments, sources, truncated } = this.text;
+      const { tokens, segments, sources, truncated, words, next_sentence: next } = this.text;
+      const isPair = segments.includes(1);
       this.find("section h2").textContent = count(tokens.length, "token");
       const notes = [];
       if (truncated) {
         notes.push(`The text is longer: the model reads ${tokens.length} of its tokens ` +
           "(--max_seq_length).");
       }
-      if (segments.includes(1)) notes.push("Dashed boxes are the second segment.");
+      if (isPair) notes.push("Dashed boxes are the second segment.");
+      const isUnknown = (index) => tokens[index] === UNKNOWN && sources[index] !== UNKNOWN;
+      const unknown = new Set(sources.filter((_, index) => isUnknown(index)).map(isolated));
+      if (unknown.size) {
+        notes.push(`${UNKNOWN} stands for ${[...unknown].join(", ")}: the vocabulary has neither ` +
+          "the whole nor pieces that make it up.");
+      }
       this.find(".note").textContent = notes.join(" ");
       this.find(".tokens").replaceChildren(
         ...tokens.map((token, index) => {
           const item = element("li");
-          item.append(element("bdi", token));
-          item.classList.toggle("second", segments[index] === 1);
-          item.classList.toggle("special", /^\[.+\]$/.test(token));
-          item.title = `${index}, segment ${"AB"[segments[index]]}` +
-            (sources[index] ? `, from “${sources[index]}”` : "");
+          const maskable = words?.[index].length && token !== MASK;
+          const box = element(maskable ? "button" : "span");
+          box.append(element("bdi", token));
+          box.classList.toggle("second", segments[index] === 1);
+          box.classList.toggle("special", /^\[.+\]$/.test(token));
+          box.title = `${index}, segment ${"AB"[segments[index]]}` +
+            (sources[index] ? `, from “${sources[index]}”` : "") +
+            (isUnknown(index) ? ", which is not in the vocabulary" : "");
+          if (maskable) box.addEventListener("click", () => this.mask(index));
+          item.append(box);
           return item;
         }),
       );
+      this.find(".next-sentence").textContent = !isPair ? ""
+        : next === null ? "This model has no next-sentence head, and so does not judge the pair."
+        : `The second text follows the first with a probability of ${percent(next)}.`;
+    }
+
+    mask(index) {
+      this.masked = index === this.masked ? null : index;
+      this.showMasks();
     }
 
     showMasks() {
-      const { masks } = this.text;
-      let none = "";
-      if (masks === null) none = "This model has no masked-LM head, and so predicts no words.";
-      else if (!masks.length) none = `The text has no ${MASK}.`;
-      this.find(".no-masks").textContent = none;
+      const { tokens, words } = this.text;
+      this.find(".tokens").childNodes.forEach(({ firstChild: box }, index) => {
+        if (box.type) box.setAttribute("aria-pressed", index === this.masked);
+      });
+      this.find(".mask-hint").textContent = words
+        ? "Click a token above to mask it, and again to unmask it."
+        : "This model has no masked-LM head, and so predicts no words.";
+      const isShown = (index) => tokens[index] === MASK || index === this.masked;
       this.find(".masks").replaceChildren(
-        ...(masks ?? []).map(({ position, words }, index) => {
+        ...(words ?? []).flatMap((found, index) => {
+          if (!isShown(index)) return [];
           const mask = element("div");
-          if (masks.length > 1) mask.append(element("h3", `${MASK} ${index + 1}, token ${position}`));
+          mask.append(element("h3", `${isolated(tokens[index])} (${index})`));
           const list = element("ol", "", "words");
-          list.append(...words.map(({ token, probability }) => {
+          list.append(...found.map(({ token, probability }) => {
             const item = element("li");
             const bar = element("span", "", "bar");
             bar.setAttribute("aria-hidden", "true");
@@ -130,6 +188,30 @@
           return mask;
         }),
       );
+    }
+
+    drawMaps() {
+      const { tokens, layers, heads } = this.text;
+      const size = Math.min(tokens.length, MAP);
+      const edge = Math.ceil(size / 20);
+      const cell = size + 2 * edge;
+      const canvas = this.find("canvas");
+      canvas.width = (heads + 1) * cell;
+      canvas.height = layers * cell;
+      this.find(".maps").style.maxWidth = `${(heads + 1) * 5}rem`;
+      const context = canvas.getContext("2d");
+      const image = context.createImageData(size, size);
+      const token = (pixel) => Math.floor(pixel * tokens.length / size);
+      for (let layer = 0; layer < layers; layer++) {
+        for (let number = 0; number <= heads; number++) {
+          for (let pixel = 0; pixel < size * size; pixel++) {
+            const [i, j] = [token(Math.floor(pixel / size)), token(pixel % size)];
+            const share = this.share(i, j, layer, number);
+            image.data.set([...BLUE, 255 * (0.08 + 0.92 * Math.sqrt(share))], 4 * pixel);
+          }
+          context.putImageData(image, number * cell + edge, layer * cell + edge);
+        }
+      }
     }
 
     makeColumn(side) {
@@ -196,12 +278,21 @@
     draw() {
       if (!this.text) return;
       const { tokens, layers, heads } = this.text;
-      for (const [kind, number] of [["layer", layers], ["head", heads]]) {
+      for (const [kind, last] of [["layer", layers - 1], ["head", heads]]) {
         const slider = this.find(`.${kind}`);
-        slider.max = number - 1;
+        slider.max = last;
         slider.value = head[kind];
-        this.find(`.${kind}-value`).textContent = `${head[kind]} of 0 to ${number - 1}`;
+        head[kind] = slider.valueAsNumber; // in range, whatever the address says
+        const name = head[kind] === heads && kind === "head" ? "mean" : head[kind];
+        slider.ariaValueText = name;
+        this.find(`.${kind}-value`).textContent =
+          `${name} of 0 to ${(kind === "head" ? heads : layers) - 1}`;
       }
+      const { style } = this.find(".chosen");
+      style.left = `${100 * head.head / (heads + 1)}%`;
+      style.top = `${100 * head.layer / layers}%`;
+      style.width = `${100 / (heads + 1)}%`;
+      style.height = `${100 / layers}%`;
       const place = this.current ?? this.kept;
       for (const side of ["from", "to"]) {
         this.buttons[side].forEach((button, index) => {
@@ -233,24 +324,18 @@
       return `${isolated(tokens[place.index])} (${place.index}) ${verb} ${best.join(", ")}.`;
     }
 
-    async send(event) {
-      event.preventDefault();
-      const button = this.find("form button");
+    async open(text) {
+      const known = data.texts.find((each) => each.text === text);
+      if (!data.live) return known && this.show(known);
+      const button = this.find("form button[type=submit]");
       if (button.disabled) return;
       const status = this.find(".status");
+      this.find("textarea").value = text;
       button.disabled = true;
       status.textContent = "Computing…";
       try {
-        const answer = await fetch("/", {
-          method: "POST",
-          headers: { "Content-Type": "application/json" },
-          body: JSON.stringify({ text: this.find("textarea").value }),
-        });
-        const found = await answer.json();
-        if (!answer.ok) throw new Error(found.error);
-        data.texts.push(found);
+        this.show(known ?? await ask(text));
         for (const panel of panels) panel.list();
-        this.show(found);
         if (panels.length === 1) addPanel();
         status.textContent = "";
       } catch (error) {
@@ -258,7 +343,25 @@
         status.textContent = lost ? "No answer: does the command still run?" : error.message;
       }
       button.disabled = false;
+      save();
     }
+  }
+
+  async function ask(text) {
+    const answer = await fetch("/", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ text }),
+    });
+    const found = await answer.json();
+    if (!answer.ok) throw new Error(found.error);
+    data.texts.push(found);
+    return found;
+  }
+
+  function choose(chosen) {
+    Object.assign(head, chosen);
+    for (const panel of panels) panel.draw();
   }
 
   function line(i, j, share, strength) {
@@ -282,6 +385,34 @@
     };
   }
 
+  // Keeps what is shown in the address. The frame of a notebook has none of its own.
+  function save() {
+    const now = new URLSearchParams(head);
+    for (const { text, masked, kept } of panels) {
+      if (!text) continue;
+      now.append("text", text.text);
+      now.append("masked", masked ?? "");
+      now.append("kept", kept ? `${kept.side} ${kept.index}` : "");
+    }
+    const isNew = location.protocol !== "about:" && location.hash !== `#${now}`;
+    if (isNew) history.replaceState(null, "", `#${now}`);
+  }
+
+  async function restore() {
+    for (const [number, text] of state.getAll("text").entries()) {
+      const panel = panels[number];
+      await panel?.open(text);
+      if (panel?.text?.text !== text) continue;
+      const masked = state.getAll("masked")[number];
+      const [side, index] = (state.getAll("kept")[number] ?? "").split(" ");
+      if (masked && panel.text.words?.[masked]?.length) panel.mask(Number(masked));
+      if (panel.buttons[side]?.[index]) panel.kept = { side, index: Number(index) };
+      panel.draw();
+    }
+    for (const event of ["click", "change", "keyup"]) document.addEventListener(event, save);
+    addEventListener("hashchange", () => location.reload());
+  }
+
   showTheme(matchMedia("(prefers-color-scheme: dark)").matches);
   document.getElementById("model").textContent = data.model;
   const [first] = data.texts;
@@ -290,4 +421,5 @@
     : `up to ${data.maxSeqLength} tokens per text`;
   addPanel();
   if (data.texts.length > 1) addPanel();
+  restore();
 })();

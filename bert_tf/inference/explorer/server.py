@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import hashlib
+import html
 import http.server
 import importlib.resources
 import json
@@ -10,8 +11,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from bert_tf.inference.explorer.exploring import Exploration, load_explorer
+from bert_tf.inference.explorer.exploring import Exploration, Explorer, load_explorer
 from bert_tf.inference.inference_options import ExplorerOptions
 from tfrecords.writer import atomic_write
 
@@ -28,7 +30,7 @@ def page_of(
         live: whether it sends new texts to the server that it comes from.
     """
     files = importlib.resources.files(__package__)
-    html, css, js = (
+    page, css, js = (
         files.joinpath(f"page.{ending}").read_text("utf-8") for ending in ("html", "css", "js")
     )
     data = dict(model=model, maxSeqLength=max_seq_length, live=live, texts=list(explorations))
@@ -40,8 +42,8 @@ def page_of(
         "DATA": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
     }
     for name, part in parts.items():
-        html = html.replace(f"@{name}@", part, 1)
-    return html
+        page = page.replace(f"@{name}@", part, 1)
+    return page
 
 
 def _policy(css: str, js: str, live: bool) -> str:
@@ -153,14 +155,47 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """The page shows what happened."""
 
 
-def explore(options: ExplorerOptions) -> None:
-    """Writes the page, or serves it until Ctrl-C."""
-    explorer = load_explorer(options)
+@dataclass(frozen=True)
+class NotebookPage:
+    """The page, which a notebook shows if it is the value of a cell."""
+
+    html: str = field(repr=False)
+    height: int
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts" '
+            f'style="width: 100%; height: {self.height}px; border: 0"></iframe>'
+        )
+
+
+def notebook_page(checkpoint: str, *texts: str, height: int = 900, **flags) -> NotebookPage:
+    """Returns the page for the output of a notebook's cell, which needs no server.
+
+    Args:
+        checkpoint: the flag of explore.
+        texts: what to explore.
+        height: that of the output in pixels.
+        flags: others of explore, such as top_k=10.
+    """
+    options = ExplorerOptions(checkpoint=checkpoint, texts=texts, output_file="unused", **flags)
+    return NotebookPage(_make_page(options, load_explorer(options))[0], height)
+
+
+def _make_page(options: ExplorerOptions, explorer: Explorer) -> tuple[str, int]:
+    """Returns the page, and how many texts were truncated."""
     # Arguments that are not UTF-8 arrive with surrogates.
     texts = [text.encode("utf-8", "surrogateescape") for text in options.texts]
     explorations = [explorer.explore(text) for text in texts]
     name = os.path.basename(os.path.abspath(options.checkpoint))
     page = page_of(explorations, name, explorer.max_seq_length, live=options.serve)
+    return page, sum(exploration["truncated"] for exploration in explorations)
+
+
+def explore(options: ExplorerOptions) -> None:
+    """Writes the page, or serves it until Ctrl-C."""
+    explorer = load_explorer(options)
+    page, truncated = _make_page(options, explorer)
     if not options.serve:
         atomic_write(options.output_file, page)
         print(f"Wrote {options.output_file}: open it in a browser.")
@@ -169,9 +204,9 @@ def explore(options: ExplorerOptions) -> None:
             print(f"Open {server.url} in a browser, and end with Ctrl-C.", flush=True)
             with contextlib.suppress(KeyboardInterrupt):
                 server.serve_forever()
-    if truncated := sum(exploration["truncated"] for exploration in explorations):
+    if truncated:
         print(
-            f"WARNING: truncated {truncated:,} of {len(texts):,} texts to "
+            f"WARNING: truncated {truncated:,} of {len(options.texts):,} texts to "
             f"{explorer.max_seq_length} tokens: --max_seq_length may be up to "
             f"{explorer.most_tokens}.",
             file=sys.stderr,

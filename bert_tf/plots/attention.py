@@ -56,7 +56,7 @@ def attention(
 
 
 def attention_heads(probabilities: np.ndarray, title: str = "Attention of all heads") -> Figure:
-    """Draws the attention of every layer (row) and every head (column), both counted from 1.
+    """Draws the attention of every layer (row) and every head (column).
 
     The color is the square root of a probability, on one scale, so that small ones show, too.
 
@@ -79,7 +79,7 @@ def attention_heads(probabilities: np.ndarray, title: str = "Attention of all he
         axes.set(xticks=[], yticks=[])
         axes.spines[:].set_color(FAINT)
         if layer == 0:
-            axes.set_title(f"head {head + 1}", fontsize=9, color=INK)
+            axes.set_title(f"head {head}", fontsize=9, color=INK)
         if head == 0:
-            axes.set_ylabel(f"layer {layer + 1}", fontsize=9, color=INK)
+            axes.set_ylabel(f"layer {layer}", fontsize=9, color=INK)
     return figure

@@ -94,7 +94,7 @@ def test_all_heads_share_a_scale():
     for axes, expected in zip(figure.axes, PROBABILITIES.reshape(6, S, S), strict=True):
         np.testing.assert_allclose(axes.images[0].get_array(), np.sqrt(expected))
         assert axes.images[0].get_clim() == (0, 1)
-    assert {"head 1", "head 2", "layer 1", "layer 3"} <= set(texts(figure))
+    assert {"head 0", "head 1", "layer 0", "layer 2"} <= set(texts(figure))
 
 
 def test_an_embedding_map_keeps_the_largest_variances():

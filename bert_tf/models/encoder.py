@@ -5,7 +5,6 @@ import functools
 from collections.abc import Callable
 
 import keras
-import tensorflow as tf
 from keras import ops
 
 from bert_tf.config import BertConfig
@@ -15,6 +14,7 @@ from bert_tf.layers.layer import Layer
 from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
 from bert_tf.layers.padding import SortedTokens, Tokens, spread
 from bert_tf.models.inputs import BertModel
+from bert_tf.tensorflow_ops import recompute
 
 # Attention computes a batch in this many groups, of at least this many rows. With eight groups,
 # little more is gained.
@@ -197,27 +197,20 @@ def _last_columns(input_mask):
 def _rematerialized(function: Callable, x, seeds: DropoutSeeds | None):
     """Computes `function(x, seeds=seeds)`, and recomputes it in the backward pass.
 
-    Keeps only x. The recomputation starts with the same seed number as the first computation, and
-    so drops the same elements. `keras.remat` does the same, but the compiler of TPUs sees through
-    it.
+    The recomputation starts with the same seed number as the first computation, and so drops the
+    same elements.
     """
     start = copy.copy(seeds)
 
-    @tf.custom_gradient
-    def compute(x):
-        def gradient(upstream, variables):
-            # XLA does not know that this is zero, and so does not merge the two computations.
-            zero = tf.reshape(upstream, [-1])[0] * 0
-            with tf.GradientTape() as tape:
-                shifted = x + zero
-                tape.watch(shifted)
-                output = function(shifted, seeds=start and start.shifted(tf.cast(zero, tf.int32)))
-            x_gradient, *gradients = tape.gradient(output, [shifted, *variables], upstream)
-            return x_gradient, gradients
+    def compute(x, zero):
+        # XLA must not know that the seeds are the same both times: it would keep the masks.
+        own = start and start.shifted(ops.cast(zero, "int32"))
+        output = function(x, seeds=own)
+        if seeds:
+            seeds.number = own.number
+        return output
 
-        return function(x, seeds=seeds), gradient
-
-    return compute(x)
+    return recompute(compute, x)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -1,7 +1,6 @@
 """The encoder with both pre-training heads, and the losses and metrics of pre-training."""
 
 import keras
-import tensorflow as tf
 from keras import ops
 
 from bert_tf.config import BertConfig
@@ -10,6 +9,7 @@ from bert_tf.layers.padding import places_of
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead, MaskedLMHead
 from bert_tf.models.inputs import POSITIONS, BertModel
+from bert_tf.tensorflow_ops import argmax
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -130,8 +130,6 @@ class PretrainingObjective:
 
 
 def _loss_and_hits(logits, labels, weights, recompute):
-    # ops.argmax makes several passes over the logits to order negative zeros.
-    best = tf.argmax(logits, axis=-1, output_type=labels.dtype)
-    hits = ops.cast(ops.equal(best, labels), "float32")
+    hits = ops.cast(ops.equal(argmax(logits), labels), "float32")
     losses = fused.cross_entropy(logits, labels, recompute)
     return ops.sum(losses * weights), ops.sum(hits * weights)

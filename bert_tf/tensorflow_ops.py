@@ -1,0 +1,39 @@
+"""Operations that Keras lacks, or has in a slow form. They run on TensorFlow only."""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+
+def argmax(x: tf.Tensor) -> tf.Tensor:
+    """Returns the index of the largest value of the last axis: [..., C] -> int32 [...].
+
+    `keras.ops.argmax` makes several passes over x to order negative zeros.
+    """
+    return tf.argmax(x, axis=-1, output_type=tf.int32)
+
+
+def recompute(function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], x: tf.Tensor) -> tf.Tensor:
+    """Computes `function(x, zero)`, and again in the backward pass, so that only x is kept.
+
+    `keras.remat` does the same, but the compiler of TPUs sees through it, and keeps everything.
+
+    Args:
+        function: may read variables. Its second argument is a scalar 0.
+    """
+
+    @tf.custom_gradient
+    def compute(x):
+        def gradient(upstream, variables):
+            # XLA does not know that this is zero, and so does not merge the two computations.
+            zero = tf.reshape(upstream, [-1])[0] * 0
+            with tf.GradientTape() as tape:
+                again = x + zero
+                tape.watch(again)
+                output = function(again, zero)
+            x_gradient, *gradients = tape.gradient(output, [again, *variables], upstream)
+            return x_gradient, gradients
+
+        return function(x, tf.zeros([], x.dtype)), gradient
+
+    return compute(x)

@@ -84,9 +84,8 @@ def compressed_models(
     axes.update_datalim(axes.transData.inverted().transform(corners))
     axes.margins(0.05)
     axes.autoscale_view()
-    colors = [INK] + [COLORS[0]] * len(models) + [COLORS[1]] * len(published)
     names = [model.name for model in drawn]
-    label_points(axes, _places(drawn), _radii(drawn), names, colors, size=8)
+    label_points(axes, _places(drawn), _radii(drawn), names, size=8)
     return axes.figure
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_tf.plots.style import INK, finish, name_cells, new_axes
+from bert_tf.plots.style import finish, name_cells, new_axes, text_color
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
@@ -45,13 +45,13 @@ def confusion_matrix(
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     size = 3 + 0.9 * len(names)
     axes = ax or new_axes(size + 1, size)
-    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     name_cells(axes, names, names, rotation=30)
     finish(axes, counted(len(labels), "example"), "prediction", "label")
     if len(names) <= _MOST_CLASSES_WITH_TEXT:
         for (row, column), share in np.ndenumerate(shares):
             text = f"{counts[row, column]:,}\n{share:.1%}"
-            color = "white" if share > 0.5 else INK
+            color = text_color(image.to_rgba(share))
             axes.text(column, row, text, ha="center", va="center", fontsize=9, color=color)
     return axes.figure
 

@@ -36,7 +36,7 @@ def draw_steps(curves: Mapping[str, Mapping[str, Points]], path: str) -> None:
             steps, means, deviations = zip(*points, strict=True)
             axes.errorbar(steps, means, deviations, marker="o", ms=5, color=color, label=model)
         set_title(axes, metric)
-        axes.set_xlabel("pre-training steps", color=INK)
+        axes.set_xlabel("pre-training step", color=INK)
         axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
         draw_grid(axes)
         if models:
@@ -75,8 +75,11 @@ def learning_curves(metrics: Metrics, evaluations: Metrics = ()) -> Figure:
     accuracies = [key for key in keys if key.endswith("accuracy")]
     names = dict.fromkeys(key.removeprefix("eval_") for key in accuracies + others)
     for name, color in zip(names, COLORS, strict=False):
-        label = name.removesuffix("_accuracy").replace("_", " ").replace("masked lm", "masked LM")
-        _draw_pair(accuracy, metrics, evaluations, name, f"{label}, ", color)
+        # The name of a class may follow: "f1/not_equivalent".
+        metric, *of_class = name.removesuffix("_accuracy").partition("/")
+        metric = metric.replace("_", " ").replace("masked lm", "masked LM")
+        label = "".join([metric, *of_class, ", "])
+        _draw_pair(accuracy, metrics, evaluations, name, label, color)
     _draw(rate, metrics, "learning_rate", COLORS[0])
     _draw(throughput, metrics, "sequences_per_second", COLORS[0])
     _finish(loss, "Loss")

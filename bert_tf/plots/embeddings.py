@@ -69,15 +69,14 @@ def embedding_map(
     axes.set_aspect("equal", adjustable="datalim")
     if any(groups):
         # Beside the axes, where there are no points.
-        for text in draw_legend(axes, loc="upper left", bbox_to_anchor=(1, 1)).get_texts():
-            text.set_parse_math(False)
+        draw_legend(axes, loc="upper left", bbox_to_anchor=(1, 1))
     places: dict[tuple, list[str]] = {}
     digits = 6 - int(np.floor(np.log10(max(np.abs(points).max(), 1e-9))))
     for point, label in zip(points.round(digits), labels, strict=True):
         places.setdefault(tuple(point + 0.0), []).append(label)
     texts = ["\n".join(same) for same in places.values()]
     radii = np.full(len(texts), _RADIUS)
-    label_points(axes, np.array(list(places)), radii, texts, [INK] * len(texts), size=9)
+    label_points(axes, np.array(list(places)), radii, texts, size=9)
     return axes.figure
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.legend import Legend
 
     from bert_tf.plots.picture import Picture
 
@@ -58,9 +57,23 @@ def draw_grid(axes: Axes) -> None:
     axes.spines[:].set_color(FAINT)
 
 
-def draw_legend(axes: Axes, **place: object) -> Legend:
-    """Draws the legend, by default where there is room."""
-    return axes.legend(frameon=False, fontsize=9, labelcolor=INK, **place)
+def draw_legend(axes: Axes, **place: object) -> None:
+    """Draws the legend, by default where there is room; "$" does not begin a formula."""
+    legend = axes.legend(frameon=False, fontsize=9, labelcolor=INK, **place)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+
+
+def text_color(background: Sequence[float]) -> str:
+    """Returns black or white, whichever has more contrast on a color given as RGB(A).
+
+    Source: WCAG 2.2, relative luminance. The contrast is 4.58 or more.
+    """
+    red, green, blue = (
+        x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in background[:3]
+    )
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return "white" if (luminance + 0.05) ** 2 < 0.05 * 1.05 else "black"
 
 
 def name_cells(axes: Axes, columns: Sequence[str], rows: Sequence[str], rotation: float) -> None:
@@ -75,7 +88,6 @@ def label_points(
     points: np.ndarray,
     radii: np.ndarray,
     labels: Sequence[str],
-    colors: Sequence[str],
     size: float,
 ) -> None:
     """Writes a label near each disc; call it after drawing all else.
@@ -86,29 +98,27 @@ def label_points(
         points: the centers in the data's units, float [n, 2].
         radii: in points, float [n].
         labels: n texts.
-        colors: n colors.
         size: font size in points.
     """
     # The layout must not make room for where labels are before they move.
-    style = dict(fontsize=size, parse_math=False, in_layout=False)
+    style = dict(fontsize=size, color=INK, parse_math=False, in_layout=False)
     if len(labels) > _MOST_MOVED:
-        for point, radius, label, color in zip(points, radii, labels, colors, strict=True):
+        for point, radius, label in zip(points, radii, labels, strict=True):
             place = dict(xytext=(radius + 3, 3), textcoords="offset points")
-            axes.annotate(label, point, color=color, **place, **style)
+            axes.annotate(label, point, **place, **style)
         return
     # They take a while to import, and are rarely needed.
     from adjustText import adjust_text
     from matplotlib.transforms import Bbox
 
-    texts = [
-        axes.text(*point, label, color=color, **style)
-        for point, label, color in zip(points, labels, colors, strict=True)
-    ]
     lower, upper = disc_corners(axes, points, radii)
+    places = axes.transData.inverted().transform(upper)
+    texts = [axes.text(*place, label, **style) for place, label in zip(places, labels, strict=True)]
     boxes = [Bbox(corners) for corners in zip(lower, upper, strict=True)]
     line = dict(arrowstyle="-", color=INK, lw=0.5)
     # Limiting the iterations rather than the time gives the same picture every time.
-    adjust_text(texts, objects=boxes, ax=axes, iter_lim=200, arrowprops=line)
+    targets = dict(zip(("target_x", "target_y"), points.T, strict=True))
+    adjust_text(texts, objects=boxes, ax=axes, iter_lim=200, arrowprops=line, **targets)
 
 
 def disc_corners(axes: Axes, points: np.ndarray, radii: np.ndarray) -> tuple:

@@ -38,7 +38,8 @@ def word_probabilities(
         ValueError: the lengths differ.
     """
     values = check_shape("probabilities", probabilities, len(words))
-    axes = ax or new_axes(5.5, 0.9 + 0.3 * len(words))
+    width = 5 + 0.07 * max(map(len, words), default=0)
+    axes = ax or new_axes(width, 0.9 + 0.3 * len(words))
     bars = axes.barh(range(len(words)), values, height=0.7, color=COLORS[0])
     axes.bar_label(bars, [f"{p:.1%}" for p in values], padding=4, fontsize=9, color=INK)
     axes.set_yticks(range(len(words)), words, parse_math=False)

@@ -111,6 +111,7 @@ def test_an_embedding_map_keeps_the_largest_variances():
     assert [len(group.get_offsets()) for group in axes.collections] == [4, 2]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["fruit", "firm"]
     for text, point in zip(axes.texts, points, strict=True):
+        assert not pixels(text).contains(*axes.transData.transform(point))
         assert np.abs(pixels(text).min - axes.transData.transform(point)).max() < 60
     assert [text.get_text() for text in axes.texts] == list("abcdef")
 
@@ -206,6 +207,39 @@ def test_a_confusion_matrix_counts_pairs():
     cells = [text.get_text() for text in axes.texts]
     assert cells[:3] == ["1\n33.3%", "2\n66.7%", "0\n0.0%"] and cells[8] == "1\n100.0%"
     np.testing.assert_allclose(axes.images[0].get_array()[2], [0, 0, 1])
+
+
+def test_text_on_colored_cells_is_readable():
+    """Oracle: the contrast of WCAG 2.2, 4.5 or more, for all shares and all kinds of tokens."""
+
+    def luminance(color) -> float:
+        rgb = np.array(matplotlib.colors.to_rgb(color))
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    def contrast(*colors) -> float:
+        low, high = sorted(map(luminance, colors))
+        return (high + 0.05) / (low + 0.05)
+
+    for right in range(201):
+        axes = plots.confusion_matrix([0] * 200, [0] * right + [1] * (200 - right), "ab").axes[0]
+        image = axes.images[0]
+        for cell, share in zip(axes.texts, image.get_array().flat, strict=True):
+            assert contrast(cell.get_color(), image.to_rgba(share)[:3]) >= 4.5, share
+    axes = plots.masked_example(TOKENS, [*"abc", *TOKENS[3:]], [0, 4]).axes[0]
+    for box, text in zip(axes.patches, axes.texts[::2], strict=True):
+        assert contrast(text.get_color(), box.get_facecolor()) >= 4.5
+
+
+@pytest.mark.parametrize("name", ["not_equivalent", "$a$", r"a\$b"])
+def test_names_are_written_as_they_are(name):
+    """Oracles: the names; matplotlib's flag for formulas in "$"."""
+    curves = plots.learning_curves([], [{"step": 1, f"eval_f1/{name}": 0.5}])
+    map_ = plots.embedding_map(RNG.normal(size=(2, 9)), TOKENS[:2], [name, "b"])
+    matrix = plots.confusion_matrix([0, 1], [1, 1], [name, "b"])
+    for figure, text in (curves, f"f1/{name}, held out"), (map_, name), (matrix, name):
+        found = [x for x in figure.findobj(matplotlib.text.Text) if x.get_text() == text]
+        assert found and not any(x.get_parse_math() for x in found)
 
 
 def test_characters_without_a_glyph_are_drawn_without_a_warning(tmp_path):

@@ -77,6 +77,10 @@ def load_preprocessor(path: str, seq_length: int | None = None) -> BertPreproces
         seq_length: length of the inputs. Default: that of the SavedModel; for a checkpoint, 128 or
             the most that the encoder takes.
 
+    Example:
+        preprocessor = bert_tf.load_preprocessor("run", seq_length=64)
+        inputs = preprocessor(["a text", "another one"])
+
     Raises:
         FileNotFoundError: there is neither a SavedModel nor a checkpoint.
         ValueError: the vocabulary is unknown, or `seq_length` is more than the encoder takes.

@@ -93,6 +93,9 @@ def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
         name: one of `PRESETS`, such as "tiny", "albert-base" or the miniature "L-6_H-256".
         vocab_size: number of tokens in the vocabulary; 30522 is that of bert-base-uncased.
 
+    Example:
+        encoder = bert_tf.BertEncoder(bert_tf.preset_config("tiny", vocab_size=8000))
+
     Raises:
         ValueError: there is no such preset.
     """

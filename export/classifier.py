@@ -80,6 +80,9 @@ def export_classifier(
     Returns:
         the arguments of a call of the exported model, with a comment on its result.
 
+    Example:
+        export_classifier("reviews", "classifier", max_seq_length=128)
+
     Raises:
         ValueError: `run_folder` holds no fine-tuned model, or `output_dir` is not empty.
         OSError: a file cannot be read or written.

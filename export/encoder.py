@@ -150,6 +150,10 @@ def export_encoder(
         facts: what the model card says besides: the `license` of the weights, the `run` that
             trained them, and `converted_from`, the original checkpoint of another program.
 
+    Example:
+        model, tokenizer, config = bert_tf.load("run")
+        export_encoder(model, tokenizer.vocab, "encoder", do_lower_case=tokenizer.lower_case)
+
     Raises:
         ValueError: the vocabulary has more tokens than the model, or `output_dir` is not empty.
         OSError: the vocabulary cannot be read, or `output_dir` cannot be written.

@@ -87,6 +87,9 @@ def inspect_files(
     Args:
         manifests: by path; if there are any, they must list the files.
         vocab: if given, also check ids against it.
+
+    Example:
+        problems = inspect_files(["data/train.tfrecord"], {}, vocab=None, num_examples=0).problems
     """
     result = Inspection()
     layout: Layout | None = None

@@ -39,6 +39,11 @@ class RecordSet:
         part: "all"; "held_out" for the first of every 100 records of each file; "train" for the
             others.
         masking: how to mask dynamic records; None for records that are already masked.
+
+    Example:
+        records = RecordSet(files=("data/train.tfrecord",), max_seq_length=128,
+                            max_predictions_per_seq=20, vocab_size=30522)
+        batches = training_batches(records, batch_size=32)
     """
 
     files: tuple[str, ...]

@@ -84,6 +84,10 @@ class Vocabulary:
             Those without a line have the ids after the last line.
         strip_accents: whether text loses its accents; None if it does when it is lower-cased.
         pad_id, unk_id, cls_id, sep_id, mask_id: the ids of the special tokens.
+
+    Example:
+        vocab = bert_tf.Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "text"))
+        vocab.ids["text"], vocab.tokens[6]  # 6, "text"
     """
 
     lines: tuple[str, ...]
@@ -175,6 +179,9 @@ def load_vocab(path: str) -> Vocabulary:
     whitespace around a token; this function strips only spaces and tabs, because bert-base-chinese
     has U+2028 as a token, which must not become empty. The ids of a text stay the same, since words
     never contain whitespace.
+
+    Example:
+        preprocessor = bert_tf.BertPreprocessor(bert_tf.load_vocab("vocab.txt"), lower_case=True)
     """
     lines = [line.strip(" \t\r") for line in read_lines(path)]
     while lines and not lines[-1]:

@@ -111,6 +111,10 @@ class BertConfig:
         own_masked_lm_width: how many columns of its own the masked-LM head adds to the word
             embeddings.
 
+    Example:
+        config = bert_tf.BertConfig(vocab_size=8000, hidden_size=256, num_attention_heads=4)
+        config = dataclasses.replace(bert_tf.load("run").config, hidden_dropout_prob=0.0)
+
     Source: google-research/bert modeling.py `BertConfig`; google-research/albert modeling.py
     `AlbertConfig`; Hugging Face's `BertConfig` for `is_decoder`.
     """

@@ -41,6 +41,10 @@ class BertTaskModel(BertModel):
 
     Call: the encoder's inputs -> float32 output of the table.
 
+    Example:
+        model = bert_tf.BertTaskModel(bert_tf.preset_config("tiny"), num_outputs=3)
+        logits = model(bert_tf.load_preprocessor("run")(["a text"]))  # [1, 3]
+
     Source: google-research/bert run_classifier.py and run_squad.py `create_model`; BERT
     (arXiv:1810.04805) figure 4 and section 4.4.
     """

@@ -107,6 +107,11 @@ def pack_segments(
         `input_word_ids`, `input_mask` (1 for tokens, 0 for padding) and `input_type_ids` (1 in the
         second segment, including its [SEP]), all int32 [B, seq_length].
 
+    Example:
+        tokenizer = bert_tf.load("run").tokenizer
+        questions, answers = tokenizer.tokenize(["who?"]), tokenizer.tokenize(["nobody"])
+        inputs = bert_tf.pack_segments([questions, answers], 64, tokenizer.vocab)
+
     Raises:
         ValueError: there are not one or two segments, or `seq_length` is too small.
         tf.errors.InvalidArgumentError: `seq_length` is too small and known only at run time, or the

@@ -61,6 +61,10 @@ class WordPieceTokenizer(tf.Module):
             says otherwise, this also strips accents.
         special_tokens_in_text: whether a literal [PAD], [UNK], [CLS], [SEP] or [MASK] in the text
             is that token. By default it is ordinary text.
+
+    Example:
+        tokenizer = bert_tf.WordPieceTokenizer(bert_tf.load_vocab("vocab.txt"))
+        tokenizer.tokenize_flat(["a text", "another one"]).to_list()  # the ids of both
     """
 
     def __init__(

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # GLUE: fine-tune BERT on sentences and pairs of sentences
 #
-# [GLUE](https://gluebenchmark.com) is the collection of tasks on which BERT became famous: Is a
-# sentence grammatical? Is it positive? Do two sentences mean the same? Does one follow from the other?
+# [GLUE](https://gluebenchmark.com) is the collection of tasks that made BERT famous: Is a
+# sentence grammatical? Is it positive? Do two sentences mean the same thing? Does one follow from the other?
 # Here you fine-tune on any of them, see how much the result depends on chance, and write the file that
 # GLUE's server grades.
 #
-# A GPU makes it faster (*Runtime > Change runtime type*); the default task also runs on a CPU, in
+# Training is faster on a GPU (*Runtime > Change runtime type*); the default task also runs on a CPU, in
 # about half an hour.
 
 # %% [markdown]
@@ -16,18 +16,18 @@
 # |---|---|---|---|
 # | `cola` | Is the sentence grammatical? | one | 8,551 |
 # | `sst2` | Is the sentence of a review positive? | one | 67,349 |
-# | `mrpc` | Do the sentences mean the same? | two | 3,668 |
+# | `mrpc` | Do the sentences mean the same thing? | two | 3,668 |
 # | `stsb` | How similar are the sentences, from 0 to 5? | two | 5,749 |
-# | `qqp` | Do the questions mean the same? | two | 363,846 |
-# | `mnli` | Does the second follow, contradict, or neither? | two | 392,702 |
+# | `qqp` | Do the questions mean the same thing? | two | 363,846 |
+# | `mnli` | Does the second follow from the first, contradict it, or neither? | two | 392,702 |
 # | `qnli` | Does the sentence answer the question? | two | 104,743 |
 # | `rte` | Does the second follow from the first? | two | 2,490 |
-# | `wnli` | Does the second, with its pronoun resolved, follow? | two | 635 |
+# | `wnli` | Does the second, which replaces a pronoun, follow from the first? | two | 635 |
 #
 # `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md).
-# The default is small and quick. With `hf:google-bert/bert-base-uncased`, set the learning rate to
+# The default is small and fast. With `hf:google-bert/bert-base-uncased`, set the learning rate to
 # 3e-5. `DATA_DIR` is the folder of the task with its official files; without it, tensorflow-datasets
-# downloads them. The stored outputs are those of `sst2` with 10,000 of its training examples.
+# downloads them. The stored outputs come from `sst2` with 10,000 of its training examples.
 
 # %% tags=["parameters"]
 TASK = "mrpc"  # @param ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"]
@@ -40,12 +40,12 @@ SEEDS = 2  # @param {type:"integer"}
 # %% [markdown]
 # ## Train
 #
-# One command trains, evaluates after every epoch and keeps the best weights. Run the cell again to
-# resume an interrupted run. `--num_seeds` repeats the run with other random numbers for the new
-# layer, the order of the examples and dropout. On small tasks the results differ by several points,
+# One command trains, evaluates after every epoch and keeps the best weights. To resume an interrupted
+# run, run the cell again. `--num_seeds` repeats the run with other random seeds for the new
+# layer, the order of the examples and dropout. On small tasks, the results differ by several points,
 # so a single run says little.
 #
-# Changed settings? Delete or rename the folder `runs` first (`!rm -r runs`). Otherwise this cell ends with
+# After a change of settings, delete or rename the folder `runs` (`!rm -r runs`). Otherwise, this cell ends with
 # an error, and the cells below show the old runs.
 
 # %%
@@ -57,9 +57,9 @@ DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""
 # %% [markdown]
 # ## Results
 #
-# The learning curve of the best run: the training loss falls, and the dev metric shows which epoch is
-# best. (On `wnli`, few models beat the majority label.) The confusion matrix compares true labels, its
-# rows, with predicted ones; `stsb` has none.
+# The learning curves of the best run: the training loss falls, and the dev metric shows which epoch is
+# best. (On `wnli`, few models beat the majority class.) In the confusion matrix, rows are true labels and
+# columns predicted ones; `stsb` has none.
 
 # %%
 import json
@@ -75,8 +75,8 @@ for picture in [best / "curves.png", *best.glob("confusion_dev.png")]:
     display(Image(picture))
 
 # %% [markdown]
-# `bert_tf.results` puts your runs beside those of the paper, which left out `wnli`. GLUE's published
-# figures are from the test set, yours from the dev set.
+# `bert_tf.results` shows your runs beside the results of the paper, which leaves out `wnli`. The published
+# results are on the test set, yours on the dev set.
 
 # %%
 # !python -m bert_tf.results runs
@@ -84,8 +84,8 @@ for picture in [best / "curves.png", *best.glob("confusion_dev.png")]:
 # %% [markdown]
 # ## Look at mistakes
 #
-# `predictions_dev.tsv` holds the label, the prediction and the text of every dev example. Read where
-# the model went wrong: sometimes the label is.
+# `predictions_dev.tsv` contains the label, the prediction and the text of every dev example. Read some that
+# the model got wrong: sometimes it is the label that is wrong.
 
 # %%
 import csv
@@ -104,7 +104,7 @@ for row in rows[:5]:
 # %% [markdown]
 # ## Predict new texts
 #
-# One example per line; `|||` separates the two texts of a pair.
+# Write one example per line; `|||` separates the two texts of a pair.
 
 # %%
 if TASK in ("cola", "sst2"):
@@ -121,8 +121,8 @@ Path("texts.txt").write_text("\n".join(texts))
 # %% [markdown]
 # ## Submit to GLUE
 #
-# The run wrote a file with the predictions for the test set. Once you have files for all tasks, pack
-# them and upload the archive at [gluebenchmark.com](https://gluebenchmark.com).
+# The run wrote a file with the predictions for the test set. Once you have the files of all tasks, pack
+# them and upload the archive to [gluebenchmark.com](https://gluebenchmark.com).
 
 # %%
 # !python -m bert_tf.glue_submission --output_file=submission.zip {best}

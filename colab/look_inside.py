@@ -1,19 +1,21 @@
 # %% [markdown]
 # # Look inside BERT
 #
-# Introductions to BERT draw pictures of what it does. Here they are computed, from a real model: what
-# it reads, how words are hidden from it, what it puts in their places, whether it knows which sentence
-# comes next, how it tells the two meanings of *apple* apart, and which words look at which.
+# Introductions to BERT draw pictures of what it does. Here you compute them from a real model: what it
+# reads, how words are hidden from it, what it predicts in their places, how it tells the two meanings of
+# *apple* apart, and which words attend to which. You also ask it whether one sentence follows another.
 
 # %% [markdown]
 # ## Settings
 #
 # `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md)
 # that still has the heads of its pre-training: a published BERT, or a run of your own whose vocabulary has
-# the words *apple*, *cat* and *it*. Encoders for sentences, such as all-MiniLM-L6-v2, are published without
-# these heads. `TAGGED` is a CoNLL file for the last section; without it, tensorflow-datasets downloads
-# CoNLL-2003. The stored outputs are those of all-MiniLM-L6-v2 after an hour of pre-training on movie
-# reviews.
+# the words *apple*, *cat* and *it*. `TAGGED` is a CoNLL file for the last section; without it,
+# tensorflow-datasets downloads CoNLL-2003.
+#
+# The stored outputs come from a small model: all-MiniLM-L6-v2 after an hour of pre-training on movie
+# reviews. It was published without heads, so its heads started from random weights. To see the answers of
+# a published BERT, the default, run the notebook.
 
 # %% tags=["parameters"]
 MODEL = "hf:google-bert/bert-base-uncased"  # @param {type:"string"}
@@ -53,9 +55,9 @@ def pack(*texts):
 # %% [markdown]
 # ## What it reads
 #
-# Figure 2 of the paper: the input of the first layer is the sum of three vectors for each token. One
-# stands for the token, one for the segment it is in, and one for its position. The cells are the
-# first numbers of each vector.
+# Figure 2 of the paper: the input of layer 1 is the sum of three vectors for each token. One
+# stands for the token, one for its segment, and one for its position. The cells show the
+# first numbers of each vector: blue above zero, red below.
 
 # %%
 inputs, tokens = pack("my dog is cute", "he likes playing")
@@ -71,9 +73,9 @@ plots.embedding_sum(tokens, segments, np.array(vectors))
 # %% [markdown]
 # ## How words are hidden
 #
-# Pre-training chooses 15% of the tokens. It replaces 80% of those by `[MASK]`, 10% by a random token,
-# and leaves 10% as they are. The model must predict all of them, so it can never be sure that the
-# word it sees is the right one. Here, 40% are chosen, to see all three cases in one sentence.
+# Pre-training chooses 15% of the tokens. It replaces 80% of those with `[MASK]` and 10% with a random
+# token, and leaves 10% unchanged. The model must predict all of them, so it can never be sure that the
+# word it sees is the right one. Here, 40% are chosen, so that one sentence shows all three cases.
 
 # %%
 from bert_tf.examples.masking import mask_rows
@@ -101,7 +103,9 @@ plots.masked_example(
 # %% [markdown]
 # ## Predicting the hidden word
 #
-# For a hidden word, the model returns a probability for every token of the vocabulary.
+# For a hidden word, the model returns a probability for every token of the vocabulary. These are the ten
+# most probable ones. The word hidden here is *improvisation*. The stored model does not find it: it takes
+# *to* for the beginning of an infinitive, and predicts verbs.
 
 # %%
 from bert_tf.inference.masks import MaskFiller
@@ -114,8 +118,10 @@ plots.word_probabilities(*zip(*guesses), title=text)
 # %% [markdown]
 # ## Does this sentence come next?
 #
-# The second task of pre-training: is the second sentence the continuation of the first, or a random one
-# from elsewhere? A model that has read little, like that of the stored outputs, cannot tell.
+# The second task of pre-training: does the second sentence follow the first, or does it come from another
+# document? The stored model cannot tell: it even finds the penguins a little more likely than the milk. Its
+# head for this task started from random weights, and an hour on movie reviews is too little to learn the
+# task.
 
 # %%
 first = "the man went to the store"
@@ -129,8 +135,11 @@ for second in "he bought a gallon of milk", "penguins are flightless birds":
 # %% [markdown]
 # ## Two meanings of a word
 #
-# Before the first layer, the vectors of *apple* differ only because of its position. Each layer mixes in
-# the words around it, until the fruit and the company lie apart.
+# Before layer 1, the vectors of *apple* differ only because of its position. Each layer mixes in
+# the words around it, until the fruit and the company lie apart. In the stored picture, the fruit is on the
+# right and the company on the left. Three of its labels overlap: that of the leftmost point, *apple and
+# samsung are smartphone companies*, and those of two points in one place, *he works as a programmer at apple
+# in california* and *shares of apple rose after the company reported its profits*.
 
 # %%
 FRUIT, COMPANY = "fruit", "company"
@@ -158,9 +167,9 @@ word_vector = np.array(table.word_embeddings)[vocab.ids["apple"]]
 plots.embedding_map(vectors[-1], list(sentences), senses, title='"apple" after the last layer')
 
 # %% [markdown]
-# The cosine of the angle between two vectors says how alike they are. The gap between sentences with
-# the same meaning and sentences with different meanings shows in which layers the model tells them
-# apart.
+# The cosine of the angle between two vectors says how alike they are. The table has the mean cosine of
+# two sentences with the same meaning and of two with different meanings, before layer 1 (*input*) and after
+# each layer. The gap between them shows in which layers the model tells the meanings apart.
 
 # %%
 unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
@@ -173,10 +182,12 @@ for layer, values in enumerate(cosines):
     print(f"{layer or 'input':5} {same:14.3f} {different:11.3f} {same - different:+.3f}")
 
 # %% [markdown]
-# ## Who looks at whom
+# ## Which words attend to which
 #
-# In every layer, each head lets a token look at the others. Some heads look at the word before or after,
-# many at `[SEP]`, and some have learned something about grammar.
+# In every layer, each head lets a token attend to the others. Some heads attend to the word before or after,
+# many to `[CLS]` or `[SEP]`, and some have learned something about grammar. In each square, a row is the
+# attending token, and a column the token that it attends to. These pictures number layers and heads
+# from 0, like the arrays of the code: their layer 0 is layer 1 of the table above.
 
 # %%
 inputs, tokens = pack("the cat sat on the mat because it was tired", "the cat slept")
@@ -184,8 +195,7 @@ attention = np.array(bert_tf.attention_probabilities(encoder, inputs))[:, 0]
 plots.attention_heads(attention)
 
 # %% [markdown]
-# In which head does *it* look at *cat* the most? (Other sentences may give another head. Here, layers and
-# heads are numbered from 0.)
+# In which head does *it* attend to *cat* the most? (Another sentence may give another head.)
 
 # %%
 to_cat = attention[:, :, tokens.index("it"), tokens.index("cat")]
@@ -200,8 +210,10 @@ plots.attention(
 # ## Which layers know a word's tag?
 #
 # A linear classifier on the vectors of one layer shows how much that layer says about named entities.
-# The first layers know the word, the middle ones its place in the sentence, and the last ones are
-# specialized in predicting hidden words.
+# The bars are not probabilities but shares of words: those whose tag the classifier predicts correctly.
+# With the default sentences, 79% of the words belong to the majority class, `O` for words outside names. The
+# input knows little more than the word itself, the first layers add its context, and the last ones
+# specialize in predicting hidden words.
 
 # %%
 from sklearn.linear_model import LogisticRegression

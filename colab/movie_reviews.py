@@ -1,25 +1,25 @@
 # %% [markdown]
 # # Movie reviews: fine-tune BERT on raw text
 #
-# BERT reads a text and returns a vector that describes it. Here you put one new layer on top of that
-# vector and train both on movie reviews, so that the model says whether a review is positive. You do
-# it twice:
+# BERT reads a text and returns a vector that represents it. Here you add one new layer on top of BERT
+# and train both on movie reviews, so that the model predicts whether a review is positive. You do this
+# twice:
 #
-# 1. with **SavedModels and `hub.KerasLayer`** in tf_keras, as for models of TensorFlow Hub;
+# 1. with **SavedModels and `hub.KerasLayer`** in tf_keras, as with models from TensorFlow Hub;
 # 2. with a **native Keras 3 model**, which loads the same weights.
 #
-# Both models read raw strings: the tokenizer is part of them. At the end you save the Keras 3 model,
+# Both models read raw strings: the tokenizer is part of them. At the end, you save the Keras 3 model,
 # load it again and export it for a server.
 #
-# A GPU makes it faster (*Runtime > Change runtime type*), but the default settings also run on a CPU.
+# Training is faster on a GPU (*Runtime > Change runtime type*), but the default settings also run on a CPU.
 
 # %% [markdown]
 # ## Settings
 #
 # `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md):
 # `hf:ORG/NAME` from the Hugging Face Hub, an encoder of TensorFlow Hub, or a folder with your own run
-# or export. The default is small and quick. `hf:google-bert/bert-base-uncased` is five times as large
-# and better; give it more reviews and a learning rate of 3e-5.
+# or export. The default is small and fast. `hf:google-bert/bert-base-uncased` is five times as large
+# and more accurate; give it more reviews and a learning rate of 3e-5.
 
 # %% tags=["parameters"]
 MODEL = "hf:sentence-transformers/all-MiniLM-L6-v2"  # @param {type:"string"}
@@ -33,8 +33,8 @@ LEARNING_RATE = 1e-4  # @param {type:"number"}
 # %% [markdown]
 # ## The reviews
 #
-# The [Large Movie Review Dataset](https://ai.stanford.edu/~amaas/data/sentiment/) has 25,000 reviews to
-# train on and 25,000 to test on, half of them positive. `DATA_DIR` is its folder `aclImdb`; without it,
+# The [Large Movie Review Dataset](https://ai.stanford.edu/~amaas/data/sentiment/) has 25,000 reviews for
+# training and 25,000 for testing, half of them positive. `DATA_DIR` is its folder `aclImdb`; without it,
 # the next cell downloads 80 MB.
 
 # %%
@@ -75,8 +75,8 @@ for text, label in train.take(3):
 # tokens and packs them into batches of one length; the *encoder* maps those to vectors. The same two
 # commands export your own pre-trained encoder.
 #
-# Changed settings? Delete both folders first (`!rm -r encoder preprocessor`). Otherwise the commands end
-# with an error, and the cells below use the old folders.
+# After a change of settings, delete both folders (`!rm -r encoder preprocessor`). Otherwise, the commands
+# end with an error, and the cells below use the old folders.
 
 # %%
 # !python -m export.encoder --checkpoint="{MODEL}" --output_dir=encoder
@@ -84,7 +84,7 @@ for text, label in train.take(3):
 
 # %% [markdown]
 # This is what the preprocessor makes of a text. `[CLS]` (101 in the published vocabularies) comes
-# first, `[SEP]` (102) last, and the mask is 0 where the batch is padded.
+# first and `[SEP]` (102) last; the mask is 0 for padding.
 
 # %%
 import tensorflow as tf
@@ -112,7 +112,7 @@ hub_model = tf_keras.Model(text_input, tf_keras.layers.Dense(1, name="sentiment"
 hub_model.summary()
 
 # %% [markdown]
-# BERT is fine-tuned with a small learning rate that falls to 0.
+# Fine-tuning uses a small learning rate, which falls to 0.
 
 # %%
 BATCH_SIZE = 32
@@ -134,8 +134,8 @@ history = hub_model.fit(train_batches, validation_data=test_batches, epochs=EPOC
 # %% [markdown]
 # ## 2. A native Keras 3 model
 #
-# `hub.KerasLayer` works with tf_keras only. In Keras 3, `bert_tf.load` reads the same weights into a
-# native model, whose layers you can inspect, freeze and train like all others.
+# `hub.KerasLayer` works only with tf_keras. In Keras 3, `bert_tf.load` reads the same weights into a
+# native model, whose layers you can inspect, freeze and train like any others.
 
 # %%
 import bert_tf
@@ -154,7 +154,9 @@ history = model.fit(train_batches, validation_data=test_batches, epochs=EPOCHS, 
 # %% [markdown]
 # ## Try it
 #
-# The model returns a logit. The sigmoid function makes it the probability that the review is positive.
+# The model returns a logit. The sigmoid function turns it into the probability that the review is positive.
+# The stored model was trained on only 1,000 reviews. It gets the second example wrong, whose complaint is
+# indirect.
 
 # %%
 reviews = [
@@ -168,9 +170,9 @@ for review, logit in zip(reviews, model.predict(tf.constant(reviews), verbose=0)
 # %% [markdown]
 # ## Save, reload and serve
 #
-# A `.keras` file holds the weights and the vocabulary, so it needs no other file. `export` writes a
-# SavedModel that TensorFlow Serving loads: it maps strings to logits and needs neither Keras nor
-# bert_tf.
+# A `.keras` file contains the weights and the vocabulary, so it needs no other file. `export` writes a
+# SavedModel for TensorFlow Serving, which maps strings to logits and needs neither Keras nor bert_tf. The
+# two numbers are the largest differences between their logits and the model's.
 
 # %%
 model.save("reviews.keras")
@@ -187,6 +189,6 @@ print("served:  ", abs(served.serve(tf.constant(reviews)).numpy() - logits).max(
 #
 # - Train on all reviews: set `TRAIN_REVIEWS` and `TEST_REVIEWS` to 25000 and `SEQ_LENGTH` to 512. A
 #   review has 230 words on average; the model reads only the first `SEQ_LENGTH` tokens.
-# - The command `python -m bert_tf.run_finetuning --task=imdb` does the same with evaluation, best
-#   weights and resuming, and `--task=csv` for your own tables.
+# - The command `python -m bert_tf.run_finetuning --task=imdb` does the same, keeps the best weights and
+#   resumes interrupted runs; `--task=csv` reads your own tables.
 # - The notebook *pretrain_your_own* makes an encoder from your own text.

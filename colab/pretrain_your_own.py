@@ -5,16 +5,16 @@
 # learns to fill them in, and it learns whether one sentence follows another. Whatever it learns about
 # your language or your field on the way is what fine-tuning builds on.
 #
-# In this notebook you take text through every step: vocabulary, training examples, pre-training,
-# and SavedModels for `hub.KerasLayer`. The encoder is tiny, so that a few minutes suffice. The same
-# commands train encoders of any size on a GPU or a TPU.
+# In this notebook, you take text through every step: vocabulary, training examples, pre-training,
+# and SavedModels for `hub.KerasLayer`. The encoder is tiny, so that it trains in about a quarter of an hour
+# on a CPU. The same commands train encoders of any size on a GPU or a TPU.
 
 # %% [markdown]
 # ## Settings
 #
 # `TEXT` is a file with one sentence per line and a blank line between documents. Without it, the
-# notebook collects the docstrings of Python, NumPy, Keras and TensorFlow: English prose that every
-# machine has. `STRATEGY` is where to train: `auto` takes the GPUs if there are any. `tpu` needs
+# notebook collects the docstrings of Python, NumPy, Keras and TensorFlow: English prose that is already
+# on the machine. `STRATEGY` is where to train: `auto` uses the GPUs if there are any. `tpu` needs
 # [another environment](../docs/tpu.md), in which only training runs.
 
 # %% tags=["parameters"]
@@ -46,8 +46,8 @@ print("\n".join(lines[1000:1010]))
 # %% [markdown]
 # ## Vocabulary
 #
-# WordPiece keeps frequent words whole and cuts rare ones into pieces, of which all but the first begin
-# with `##`. The table says how many pieces a word of the text has on average.
+# WordPiece keeps frequent words whole and splits rare ones into pieces, of which all but the first begin
+# with `##`. The table shows how many tokens a word of the text has on average.
 
 # %%
 # !python -m bert_tf.build_vocab --input_file={TEXT} --vocab_size={VOCAB_SIZE} --output_file=vocab.txt
@@ -66,10 +66,10 @@ for text in "returns a new tensor", "an immutable hypergraph", "a wolf and seven
 # %% [markdown]
 # ## Training examples
 #
-# Each example is a pair of segments. In half of them, the second segment is the continuation of the
-# first; in the others it comes from another document. (More than half are random if many sentences fill
-# a segment alone, because nothing is left to continue with.) 15% of the tokens are hidden, each pass
-# over the text hides others, and `inspect` shows what the model will see.
+# Each example is a pair of segments. In half of them, the second segment continues the first; in the
+# others, it comes from another document. (More than half do if single sentences often fill the first
+# segment, because nothing is left to continue with.) 15% of the tokens are hidden, and each pass over the
+# text hides others. `inspect` shows what the model will see.
 
 # %%
 # !python -m bert_tf.create_pretraining_data --input_file={TEXT} --vocab_file=vocab.txt \
@@ -79,11 +79,11 @@ for text in "returns a new tensor", "an immutable hypergraph", "a wolf and seven
 # %% [markdown]
 # ## Pre-train
 #
-# The command holds out one example in a hundred and evaluates on them. The model still reads their text,
-# because `--dupe_factor=4` makes four examples of it, so its accuracy on new text may be lower. Run
-# the cell again to resume an interrupted run: on a CPU, the weights will be the same to the last bit.
+# The command holds out one example in a hundred and evaluates on these. The model still reads their text,
+# because `--dupe_factor=4` makes four examples of it, so its accuracy on new text may be lower. To resume an
+# interrupted run, run the cell again: on a CPU, the weights will be the same to the last bit.
 #
-# At first, the model only learns which tokens are frequent; its accuracy stays below 0.15. Then
+# At first, the model learns only which tokens are frequent, and its accuracy stays around 0.15. Then
 # it begins to use the words around the hidden one.
 
 # %%
@@ -99,7 +99,7 @@ Image("run/curves.png")
 # %% [markdown]
 # ## Ask it
 #
-# What does the model put for a hidden word?
+# Which tokens does the model predict for a hidden word?
 
 # %%
 # !python -m bert_tf.fill_mask --checkpoint=run \
@@ -107,7 +107,7 @@ Image("run/curves.png")
 #   "if the file does not [MASK], an error is raised."
 
 # %% [markdown]
-# The same in Python, with all probabilities:
+# The same in Python, as a picture:
 
 # %%
 import bert_tf
@@ -124,7 +124,7 @@ plots.word_probabilities(*zip(*guesses), title=text)
 # ## Export
 #
 # Two SavedModels, as on TensorFlow Hub: the encoder, and the preprocessor that maps text to its inputs.
-# *movie_reviews*, *glue*, *squad* and *ner* take the folder `encoder` as their `MODEL`. On Colab, copy it
+# *movie_reviews*, *glue*, *squad* and *ner* accept the folder `encoder` as their `MODEL`. On Colab, copy it
 # to Google Drive first, because each notebook has a machine of its own. An export needs a new folder:
 # before you repeat it, delete the old ones (`!rm -r encoder preprocessor`).
 

@@ -1,10 +1,10 @@
 # %% [markdown]
-# # SQuAD: ask questions of a text
+# # SQuAD: ask questions about a text
 #
 # Given a question and a text, BERT finds the span of the text that answers the question: it scores
-# every token as the start and as the end of the answer. In SQuAD 2.0, half of the questions have no
-# answer in the text, and the model must say so. Here you fine-tune on SQuAD 2.0 and then ask questions
-# of a text of your own.
+# every token as the start and as the end of the answer. In SQuAD 2.0, some questions have no answer in
+# the text, and the model learns to refuse them. Here you fine-tune on SQuAD 2.0 and then ask questions
+# about a text of your own.
 #
 # Use a GPU (*Runtime > Change runtime type*).
 
@@ -16,8 +16,8 @@
 # `train-v2.0.json` and `dev-v2.0.json`; without it, the next cell downloads them. It must not be `data`,
 # where that cell writes the articles that the notebook uses.
 #
-# The stored outputs come from a model trained on ten articles, which have few questions without an
-# answer. It therefore almost always answers.
+# The stored outputs come from a model trained on ten articles. Few of their questions lack an answer, so it
+# has not learned to refuse: it almost always answers.
 
 # %% tags=["parameters"]
 MODEL = "hf:sentence-transformers/all-MiniLM-L6-v2"  # @param {type:"string"}
@@ -60,8 +60,8 @@ for question in paragraphs[0]["qas"][:4]:
 # %% [markdown]
 # ## Train
 #
-# Texts longer than `--max_seq_length` are read in overlapping windows. Run the cell again to resume an
-# interrupted run.
+# The model reads texts longer than `--max_seq_length` in overlapping windows. To resume an interrupted
+# run, run the cell again.
 
 # %%
 # !python -m bert_tf.run_finetuning --task=squad2 --data_dir=data --init_checkpoint="{MODEL}" \
@@ -69,8 +69,9 @@ for question in paragraphs[0]["qas"][:4]:
 #   --do_train --do_eval --output_dir=run
 
 # %% [markdown]
-# `exact` is the share of questions whose answer is exactly right, `f1` counts the words that agree.
-# `best_f1` is the F1 at the best threshold between answering and refusing.
+# `exact` is the share of questions answered exactly right; `f1` gives partial credit for answers that
+# overlap the right one. `HasAns_f1` is F1 on the questions with an answer, `NoAns_f1` on those without.
+# `best_f1` is F1 at the best threshold between answering and refusing.
 
 # %%
 results = json.loads(Path("run/eval_results.json").read_text())
@@ -80,9 +81,9 @@ for name in "exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1", "best_f1_thresh":
 # %% [markdown]
 # ## Ask your own questions
 #
-# The exported model maps raw strings to answers. It cuts them out of the text unchanged and says where
+# The exported model maps raw strings to answers. It copies them from the text unchanged and returns where
 # they are: `start` and `end` count bytes of the text. Before you train and export again with other
-# settings, delete the old folders (`!rm -r run answers`); otherwise the commands end with an error, and
+# settings, delete the old folders (`!rm -r run answers`); otherwise, the commands end with an error, and
 # the cells show the old model.
 
 # %%
@@ -128,7 +129,7 @@ ask(
 # %% [markdown]
 # ## Next
 #
-# - `--null_score_diff_threshold` decides how sure the model must be to answer. Evaluate again with
+# - `--null_score_diff_threshold` sets how sure the model must be to answer. Evaluate again with
 #   `best_f1_thresh` from above.
 # - `python -m bert_tf.predict --checkpoint=run "QUESTION ||| TEXT"` answers in a terminal.
 # - For your own questions, write them in SQuAD's format and give `--train_file` and `--dev_file`.

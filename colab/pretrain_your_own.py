@@ -144,7 +144,7 @@ outputs["pooled_output"].shape, outputs["sequence_output"].shape
 # ## Next
 #
 # - **More text, a larger encoder, more steps.** BERT-base has 110 million parameters and read 3.3 billion
-#   words. `docs/pretraining.md` says what to expect, and how to train on several GPUs or a TPU.
+#   words. [Pre-training](../docs/pretraining.md) says what to expect, and how to train on several GPUs or a TPU.
 # - **Start from a published encoder** instead of random weights: `--init_checkpoint=hf:google-bert/bert-base-uncased`
 #   continues its pre-training on your text.
 # - **Fine-tune** the result: the notebooks *movie_reviews*, *glue*, *squad* and *ner*.

@@ -25,6 +25,10 @@ class BertPretrainer(BertModel):
     `output_places`, int [M] (see `BertEncoder`), it scores these instead of `masked_lm_positions`,
     and returns only `mlm_logits` [M, V] and `next_sentence_logits`.
 
+    Example:
+        inputs = bert_tf.load_preprocessor("run")(["the [MASK] sat"])
+        outputs = bert_tf.load("run").model(inputs | {"masked_lm_positions": [[2]]})
+
     Source: BERT (arXiv:1810.04805) section 3.1; google-research/bert run_pretraining.py.
     """
 

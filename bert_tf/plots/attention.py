@@ -37,8 +37,8 @@ def attention(
         tokens: the S tokens.
         ax: where to draw; a new figure by default.
 
-    Returns:
-        the figure.
+    Example:
+        bert_tf.plots.attention(np.eye(3), ["a", "small", "text"])
 
     Raises:
         ValueError: the shapes differ.
@@ -63,8 +63,9 @@ def attention_heads(probabilities: np.ndarray, title: str = "Attention of all he
     Args:
         probabilities: of one text, float [L, N, S, S]; see `bert_tf.attention_probabilities`.
 
-    Returns:
-        the figure.
+    Example:
+        probabilities = bert_tf.attention_probabilities(encoder, inputs)
+        bert_tf.plots.attention_heads(probabilities[:, 0])
 
     Raises:
         ValueError: the array has another shape.

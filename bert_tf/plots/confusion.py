@@ -38,8 +38,8 @@ def confusion_matrix(
         names: the names of the classes.
         ax: where to draw; a new figure by default.
 
-    Returns:
-        the figure.
+    Example:
+        bert_tf.plots.confusion_matrix(np.array([0, 1]), np.array([0, 0]), ["bad", "good"])
     """
     counts = count_pairs(np.asarray(labels), np.asarray(predictions), len(names))
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)

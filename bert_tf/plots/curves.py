@@ -60,8 +60,9 @@ def learning_curves(metrics: Metrics, evaluations: Metrics = ()) -> Figure:
         evaluations: metrics on held-out data, as in `eval_metrics.jsonl`: `step`, `loss` and
             others, whose names may begin with "eval_".
 
-    Returns:
-        the figure.
+    Example:
+        metrics = [json.loads(line) for line in open("run/metrics.jsonl")]
+        bert_tf.plots.learning_curves(metrics)
     """
     figure = new_figure(11, 6.4, layout=None)
     figure.subplots_adjust(left=0.06, right=0.98, top=0.95, bottom=0.08, wspace=0.15, hspace=0.18)

@@ -46,8 +46,8 @@ def embedding_map(
         groups: the group of each vector, shown by color and marker.
         ax: where to draw; a new figure by default.
 
-    Returns:
-        the figure.
+    Example:
+        bert_tf.plots.embedding_map(np.random.rand(3, 8), ["river", "money", "loan"])
 
     Raises:
         ValueError: there are fewer than two vectors, or not as many labels or groups.
@@ -108,8 +108,8 @@ def embedding_sum(
         vectors: the three embeddings of each token in this order, float [3, S, E].
         ax: where to draw; a new figure by default.
 
-    Returns:
-        the figure.
+    Example:
+        bert_tf.plots.embedding_sum(["[CLS]", "[SEP]"], [0, 0], np.random.randn(3, 2, 128))
 
     Raises:
         ValueError: the shapes differ.

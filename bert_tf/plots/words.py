@@ -31,8 +31,8 @@ def word_probabilities(
         probabilities: float [n].
         ax: where to draw; a new figure by default.
 
-    Returns:
-        the figure.
+    Example:
+        bert_tf.plots.word_probabilities(["cat", "dog"], [0.7, 0.2])
 
     Raises:
         ValueError: the lengths differ.
@@ -68,8 +68,8 @@ def masked_example(
         positions: the indices of the tokens that it has to predict.
         ax: where to draw; a new figure by default.
 
-    Returns:
-        the figure.
+    Example:
+        bert_tf.plots.masked_example(["a", "dog", "barks"], ["a", "[MASK]", "barks"], [1])
 
     Raises:
         ValueError: the lengths differ.

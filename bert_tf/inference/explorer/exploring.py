@@ -67,14 +67,17 @@ class Explorer:
                 probabilities; no words for [CLS] and [SEP]. None without a masked-LM head.
             next_sentence: the probability that b follows a; None for a single text or without a
                 next-sentence head.
-            attention: the probabilities [L, N, S, S] as uint16 with 65535 for 1, in base64.
+            attention: the probabilities [L, N + 1, S, S] as uint16 with 65535 for 1, in base64; the
+                last head is the mean of the others.
             layers, heads: L and N.
-            kept_heads: for each layer, how many heads were not removed.
         """
         (line,) = encode_lines([text], self._tokenizer, self.max_seq_length, whole=False)
         inputs = padded_inputs([line.ids], [line.types], self._vocab.pad_id)
         attention = attention_probabilities(self._encoder, inputs).numpy()[:, 0]
         check_computed({"attention": attention})
+        total = attention.sum(axis=1, keepdims=True)
+        mean = total / total.sum(axis=-1, keepdims=True)  # Removed heads do not count.
+        shares = np.rint(np.concatenate([attention, mean], axis=1) * 65535)
         return {
             "text": text.decode("utf-8", "replace"),
             "tokens": [self._vocab.tokens[token] for token in line.ids],
@@ -84,22 +87,17 @@ class Explorer:
                 for start, limit in zip(line.starts, line.limits, strict=True)
             ],
             "truncated": line.truncated,
-            "words": self._words(line) if "masked_lm" in self._heads else None,
-            "next_sentence": (
-                self._next_sentence(inputs)
-                if line.types.any() and "next_sentence" in self._heads
-                else None
-            ),
-            "attention": base64.b64encode(np.rint(attention * 65535).astype("<u2")).decode(),
+            "words": self._words(line),
+            "next_sentence": self._next_sentence(inputs),
+            "attention": base64.b64encode(shares.astype("<u2")).decode(),
             "layers": attention.shape[0],
             "heads": attention.shape[1],
-            "kept_heads": [
-                len(self._encoder.config.kept_heads(layer)) for layer in range(len(attention))
-            ],
         }
 
-    def _words(self, line: EncodedLine) -> list[list[dict]]:
+    def _words(self, line: EncodedLine) -> list[list[dict]] | None:
         """Masks each token alone; those that are [MASK] in the text always are."""
+        if "masked_lm" not in self._heads:
+            return None
         words = [[] for _ in line.ids]
         for places in in_chunks(np.flatnonzero(line.starts != NOWHERE), _BATCH_SIZE):
             rows = np.tile(line.ids, [len(places), 1])
@@ -111,12 +109,12 @@ class Explorer:
                 words[place] = [{"token": word, "probability": round(p, 6)} for word, p in found]
         return words
 
-    def _next_sentence(self, inputs: dict[str, np.ndarray]) -> float:
+    def _next_sentence(self, inputs: dict[str, np.ndarray]) -> float | None:
+        if "next_sentence" not in self._heads or not inputs["input_type_ids"].any():
+            return None
         inputs = inputs | {POSITIONS: np.zeros([1, 1], np.int32)}
         logits = self._model(inputs, training=False)["next_sentence_logits"]
-        probabilities = tf.nn.softmax(logits).numpy()
-        check_computed({"probabilities": probabilities})
-        return round(float(probabilities[0, 0]), 6)
+        return round(float(tf.nn.softmax(logits)[0, 0]), 6)
 
 
 def load_explorer(options: ExplorerOptions) -> Explorer:

@@ -7,16 +7,7 @@
   // The same head in both texts, so that they can be compared. Past the last one is their mean.
   const head = { layer: Number(state.get("layer")) || 0, head: Number(state.get("head")) || 0 };
   const MASK = "[MASK]";
-  const UNKNOWN = "[UNK]";
-  const EXAMPLES = {
-    "a hidden word": "The capital of France is [MASK].",
-    "a pair": "The man went to the store. ||| He bought a gallon of milk.",
-    "two meanings": "The bank by the river lends money, and ducks rest on the bank of the river.",
-    "a pronoun": "The animal did not cross the street because it was too tired.",
-    "rare characters": "Unbelievable: a naïve 🦆 plays the sitar ♫",
-  };
   const SHOWN = 0.02; // fainter lines would only be a haze
-  const MAP = 64; // pixels of a small map, for which longer texts leave out tokens
   const BLUE = [43, 134, 209]; // legible on light and dark
   const percent = (share) => `${(100 * share).toFixed(1)}%`;
   // Keeps right-to-left tokens from turning the rest of a sentence around.
@@ -32,20 +23,6 @@
     return made;
   }
 
-  function probabilities(text) {
-    const bytes = Uint8Array.from(atob(text.attention), (letter) => letter.charCodeAt(0));
-    const values = new Uint16Array(bytes.buffer);
-    const { heads, tokens: { length } } = text;
-    const at = (layer, number, i, j) =>
-      values[((layer * heads + number) * length + i) * length + j] / 65535;
-    return (i, j, layer = head.layer, number = head.head) => {
-      if (number < heads) return at(layer, number, i, j);
-      let sum = 0;
-      for (let each = 0; each < heads; each++) sum += at(layer, each, i, j);
-      return sum / text.kept_heads[layer];
-    };
-  }
-
   class Panel {
     constructor(text) {
       const copy = document.getElementById("panel").content.cloneNode(true);
@@ -54,16 +31,9 @@
       this.select = this.find("select");
       this.select.addEventListener("change", () => this.show(data.texts[this.select.value]));
       for (const kind of ["layer", "head"]) {
-        this.find(`.${kind}`).addEventListener("input", (event) => {
-          choose({ [kind]: Number(event.target.value) });
-        });
+        this.find(`.${kind}`).addEventListener("input", ({ target }) =>
+          choose({ [kind]: target.valueAsNumber }));
       }
-      this.find("canvas").addEventListener("click", ({ offsetX, offsetY, target }) => {
-        choose({
-          layer: Math.floor(offsetY / target.clientHeight * this.text.layers),
-          head: Math.floor(offsetX / target.clientWidth * (this.text.heads + 1)),
-        });
-      });
       if (data.live) {
         const send = (event) => {
           event.preventDefault();
@@ -74,12 +44,9 @@
           // Enter that ends the input of a Chinese or Japanese word sends nothing.
           if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
         });
-        this.find(".examples").append(...Object.entries(EXAMPLES).map(([name, example]) => {
-          const button = element("button", name);
-          button.type = "button";
-          button.addEventListener("click", () => this.open(example));
-          return button;
-        }));
+        for (const button of this.root.querySelectorAll(".examples button")) {
+          button.addEventListener("click", () => this.open(button.value));
+        }
       } else {
         this.find("form").remove();
       }
@@ -105,7 +72,8 @@
       this.kept = this.current = this.masked = null;
       for (const section of this.root.querySelectorAll("section")) section.hidden = !text;
       if (!text) return;
-      this.share = probabilities(text);
+      const bytes = Uint8Array.from(atob(text.attention), (letter) => letter.charCodeAt(0));
+      this.values = new Uint16Array(bytes.buffer);
       this.select.value = data.texts.indexOf(text);
       this.root.setAttribute("aria-label", `Text ${data.texts.indexOf(text) + 1}`);
       this.showTokens();
@@ -127,11 +95,12 @@
           "(--max_seq_length).");
       }
       if (isPair) notes.push("Dashed boxes are the second segment.");
-      const isUnknown = (index) => tokens[index] === UNKNOWN && sources[index] !== UNKNOWN;
-      const unknown = new Set(sources.filter((_, index) => isUnknown(index)).map(isolated));
+      const unknown = new Set(
+        sources.filter((source, index) => tokens[index] === "[UNK]" && source !== "[UNK]"),
+      );
       if (unknown.size) {
-        notes.push(`${UNKNOWN} stands for ${[...unknown].join(", ")}: the vocabulary has neither ` +
-          "the whole nor pieces that make it up.");
+        notes.push(`[UNK] stands for ${[...unknown].map(isolated).join(", ")}: the vocabulary ` +
+          "has neither the whole nor pieces that make it up.");
       }
       this.find(".note").textContent = notes.join(" ");
       this.find(".tokens").replaceChildren(
@@ -143,8 +112,7 @@
           box.classList.toggle("second", segments[index] === 1);
           box.classList.toggle("special", /^\[.+\]$/.test(token));
           box.title = `${index}, segment ${"AB"[segments[index]]}` +
-            (sources[index] ? `, from “${sources[index]}”` : "") +
-            (isUnknown(index) ? ", which is not in the vocabulary" : "");
+            (sources[index] ? `, from “${sources[index]}”` : "");
           if (maskable) box.addEventListener("click", () => this.mask(index));
           item.append(box);
           return item;
@@ -168,10 +136,9 @@
       this.find(".mask-hint").textContent = words
         ? "Click a token above to mask it, and again to unmask it."
         : "This model has no masked-LM head, and so predicts no words.";
-      const isShown = (index) => tokens[index] === MASK || index === this.masked;
       this.find(".masks").replaceChildren(
         ...(words ?? []).flatMap((found, index) => {
-          if (!isShown(index)) return [];
+          if (tokens[index] !== MASK && index !== this.masked) return [];
           const mask = element("div");
           mask.append(element("h3", `${isolated(tokens[index])} (${index})`));
           const list = element("ol", "", "words");
@@ -191,27 +158,22 @@
     }
 
     drawMaps() {
-      const { tokens, layers, heads } = this.text;
-      const size = Math.min(tokens.length, MAP);
-      const edge = Math.ceil(size / 20);
-      const cell = size + 2 * edge;
-      const canvas = this.find("canvas");
-      canvas.width = (heads + 1) * cell;
-      canvas.height = layers * cell;
-      this.find(".maps").style.maxWidth = `${(heads + 1) * 5}rem`;
-      const context = canvas.getContext("2d");
-      const image = context.createImageData(size, size);
-      const token = (pixel) => Math.floor(pixel * tokens.length / size);
-      for (let layer = 0; layer < layers; layer++) {
-        for (let number = 0; number <= heads; number++) {
-          for (let pixel = 0; pixel < size * size; pixel++) {
-            const [i, j] = [token(Math.floor(pixel / size)), token(pixel % size)];
-            const share = this.share(i, j, layer, number);
-            image.data.set([...BLUE, 255 * (0.08 + 0.92 * Math.sqrt(share))], 4 * pixel);
-          }
-          context.putImageData(image, number * cell + edge, layer * cell + edge);
+      const { tokens: { length: size }, layers, heads } = this.text;
+      const maps = this.find(".maps");
+      maps.style.gridTemplateColumns = `repeat(${heads + 1}, minmax(0, 5rem))`;
+      maps.replaceChildren(...Array.from({ length: layers * (heads + 1) }, (_, number) => {
+        const map = element("canvas");
+        map.width = map.height = size;
+        const image = new ImageData(size, size);
+        for (let pixel = 0; pixel < size * size; pixel++) {
+          const share = this.values[number * size * size + pixel] / 65535;
+          image.data.set([...BLUE, 255 * (0.08 + 0.92 * Math.sqrt(share))], 4 * pixel);
         }
-      }
+        map.getContext("2d").putImageData(image, 0, 0);
+        map.addEventListener("click", () =>
+          choose({ layer: Math.floor(number / (heads + 1)), head: number % (heads + 1) }));
+        return map;
+      }));
     }
 
     makeColumn(side) {
@@ -270,6 +232,11 @@
       this.buttons[column][row].focus();
     }
 
+    share(i, j) {
+      const size = this.text.tokens.length;
+      return this.values[(this.map * size + i) * size + j] / 65535;
+    }
+
     // The share that a token of the other column has in the lines of `place`.
     shareOf(place, index) {
       return place.side === "from" ? this.share(place.index, index) : this.share(index, place.index);
@@ -283,16 +250,14 @@
         slider.max = last;
         slider.value = head[kind];
         head[kind] = slider.valueAsNumber; // in range, whatever the address says
-        const name = head[kind] === heads && kind === "head" ? "mean" : head[kind];
-        slider.ariaValueText = name;
+        slider.ariaValueText = kind === "head" && head.head === heads ? "mean" : head[kind];
         this.find(`.${kind}-value`).textContent =
-          `${name} of 0 to ${(kind === "head" ? heads : layers) - 1}`;
+          `${slider.ariaValueText} of 0 to ${last - (kind === "head")}`;
       }
-      const { style } = this.find(".chosen");
-      style.left = `${100 * head.head / (heads + 1)}%`;
-      style.top = `${100 * head.layer / layers}%`;
-      style.width = `${100 / (heads + 1)}%`;
-      style.height = `${100 / layers}%`;
+      this.map = head.layer * (heads + 1) + head.head;
+      this.find(".maps").childNodes.forEach((map, number) => {
+        map.classList.toggle("chosen", number === this.map);
+      });
       const place = this.current ?? this.kept;
       for (const side of ["from", "to"]) {
         this.buttons[side].forEach((button, index) => {
@@ -392,7 +357,7 @@
       if (!text) continue;
       now.append("text", text.text);
       now.append("masked", masked ?? "");
-      now.append("kept", kept ? `${kept.side} ${kept.index}` : "");
+      now.append("kept", [kept?.side, kept?.index].join(" ").trim());
     }
     const isNew = location.protocol !== "about:" && location.hash !== `#${now}`;
     if (isNew) history.replaceState(null, "", `#${now}`);
@@ -403,11 +368,10 @@
       const panel = panels[number];
       await panel?.open(text);
       if (panel?.text?.text !== text) continue;
-      const masked = state.getAll("masked")[number];
-      const [side, index] = (state.getAll("kept")[number] ?? "").split(" ");
-      if (masked && panel.text.words?.[masked]?.length) panel.mask(Number(masked));
-      if (panel.buttons[side]?.[index]) panel.kept = { side, index: Number(index) };
-      panel.draw();
+      const [masked, kept] = ["masked", "kept"].map((name) => state.getAll(name)[number] ?? "");
+      const [side, index] = kept.split(" ");
+      panel.find(".tokens").children[masked]?.firstChild.click();
+      panel.buttons[side]?.[index]?.click();
     }
     for (const event of ["click", "change", "keyup"]) document.addEventListener(event, save);
     addEventListener("hashchange", () => location.reload());

@@ -160,42 +160,34 @@ class NotebookPage:
     """The page, which a notebook shows if it is the value of a cell."""
 
     html: str = field(repr=False)
-    height: int
 
     def _repr_html_(self) -> str:
         return (
             f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts" '
-            f'style="width: 100%; height: {self.height}px; border: 0"></iframe>'
+            'style="width: 100%; height: 900px; resize: vertical; border: 0"></iframe>'
         )
 
 
-def notebook_page(checkpoint: str, *texts: str, height: int = 900, **flags) -> NotebookPage:
-    """Returns the page for the output of a notebook's cell, which needs no server.
-
-    Args:
-        checkpoint: the flag of explore.
-        texts: what to explore.
-        height: that of the output in pixels.
-        flags: others of explore, such as top_k=10.
-    """
+def notebook_page(checkpoint: str, *texts: str, **flags) -> NotebookPage:
+    """Returns the page for a notebook; `flags` are others of explore, such as top_k=10."""
     options = ExplorerOptions(checkpoint=checkpoint, texts=texts, output_file="unused", **flags)
-    return NotebookPage(_make_page(options, load_explorer(options))[0], height)
+    return NotebookPage(_make_page(options)[1])
 
 
-def _make_page(options: ExplorerOptions, explorer: Explorer) -> tuple[str, int]:
-    """Returns the page, and how many texts were truncated."""
+def _make_page(options: ExplorerOptions) -> tuple[Explorer, str, int]:
+    """Returns what explores texts, the page, and how many texts were truncated."""
+    explorer = load_explorer(options)
     # Arguments that are not UTF-8 arrive with surrogates.
     texts = [text.encode("utf-8", "surrogateescape") for text in options.texts]
     explorations = [explorer.explore(text) for text in texts]
     name = os.path.basename(os.path.abspath(options.checkpoint))
     page = page_of(explorations, name, explorer.max_seq_length, live=options.serve)
-    return page, sum(exploration["truncated"] for exploration in explorations)
+    return explorer, page, sum(exploration["truncated"] for exploration in explorations)
 
 
 def explore(options: ExplorerOptions) -> None:
     """Writes the page, or serves it until Ctrl-C."""
-    explorer = load_explorer(options)
-    page, truncated = _make_page(options, explorer)
+    explorer, page, truncated = _make_page(options)
     if not options.serve:
         atomic_write(options.output_file, page)
         print(f"Wrote {options.output_file}: open it in a browser.")

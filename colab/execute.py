@@ -71,21 +71,19 @@ def read(name: str) -> nbformat.NotebookNode:
     return notebook
 
 
-def with_outputs(
-    notebook: nbformat.NotebookNode, stored: nbformat.NotebookNode
-) -> nbformat.NotebookNode:
-    """Returns the notebook with stored outputs.
+def with_outputs(new: nbformat.NotebookNode, old: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Returns the new notebook with the outputs of the old one.
 
     Raises:
-        ValueError: they are of other code.
+        ValueError: they have different code.
     """
-    if stored.metadata.source_sha256 != notebook.metadata.source_sha256:
+    if old.metadata.source_sha256 != new.metadata.source_sha256:
         raise ValueError("the code has changed since it ran: give --work_dir")
-    code = ([c for c in n.cells if c.cell_type == "code"] for n in (notebook, stored))
-    for cell, old in zip(*code, strict=True):
-        cell.outputs, cell.execution_count = old.outputs, old.execution_count
-    notebook.metadata = stored.metadata
-    return notebook
+    code = ([c for c in notebook.cells if c.cell_type == "code"] for notebook in (new, old))
+    for cell, stored in zip(*code, strict=True):
+        cell.outputs, cell.execution_count = stored.outputs, stored.execution_count
+    new.metadata = old.metadata
+    return new
 
 
 def execute(name: str, settings: dict[str, str], work_dir: str) -> nbformat.NotebookNode:

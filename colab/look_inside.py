@@ -210,10 +210,9 @@ plots.attention(
 # ## Which layers know a word's tag?
 #
 # A linear classifier on the vectors of one layer shows how much that layer says about named entities.
-# The bars are not probabilities but shares of words: those whose tag the classifier predicts correctly.
-# With the default sentences, 79% of the words belong to the majority class, `O` for words outside names. The
-# input knows little more than the word itself, the first layers add its context, and the last ones
-# specialize in predicting hidden words.
+# The bars are not probabilities but the shares of words that get the right tag. The majority class, `O`, has
+# 79% of the words. The input knows little more than the word itself, the first layers add its context, and
+# the last ones specialize in predicting hidden words.
 
 # %%
 from sklearn.linear_model import LogisticRegression

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_tf.plots.style import finish, name_cells, new_axes, text_color
+from bert_tf.plots.style import finish, name_cells, new_axes
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
@@ -45,14 +45,14 @@ def confusion_matrix(
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     size = 3 + 0.9 * len(names)
     axes = ax or new_axes(size + 1, size)
-    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    # Black is readable on the lighter half of the colors, and on its inverse on dark pages.
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=2)
     name_cells(axes, names, names, rotation=30)
     finish(axes, counted(len(labels), "example"), "prediction", "label")
     if len(names) <= _MOST_CLASSES_WITH_TEXT:
         for (row, column), share in np.ndenumerate(shares):
             text = f"{counts[row, column]:,}\n{share:.1%}"
-            color = text_color(image.to_rgba(share))
-            axes.text(column, row, text, ha="center", va="center", fontsize=9, color=color)
+            axes.text(column, row, text, ha="center", va="center", fontsize=9, color="black")
     return axes.figure
 
 

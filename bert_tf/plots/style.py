@@ -64,18 +64,6 @@ def draw_legend(axes: Axes, **place: object) -> None:
         text.set_parse_math(False)
 
 
-def text_color(background: Sequence[float]) -> str:
-    """Returns black or white, whichever has more contrast on a color given as RGB(A).
-
-    Source: WCAG 2.2, relative luminance. The contrast is 4.58 or more.
-    """
-    red, green, blue = (
-        x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in background[:3]
-    )
-    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    return "white" if (luminance + 0.05) ** 2 < 0.05 * 1.05 else "black"
-
-
 def name_cells(axes: Axes, columns: Sequence[str], rows: Sequence[str], rotation: float) -> None:
     """Writes the names of a picture's columns below them and those of its rows beside them."""
     anchor = dict(ha="right", va="center", rotation_mode="anchor") if rotation else {}

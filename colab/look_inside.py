@@ -1,21 +1,20 @@
 # %% [markdown]
 # # Look inside BERT
 #
-# Introductions to BERT draw pictures of what it does. Here you compute them from a real model: what it
-# reads, how words are hidden from it, what it predicts in their places, how it tells the two meanings of
-# *apple* apart, and which words attend to which. You also ask it whether one sentence follows another.
+# Introductions to BERT draw pictures of what it does. Here you compute them from a real model: what it reads,
+# how words are hidden from it, what it predicts in their places, how it tells the two meanings of *apple*
+# apart, and which words attend to which. You also ask it whether one sentence follows another.
 
 # %% [markdown]
 # ## Settings
 #
-# `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md)
-# that still has the heads of its pre-training: a published BERT, or a run of your own whose vocabulary has
-# the words *apple*, *cat* and *it*. `TAGGED` is a CoNLL file for the last section; without it,
-# tensorflow-datasets downloads CoNLL-2003.
+# `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md) that still has the heads of its
+# pre-training: a published BERT, or a run of your own whose vocabulary has the words *apple*, *cat* and *it*.
+# `TAGGED` is a CoNLL file for the last section; without it, tensorflow-datasets downloads CoNLL-2003.
 #
-# The stored outputs come from a small model: all-MiniLM-L6-v2 after an hour of pre-training on movie
-# reviews. It was published without heads, so its heads started from random weights. To see the answers of
-# a published BERT, the default, run the notebook.
+# The stored outputs come from a small model: all-MiniLM-L6-v2 after an hour of pre-training on movie reviews.
+# It was published without heads, so its heads started from random weights. To see the answers of a published
+# BERT, the default, run the notebook.
 
 # %% tags=["parameters"]
 MODEL = "hf:google-bert/bert-base-uncased"  # @param {type:"string"}
@@ -55,9 +54,9 @@ def pack(*texts):
 # %% [markdown]
 # ## What it reads
 #
-# Figure 2 of the paper: the input of layer 1 is the sum of three vectors for each token. One
-# stands for the token, one for its segment, and one for its position. The cells show the
-# first numbers of each vector: blue above zero, red below.
+# Figure 2 of the paper: the input of layer 1 is the sum of three vectors for each token. One stands for the
+# token, one for its segment, and one for its position. The cells show the first numbers of each vector: blue
+# above zero, red below.
 
 # %%
 inputs, tokens = pack("my dog is cute", "he likes playing")
@@ -73,9 +72,9 @@ plots.embedding_sum(tokens, segments, np.array(vectors))
 # %% [markdown]
 # ## How words are hidden
 #
-# Pre-training chooses 15% of the tokens. It replaces 80% of those with `[MASK]` and 10% with a random
-# token, and leaves 10% unchanged. The model must predict all of them, so it can never be sure that the
-# word it sees is the right one. Here, 40% are chosen, so that one sentence shows all three cases.
+# Pre-training chooses 15% of the tokens. It replaces 80% of those with `[MASK]` and 10% with a random token,
+# and leaves 10% unchanged. The model must predict all of them, so it can never be sure that the word it sees
+# is the right one. Here, 40% are chosen, so that one sentence shows all three cases.
 
 # %%
 from bert_tf.examples.masking import mask_rows
@@ -103,9 +102,9 @@ plots.masked_example(
 # %% [markdown]
 # ## Predicting the hidden word
 #
-# For a hidden word, the model returns a probability for every token of the vocabulary. These are the ten
-# most probable ones. The word hidden here is *improvisation*. The stored model does not find it: it takes
-# *to* for the beginning of an infinitive, and predicts verbs.
+# For a hidden word, the model returns a probability for every token of the vocabulary. These are the ten most
+# probable ones. The word hidden here is *improvisation*. The stored model does not find it: it takes *to* for
+# the beginning of an infinitive, and predicts verbs.
 
 # %%
 from bert_tf.inference.masks import MaskFiller
@@ -119,9 +118,8 @@ plots.word_probabilities(*zip(*guesses), title=text)
 # ## Does this sentence come next?
 #
 # The second task of pre-training: does the second sentence follow the first, or does it come from another
-# document? The stored model cannot tell: it even finds the penguins a little more likely than the milk. Its
-# head for this task started from random weights, and an hour on movie reviews is too little to learn the
-# task.
+# document? The stored model cannot tell, and even prefers the penguins: its head for this task started from
+# random weights, and an hour on movie reviews is too little to learn it.
 
 # %%
 first = "the man went to the store"
@@ -135,11 +133,10 @@ for second in "he bought a gallon of milk", "penguins are flightless birds":
 # %% [markdown]
 # ## Two meanings of a word
 #
-# Before layer 1, the vectors of *apple* differ only because of its position. Each layer mixes in
-# the words around it, until the fruit and the company lie apart. In the stored picture, the fruit is on the
-# right and the company on the left. Three of its labels overlap: that of the leftmost point, *apple and
-# samsung are smartphone companies*, and those of two points in one place, *he works as a programmer at apple
-# in california* and *shares of apple rose after the company reported its profits*.
+# Before layer 1, the vectors of *apple* differ only because of its position. Each layer mixes in the words
+# around it, until the fruit and the company lie apart. In the stored picture, the fruit is on the right. The
+# company is on the left, where three labels overlap: that of the leftmost point, *apple and samsung*, and
+# those of two points in one place, *he works as a programmer* and *shares of apple*.
 
 # %%
 FRUIT, COMPANY = "fruit", "company"
@@ -167,9 +164,9 @@ word_vector = np.array(table.word_embeddings)[vocab.ids["apple"]]
 plots.embedding_map(vectors[-1], list(sentences), senses, title='"apple" after the last layer')
 
 # %% [markdown]
-# The cosine of the angle between two vectors says how alike they are. The table has the mean cosine of
-# two sentences with the same meaning and of two with different meanings, before layer 1 (*input*) and after
-# each layer. The gap between them shows in which layers the model tells the meanings apart.
+# The cosine of the angle between two vectors says how alike they are. The table has the mean cosine of two
+# sentences with the same meaning and of two with different meanings, before layer 1 (*input*) and after each
+# layer. The gap between them shows in which layers the model tells the meanings apart.
 
 # %%
 unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
@@ -186,8 +183,8 @@ for layer, values in enumerate(cosines):
 #
 # In every layer, each head lets a token attend to the others. Some heads attend to the word before or after,
 # many to `[CLS]` or `[SEP]`, and some have learned something about grammar. In each square, a row is the
-# attending token, and a column the token that it attends to. These pictures number layers and heads
-# from 0, like the arrays of the code: their layer 0 is layer 1 of the table above.
+# attending token, and a column the token that it attends to. These pictures number layers and heads from 0,
+# like the arrays of the code: their layer 0 is layer 1 of the table above.
 
 # %%
 inputs, tokens = pack("the cat sat on the mat because it was tired", "the cat slept")
@@ -209,8 +206,8 @@ plots.attention(
 # %% [markdown]
 # ## Which layers know a word's tag?
 #
-# A linear classifier on the vectors of one layer shows how much that layer says about named entities.
-# The bars are not probabilities but the shares of words that get the right tag. The majority class, `O`, has
+# A linear classifier on the vectors of one layer shows how much that layer says about named entities. The
+# bars are not probabilities but the shares of words that get the right tag. The majority class, `O`, has
 # 79% of the words. The input knows little more than the word itself, the first layers add its context, and
 # the last ones specialize in predicting hidden words.
 

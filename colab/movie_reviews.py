@@ -1,25 +1,24 @@
 # %% [markdown]
 # # Movie reviews: fine-tune BERT on raw text
 #
-# BERT reads a text and returns a vector that represents it. Here you add one new layer on top of BERT
-# and train both on movie reviews, so that the model predicts whether a review is positive. You do this
-# twice:
+# BERT reads a text and returns a vector that represents it. Here you add one new layer on top of BERT and
+# train both on movie reviews, so that the model predicts whether a review is positive. You do this twice:
 #
 # 1. with **SavedModels and `hub.KerasLayer`** in tf_keras, as with models from TensorFlow Hub;
 # 2. with a **native Keras 3 model**, which loads the same weights.
 #
-# Both models read raw strings: the tokenizer is part of them. At the end, you save the Keras 3 model,
-# load it again and export it for a server.
+# Both models read raw strings: the tokenizer is part of them. At the end, you save the Keras 3 model, load it
+# again and export it for a server.
 #
 # Training is faster on a GPU (*Runtime > Change runtime type*), but the default settings also run on a CPU.
 
 # %% [markdown]
 # ## Settings
 #
-# `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md):
-# `hf:ORG/NAME` from the Hugging Face Hub, an encoder of TensorFlow Hub, or a folder with your own run
-# or export. The default is small and fast. `hf:google-bert/bert-base-uncased` is five times as large
-# and more accurate; give it more reviews and a learning rate of 3e-5.
+# `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md): `hf:ORG/NAME` from the Hugging Face
+# Hub, an encoder of TensorFlow Hub, or a folder with your own run or export. The default is small and fast.
+# `hf:google-bert/bert-base-uncased` is five times as large and more accurate; give it more reviews and a
+# learning rate of 3e-5.
 
 # %% tags=["parameters"]
 MODEL = "hf:sentence-transformers/all-MiniLM-L6-v2"  # @param {type:"string"}
@@ -34,8 +33,8 @@ LEARNING_RATE = 1e-4  # @param {type:"number"}
 # ## The reviews
 #
 # The [Large Movie Review Dataset](https://ai.stanford.edu/~amaas/data/sentiment/) has 25,000 reviews for
-# training and 25,000 for testing, half of them positive. `DATA_DIR` is its folder `aclImdb`; without it,
-# the next cell downloads 80 MB.
+# training and 25,000 for testing, half of them positive. `DATA_DIR` is its folder `aclImdb`; without it, the
+# next cell downloads 80 MB.
 
 # %%
 import os
@@ -71,20 +70,20 @@ for text, label in train.take(3):
 # %% [markdown]
 # ## Export the encoder and the preprocessor
 #
-# A model of TensorFlow Hub is a pair of SavedModels. The *preprocessor* splits text into WordPiece
-# tokens and packs them into batches of one length; the *encoder* maps those to vectors. The same two
-# commands export your own pre-trained encoder.
+# A model of TensorFlow Hub is a pair of SavedModels. The *preprocessor* splits text into WordPiece tokens and
+# packs them into batches of one length; the *encoder* maps those to vectors. The same two commands export
+# your own pre-trained encoder.
 #
-# After a change of settings, delete both folders (`!rm -r encoder preprocessor`). Otherwise, the commands
-# end with an error, and the cells below use the old folders.
+# After a change of settings, delete both folders (`!rm -r encoder preprocessor`). Otherwise, the commands end
+# with an error, and the cells below use the old folders.
 
 # %%
 # !python -m export.encoder --checkpoint="{MODEL}" --output_dir=encoder
 # !python -m export.preprocessor --checkpoint="{MODEL}" --max_seq_length={SEQ_LENGTH} --output_dir=preprocessor
 
 # %% [markdown]
-# This is what the preprocessor makes of a text. `[CLS]` (101 in the published vocabularies) comes
-# first and `[SEP]` (102) last; the mask is 0 for padding.
+# This is what the preprocessor makes of a text. `[CLS]` (101 in the published vocabularies) comes first and
+# `[SEP]` (102) last; the mask is 0 for padding.
 
 # %%
 import tensorflow as tf
@@ -98,8 +97,8 @@ for name, values in preprocessor(["a wonderful film"]).items():
 # %% [markdown]
 # ## 1. `hub.KerasLayer` in tf_keras
 #
-# The whole model is three layers: preprocessor, encoder, and a new `Dense` layer that turns the
-# encoder's `pooled_output` into one number. `trainable=True` lets training change the encoder as well.
+# The whole model is three layers: preprocessor, encoder, and a new `Dense` layer that turns the encoder's
+# `pooled_output` into one number. `trainable=True` lets training change the encoder as well.
 
 # %%
 import tf_keras
@@ -134,8 +133,8 @@ history = hub_model.fit(train_batches, validation_data=test_batches, epochs=EPOC
 # %% [markdown]
 # ## 2. A native Keras 3 model
 #
-# `hub.KerasLayer` works only with tf_keras. In Keras 3, `bert_tf.load` reads the same weights into a
-# native model, whose layers you can inspect, freeze and train like any others.
+# `hub.KerasLayer` works only with tf_keras. In Keras 3, `bert_tf.load` reads the same weights into a native
+# model, whose layers you can inspect, freeze and train like any others.
 
 # %%
 import bert_tf
@@ -171,8 +170,8 @@ for review, logit in zip(reviews, model.predict(tf.constant(reviews), verbose=0)
 # ## Save, reload and serve
 #
 # A `.keras` file contains the weights and the vocabulary, so it needs no other file. `export` writes a
-# SavedModel for TensorFlow Serving, which maps strings to logits and needs neither Keras nor bert_tf. The
-# two numbers are the largest differences between their logits and the model's.
+# SavedModel for TensorFlow Serving, which maps strings to logits and needs neither Keras nor bert_tf. The two
+# numbers are the largest differences between their logits and the model's.
 
 # %%
 model.save("reviews.keras")

@@ -67,8 +67,9 @@ def _compare(options: argparse.Namespace) -> None:
         }
         rounds = take_turns(processes, options.rounds)
     print(
-        f"{options.preset}, {options.precision}: batch {sizes['B']}, length {sizes['S']}, {sizes['P']} predictions, "
-        f"{sizes['flops'] / 1e12:.3g} TFLOP per step, {options.rounds} rounds\n"
+        f"{options.preset}, {options.precision}: batch {sizes['B']}, length {sizes['S']}, "
+        f"{sizes['P']} predictions, {sizes['flops'] / 1e12:.3g} TFLOP per step, "
+        f"{options.rounds} rounds\n"
     )
     print("| | seconds per step | sequences/s | relative to the Garden (min, max) | utilization |")
     print("|---|---|---|---|---|")

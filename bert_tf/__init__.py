@@ -11,6 +11,7 @@ from tfrecords import __version__, process
 _MODULES = {
     "load": "bert_tf.loading",
     "load_preprocessor": "bert_tf.loading",
+    "load_embedder": "bert_tf.inference.embedder",
     "BertConfig": "bert_tf.config",
     "PRESETS": "bert_tf.presets",
     "preset_config": "bert_tf.presets",
@@ -34,6 +35,8 @@ _KERAS_MODULES = {
     "DenseHead": "bert_tf.models.heads",
     "BertPretrainer": "bert_tf.models.pretrainer",
     "BertTaskModel": "bert_tf.models.task_model",
+    "BertEmbedder": "bert_tf.models.embedder",
+    "TextEmbedder": "bert_tf.inference.embedder",
     "FeatureTagger": "bert_tf.models.feature_tagger",
     "BertPreprocessor": "bert_tf.text.preprocessor",
     "BertEmbeddings": "bert_tf.layers.bert",

@@ -38,6 +38,7 @@ _STEPS = {
         "export-encoder": "export.encoder",
         "export-preprocessor": "export.preprocessor",
         "export-classifier": "export.classifier",
+        "export-embedder": "export.embedder",
         "export-lite": "export.lite",
         "export-onnx": "export.onnx",
         "export-bundle": "export.bundle",

@@ -20,6 +20,9 @@ FEATURES = tuple(
     weighted_sum_all""".split()
 )
 
+# What becomes the vector of a text.
+EMBEDDING_POOLINGS = ("mean", "cls", "max")
+
 # Where new tokens go in an extended vocabulary.
 PLACEMENTS = ("append", "unused")
 

@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from bert_tf.finetuning.task import Task
 
 
-_EXAMPLE = """
-import tensorflow as tf
-import tensorflow_text  # registers the tokenizer's operations
-
-model = tf.saved_model.load("FOLDER")
-outputs = model{call}
-"""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Options(ExportOptions, FineTunedOptions):
     """The flags of the command."""
@@ -91,16 +82,10 @@ def export_classifier(
 
 
 def _export(options: Options, task: "Task | None" = None) -> str:
-    import keras
-
     from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
     from bert_tf.inference.models import load_tokenizer
-    from bert_tf.models.encoder import skip_padding
-    from export.batching import batching_files
-    from export.card import CARD, CardFacts, model_card
-    from export.int8_weights import Int8Model
-    from export.saved_models import add_vocab, check_output, save_folder
-    from export.warmup import WARMUP, warmup_requests
+    from export.saved_models import check_output
+    from export.text_models import write_text_model
 
     check_output(options.output_dir)
     checkpoint, task, length = open_fine_tuned(
@@ -112,39 +97,21 @@ def _export(options: Options, task: "Task | None" = None) -> str:
         options.vocab_file,
     )
     tokenizer = load_tokenizer(checkpoint, options)
-    int8, before, stored = options.precision == "int8", keras.config.dtype_policy(), ""
-    # The precision of the export does not depend on that of training.
-    keras.config.set_dtype_policy("float32" if int8 else options.precision)
-    model = load_task_model(task, checkpoint, allow_non_finite=True)
-    skip_padding(model)
-    keras.config.set_dtype_policy(before)
-    served = Int8Model(model) if int8 else model
-    module = task.serving(served, tokenizer, length)
-    if int8:
-        module.stored, stored = served.stored, " Its matrices are in 8 bits."
-    elif options.precision != "float32":
-        stored = f" It computes in {options.precision}; its outputs are float32."
-    add_vocab(module, tokenizer.vocab, tokenizer.lower_case)
-    facts = CardFacts(
-        license=options.license,
-        config=checkpoint.spec.config,
-        run=checkpoint.run,
-        converted_from=f"{options.checkpoint} ({checkpoint.format})" if checkpoint.format else None,
-    )
-    card = model_card(
+    write_text_model(
         options.output_dir,
-        f"{task.name}, a fine-tuned BERT",
-        "A SavedModel of a fine-tuned BERT that maps raw text to predictions; the tokenizer is "
-        f"inside. {task.long_inputs.format(length)} TensorFlow Serving calls the "
-        f"signature `serving_default`.{stored}",
-        _EXAMPLE.format(call=task.example_call()),
-        tokenizer.vocab,
-        tokenizer.lower_case,
-        facts,
+        checkpoint,
+        tokenizer,
+        lambda: load_task_model(task, checkpoint, allow_non_finite=True),
+        lambda model: task.serving(model, tokenizer, length),
+        precision=options.precision,
+        license=options.license,
+        source=options.checkpoint,
+        kind=f"{task.name}, a fine-tuned BERT",
+        about="A SavedModel of a fine-tuned BERT that maps raw text to predictions; the tokenizer "
+        f"is inside. {task.long_inputs.format(length)} TensorFlow Serving calls the signature "
+        "`serving_default`.",
+        call=task.example_call(),
     )
-    inputs = module.serving.input_signature
-    files = {CARD: card, WARMUP: warmup_requests(inputs)} | batching_files(inputs)
-    save_folder(module, options.output_dir, {"serving_default": module.serving}, files)
     return task.example_call()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.text.preprocessor import pack_segments, with_equal_rows
+from bert_tf.text.preprocessor import pack_segments, with_equal_rows, without_shared_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 Tensors = Mapping[str, tf.Tensor]
@@ -104,12 +104,6 @@ def in_any_shape(serve: tf.types.experimental.PolymorphicFunction) -> Callable[.
         }
 
     return call
-
-
-def without_shared_padding(inputs: Tensors) -> dict[str, tf.Tensor]:
-    """Cuts the encoder's inputs [B, S] to the longest row: shared padding only costs time."""
-    longest = tf.maximum(1, tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1)))
-    return {name: values[:, :longest] for name, values in inputs.items()}
 
 
 class ChoiceModule(ServingModule):

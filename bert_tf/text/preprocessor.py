@@ -132,6 +132,12 @@ def pack_segments(
     return {name: tf.cast(values, tf.int32) for name, values in packed.items()}
 
 
+def without_shared_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Cuts the encoder's inputs [B, S] to the longest row: shared padding only costs time."""
+    longest = tf.maximum(1, tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1)))
+    return {name: values[:, :longest] for name, values in inputs.items()}
+
+
 def with_equal_rows(*values: tf.Tensor | tf.RaggedTensor) -> list[tf.Tensor | tf.RaggedTensor]:
     """Returns the values, and first checks that their numbers of rows are equal."""
     rows = [

@@ -21,6 +21,8 @@ from bert_tf.weights.formats.huggingface_config import (
     read_head,
     rows,
 )
+from bert_tf.weights.formats.sentence_transformers import FILES as EMBEDDER_FILES
+from bert_tf.weights.formats.sentence_transformers import read_settings, write_settings
 from bert_tf.weights.formats.tensor_files import FILE, INDEX, open_tensors
 from bert_tf.weights.table import export_tensors, import_tensors
 from tfrecords.files import read_json
@@ -133,6 +135,10 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     atomic_write(os.path.join(folder, FILE), save(tensors, metadata={"format": "pt"}))
     atomic_write(os.path.join(folder, CONFIG), json.dumps(values, indent=2) + "\n")
     _write_tokenizer(checkpoint.spec, folder)
+    if checkpoint.config_file and (
+        settings := read_settings(os.path.dirname(checkpoint.config_file))
+    ):
+        write_settings(settings, config.hidden_size, folder)
 
 
 def _write_tokenizer(spec: ModelSpec, folder: str) -> None:
@@ -173,7 +179,7 @@ def download(name: str) -> str:
             "pip install huggingface_hub safetensors"
         ) from None
     repository, _, revision = name.partition("@")
-    patterns = [CONFIG, FILE, INDEX, "model-*.safetensors", *FILES]
+    patterns = [CONFIG, FILE, INDEX, "model-*.safetensors", *FILES, *EMBEDDER_FILES]
     with download_errors(f"hf:{name}"):
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=patterns)
     if not recognizes(folder):

@@ -1,0 +1,138 @@
+"""From text to one vector, in one step."""
+
+import os
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.inference.models import with_parts
+from bert_tf.models.embedder import BertEmbedder
+from bert_tf.models.encoder import skip_padding
+from bert_tf.resolution import check_length, fitting_length, resolve_vocab
+from bert_tf.text.preprocessor import BertPreprocessor, without_shared_padding
+from bert_tf.weights.checkpoint import Checkpoint, load_weights
+from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, read_settings
+from bert_tf.weights.names import part_of
+
+_ANY_LENGTH = 2**30
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class TextEmbedder(keras.layers.Layer):
+    """Turns texts into vectors.
+
+    The layer works eagerly and as the first layer of a Keras model, which may train it.
+
+    Args:
+        preprocessor: turns texts into the inputs of the embedder.
+        embedder: turns these into vectors.
+
+    Call: strings [B] -> float32 [B, H].
+    """
+
+    def __init__(
+        self,
+        preprocessor: BertPreprocessor,
+        embedder: BertEmbedder,
+        name: str = "text_embedder",
+        **kwargs,
+    ):
+        super().__init__(name=name, **kwargs)
+        # As in `BertPreprocessor`.
+        self._convert_input_args = False
+        self._allow_non_tensor_positional_args = True
+        self.supports_jit = False
+        self.preprocessor, self.embedder = preprocessor, embedder
+        self.built = True
+
+    def call(self, text, training=None):
+        inputs = without_shared_padding(self.preprocessor(text))
+        return self.embedder(inputs, training=training)
+
+    def compute_output_spec(self, text, training=None):
+        return keras.KerasTensor((text.shape[0], self.embedder.config.hidden_size), "float32")
+
+    def encode(self, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
+        """Returns the vectors of any number of texts, float32 [N, H].
+
+        Texts of similar length are computed together.
+        """
+        vectors = np.zeros((len(texts), self.embedder.config.hidden_size), np.float32)
+        order = np.argsort([len(text) for text in texts], kind="stable")
+        for start in range(0, len(texts), batch_size):
+            batch = order[start : start + batch_size]
+            vectors[batch] = self([texts[index] for index in batch], training=False)
+        return vectors
+
+    def get_config(self):
+        parts = {"preprocessor": self.preprocessor, "embedder": self.embedder}
+        return super().get_config() | {
+            name: keras.saving.serialize_keras_object(part) for name, part in parts.items()
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        """Creates the layer from the result of `get_config`."""
+        for name in ("preprocessor", "embedder"):
+            config[name] = keras.saving.deserialize_keras_object(config[name])
+        return cls(**config)
+
+
+def load_embedder(
+    path: str,
+    pooling: str | None = None,
+    normalize: bool | None = None,
+    max_seq_length: int | None = None,
+) -> TextEmbedder:
+    """Loads the Keras layer that turns text into vectors.
+
+    Args:
+        path: a folder of sentence-transformers, or any checkpoint that `load` reads.
+        pooling, normalize: see `BertEmbedder`. Default: as the folder says; otherwise "mean" and
+            False.
+        max_seq_length: longer texts are truncated. Default: as the folder says; otherwise 128, or
+            the most that the encoder takes.
+
+    Example:
+        embedder = bert_tf.load_embedder("hf:sentence-transformers/all-MiniLM-L6-v2")
+        query, *texts = embedder.encode(["a cat sleeps", "the kitten naps", "stocks fell"])
+        print([query @ text for text in texts])
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        ValueError: the vocabulary is unknown, or the folder needs what is not supported.
+    """
+    checkpoint = open_checkpoint(path)
+    settings = embedding_settings(checkpoint, pooling, normalize, max_seq_length)
+    vocab, lower_case = resolve_vocab(checkpoint, None, None)
+    preprocessor = BertPreprocessor(vocab, lower_case, settings.max_seq_length)
+    return TextEmbedder(preprocessor, build_embedder(checkpoint, settings))
+
+
+def embedding_settings(
+    checkpoint: Checkpoint, pooling: str | None, normalize: bool | None, max_seq_length: int | None
+) -> EmbeddingSettings:
+    """Returns what the arguments say, or else the checkpoint's folder, or else the defaults."""
+    config = checkpoint.spec.config
+    folder = os.path.dirname(checkpoint.config_file or "")
+    # An argument replaces a module that is not supported.
+    stated = None if pooling else read_settings(folder)
+    stated = stated or EmbeddingSettings(max_seq_length=128)
+    length = max_seq_length or fitting_length(config, stated.max_seq_length or _ANY_LENGTH)
+    check_length(config, length)
+    return EmbeddingSettings(
+        pooling or stated.pooling, stated.normalize if normalize is None else normalize, length
+    )
+
+
+def build_embedder(checkpoint: Checkpoint, settings: EmbeddingSettings) -> BertEmbedder:
+    """Builds the model with the weights of a checkpoint. The pooler is not used."""
+    config = checkpoint.spec.config
+    model = BertEmbedder(config, settings.pooling, settings.normalize)
+    parts = {"encoder", "projection"}
+    weights = [weight for weight in model.weights if part_of(weight.path) in parts]
+    load_weights(checkpoint.path, with_parts(checkpoint, parts).tensors, weights)
+    skip_padding(model)
+    return model

@@ -1,0 +1,57 @@
+"""The encoder as a model from text to one vector."""
+
+import keras
+from keras import ops
+
+from bert_tf.choices import EMBEDDING_POOLINGS
+from bert_tf.config import BertConfig
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.inputs import BertModel
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertEmbedder(BertModel):
+    """A `BertEncoder` that makes one vector of each text, for search and clustering.
+
+    Args:
+        config: sizes and rates; see `BertConfig`.
+        pooling: what becomes the vector: "mean" and "max" over the last layer's outputs for all
+            tokens, with [CLS] and [SEP], or "cls", its output for [CLS].
+        normalize: whether to divide a vector by its length.
+
+    Call: the encoder's inputs [B, S] -> float32 [B, H].
+
+    Source: Sentence-BERT (arXiv:1908.10084) section 3; sentence-transformers Pooling and Normalize.
+    """
+
+    arguments = ("pooling", "normalize")
+
+    def __init__(
+        self,
+        config: BertConfig,
+        pooling: str = "mean",
+        normalize: bool = False,
+        name: str = "embedder",
+        **kwargs,
+    ):
+        super().__init__(config, name, **kwargs)
+        if pooling not in EMBEDDING_POOLINGS:
+            raise ValueError(f"pooling {pooling!r} is not one of {', '.join(EMBEDDING_POOLINGS)}")
+        self.pooling, self.normalize = pooling, normalize
+        self.encoder = BertEncoder(config, dtype=self.dtype_policy)
+        # Nothing reads the pooler.
+        self.encoder.pooler.trainable = False
+        self.built = True
+
+    def call(self, inputs, training=None):
+        sequence = self.encoder(inputs, training=training)["sequence_output"]
+        vectors = self._pooled(ops.cast(sequence, "float32"), inputs["input_mask"])
+        return ops.normalize(vectors, epsilon=1e-12) if self.normalize else vectors
+
+    def _pooled(self, sequence, mask):
+        if self.pooling == "cls":
+            return sequence[:, 0]
+        mask = ops.cast(mask, "float32")[:, :, None]
+        if self.pooling == "max":
+            return ops.max(ops.where(mask > 0, sequence, -1e9), axis=1)
+        return ops.sum(sequence * mask, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1e-9)

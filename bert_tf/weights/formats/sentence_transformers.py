@@ -1,0 +1,109 @@
+"""What a folder of sentence-transformers says beyond Hugging Face's files: how to make vectors.
+
+modules.json                 the modules in their order, each with its folder
+1_Pooling/config.json        how the vectors of tokens become one
+sentence_bert_config.json    the length at which texts are truncated, or tokenizer_config.json
+"""
+
+import json
+import os
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from bert_tf.text.tokenizer_files import TOKENIZER
+from tfrecords.files import read_file, read_json
+from tfrecords.writer import atomic_write
+
+MODULES, _LENGTH, _PROMPTS = (
+    "modules.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+)
+_POOLING = "1_Pooling/config.json"
+FILES = (MODULES, _LENGTH, _PROMPTS, "*_Pooling/config.json")
+# What 1_Pooling/config.json calls each kind of `choices.EMBEDDING_POOLINGS`.
+_FLAGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+}
+
+
+class EmbeddingSettings(NamedTuple):
+    """How a text becomes a vector: two arguments of `BertEmbedder`, and the most tokens read."""
+
+    pooling: str = "mean"
+    normalize: bool = False
+    max_seq_length: int | None = None
+
+
+def read_settings(folder: str) -> EmbeddingSettings | None:
+    """Reads the settings of a folder; None if sentence-transformers did not write it.
+
+    Raises:
+        ValueError: the folder has a module that is not supported.
+    """
+    path = os.path.join(folder, MODULES)
+    if not tf.io.gfile.exists(path):
+        return None
+    pooling, normalize = None, False
+    for kind, name in _read_modules(path):
+        if kind == "Pooling":
+            pooling = _read_pooling(os.path.join(folder, name, "config.json"))
+        elif kind == "Normalize":
+            normalize = True
+        elif kind != "Transformer":
+            raise ValueError(f"{path}: {kind} is not supported, only Pooling and Normalize are")
+    if pooling is None:
+        raise ValueError(f"{path} names no Pooling, which makes the vector of a text")
+    prompts = read_json(os.path.join(folder, _PROMPTS))
+    if prompts.get("default_prompt_name"):
+        raise ValueError(f"{os.path.join(folder, _PROMPTS)} puts a prompt before texts")
+    length = read_json(os.path.join(folder, _LENGTH)).get("max_seq_length")
+    # Newer versions leave the length to the tokenizer.
+    length = length or read_json(os.path.join(folder, TOKENIZER)).get("model_max_length")
+    return EmbeddingSettings(pooling, normalize, length)
+
+
+def _read_modules(path: str) -> list[tuple[str, str]]:
+    """Returns the class of each module, and its folder."""
+    try:
+        modules = json.loads(read_file(path))
+        return [(module["type"].rpartition(".")[2], module["path"]) for module in modules]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}): download or copy it again") from None
+
+
+def _read_pooling(path: str) -> str:
+    values = read_json(path)
+    modes = [name for name, value in values.items() if name.startswith("pooling_mode_") and value]
+    kinds = [values["pooling_mode"]] if "pooling_mode" in values else [*map(_FLAGS.get, modes)]
+    if len(kinds) != 1 or kinds[0] not in _FLAGS.values():
+        raise ValueError(f"{path}: one of cls, mean and max is supported, not {modes or kinds}")
+    return kinds[0]
+
+
+def write_settings(settings: EmbeddingSettings, width: int, folder: str) -> None:
+    """Writes the files that sentence-transformers needs beside those of Hugging Face's form."""
+    kinds = ["Transformer", "Pooling"] + (["Normalize"] if settings.normalize else [])
+    modules = [
+        {
+            "idx": index,
+            "name": str(index),
+            "path": f"{index}_{kind}" if index else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for index, kind in enumerate(kinds)
+    ]
+    pooling = {name: kind == settings.pooling for name, kind in _FLAGS.items()}
+    length = {"max_seq_length": settings.max_seq_length, "do_lower_case": False}
+    files = {
+        MODULES: modules,
+        _POOLING: {"word_embedding_dimension": width, **pooling},
+        _LENGTH: length,
+    }
+    for name, values in files.items():
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        atomic_write(path, json.dumps(values, indent=2) + "\n")

@@ -1,0 +1,100 @@
+"""Exports a SavedModel from text to vectors, for search and clustering.
+
+  python -m export.embedder --checkpoint=hf:sentence-transformers/all-MiniLM-L6-v2 \\
+    --output_dir=embedder
+
+--checkpoint is a folder of sentence-transformers, whose pooling and length are used, or any other
+checkpoint (docs/checkpoints.md).
+
+To use the result:
+
+  import tensorflow as tf, tensorflow_text  # the latter registers operations
+  embed = tf.saved_model.load("embedder")
+  embed(["a text", "another"])["embedding"]  # [batch, hidden_size]
+"""
+
+from dataclasses import dataclass
+
+from bert_tf.choices import EMBEDDING_POOLINGS, SINGLE_LENGTH
+from bert_tf.inference.inference_options import VocabularyOptions
+from export.export_options import ExportOptions
+from tfrecords import command
+from tfrecords.command import option
+from tfrecords.command_help import command_line
+from tfrecords.progress import say
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ExportOptions, VocabularyOptions):
+    """The flags of the command."""
+
+    checkpoint: str = option(
+        help="Folder of sentence-transformers, output folder of a run, or a checkpoint of another "
+        "program (docs/checkpoints.md)."
+    )
+    pooling: str | None = option(
+        None,
+        "What becomes the vector: mean or max over the last layer's outputs for all tokens, or "
+        "cls, its output for [CLS]. Default: as the folder says; otherwise mean.",
+        choices=EMBEDDING_POOLINGS,
+    )
+    normalize: bool | None = option(
+        None, "Divide each vector by its length. Default: as the folder says; otherwise no."
+    )
+    max_seq_length: int | None = option(
+        None,
+        "Tokens per text; longer texts are truncated. Default: as the folder says; otherwise 128, "
+        "or the most that the model takes.",
+        **SINGLE_LENGTH,
+    )
+    precision: str = option(
+        "float32",
+        "Type of the stored weights; as in export.classifier.",
+        choices=("float32", "bfloat16", "float16", "int8"),
+    )
+
+
+def run(options: Options) -> None:
+    """Exports the model, and prints what was written and what to run next."""
+    from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.finetuning.serving import TextModule
+    from bert_tf.inference.embedder import build_embedder, embedding_settings
+    from bert_tf.inference.models import load_tokenizer
+    from export.saved_models import check_output
+    from export.text_models import write_text_model
+
+    check_output(options.output_dir)
+    checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
+    settings = embedding_settings(
+        checkpoint, options.pooling, options.normalize, options.max_seq_length
+    )
+    tokenizer = load_tokenizer(checkpoint, options)
+    pooling = f"{settings.pooling} pooling{', normalized' if settings.normalize else ''}"
+    write_text_model(
+        options.output_dir,
+        checkpoint,
+        tokenizer,
+        lambda: build_embedder(checkpoint, settings),
+        lambda model: TextModule(
+            model,
+            tokenizer,
+            settings.max_seq_length,
+            pairs=False,
+            outputs=lambda vectors: {"embedding": vectors},
+        ),
+        precision=options.precision,
+        license=options.license,
+        source=options.checkpoint,
+        kind="text to vectors",
+        about=f"A SavedModel of a BERT that maps raw text to vectors ({pooling}); the tokenizer is "
+        f"inside. Texts are truncated to {settings.max_seq_length} tokens. TensorFlow Serving "
+        "calls the signature `serving_default`.",
+        call='(["a text", "another"])["embedding"]',
+    )
+    size = checkpoint.spec.config.hidden_size
+    print(f"Wrote {options.output_dir}: text to {size} numbers, {pooling}.")
+    say(f"Next: {command_line('export.check', saved_model_dir=options.output_dir)}")
+
+
+if __name__ == "__main__":
+    command.run(__name__)

@@ -1,0 +1,75 @@
+"""Writes SavedModels from text to outputs: what classifiers and embedders have in common."""
+
+from collections.abc import Callable
+
+import keras
+
+from bert_tf.finetuning.serving import ServingModule
+from bert_tf.models.encoder import skip_padding
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.weights.checkpoint import Checkpoint
+from export.batching import batching_files
+from export.card import CARD, CardFacts, model_card
+from export.int8_weights import Int8Model
+from export.saved_models import add_vocab, save_folder
+from export.warmup import WARMUP, warmup_requests
+
+PRECISIONS = ("float32", "bfloat16", "float16", "int8")
+_EXAMPLE = """
+import tensorflow as tf
+import tensorflow_text  # registers the tokenizer's operations
+
+model = tf.saved_model.load("FOLDER")
+outputs = model{call}
+"""
+
+
+def write_text_model(
+    output_dir: str,
+    checkpoint: Checkpoint,
+    tokenizer: WordPieceTokenizer,
+    build_model: Callable[[], keras.Model],
+    make_module: Callable[[keras.Model | Int8Model], ServingModule],
+    *,
+    precision: str,
+    license: str,
+    source: str,
+    kind: str,
+    about: str,
+    call: str,
+) -> None:
+    """Writes a SavedModel with its vocabulary, model card, warm-up requests and batching advice.
+
+    Args:
+        build_model: builds the model, with its weights, under the precision's policy.
+        make_module: makes what is saved of the model.
+        precision: one of `PRECISIONS`; with "int8", matrices are stored in 8 bits.
+        source: what the user calls the checkpoint.
+        kind, about, call: what the model is, in a few words and in sentences, and the arguments of
+            an example of a call, for the model card.
+    """
+    int8, before = precision == "int8", keras.config.dtype_policy()
+    # The precision of the export does not depend on that of training.
+    keras.config.set_dtype_policy("float32" if int8 else precision)
+    model = build_model()
+    skip_padding(model)
+    keras.config.set_dtype_policy(before)
+    served = Int8Model(model) if int8 else model
+    module = make_module(served)
+    if int8:
+        module.stored = served.stored
+        about += " Its matrices are in 8 bits."
+    elif precision != "float32":
+        about += f" It computes in {precision}; its outputs are float32."
+    add_vocab(module, tokenizer.vocab, tokenizer.lower_case)
+    facts = CardFacts(
+        license=license,
+        config=checkpoint.spec.config,
+        run=checkpoint.run,
+        converted_from=f"{source} ({checkpoint.format})" if checkpoint.format else None,
+    )
+    code, vocab = _EXAMPLE.format(call=call), tokenizer.vocab
+    card = model_card(output_dir, kind, about, code, vocab, tokenizer.lower_case, facts)
+    inputs = module.serving.input_signature
+    files = {CARD: card, WARMUP: warmup_requests(inputs)} | batching_files(inputs)
+    save_folder(module, output_dir, {"serving_default": module.serving}, files)

@@ -1,6 +1,5 @@
 """From text to one vector, in one step."""
 
-import os
 from collections.abc import Sequence
 
 import keras
@@ -116,9 +115,13 @@ def embedding_settings(
 ) -> EmbeddingSettings:
     """Returns what the arguments say, or else the checkpoint's folder, or else the defaults."""
     config = checkpoint.spec.config
-    folder = os.path.dirname(checkpoint.config_file or "")
-    # An argument replaces a module that is not supported.
-    stated = None if pooling else read_settings(folder)
+    try:
+        stated = read_settings(checkpoint.config_file)
+    except ValueError:
+        # The argument replaces what is not supported.
+        if not pooling:
+            raise
+        stated = None
     stated = stated or EmbeddingSettings(max_seq_length=128)
     length = max_seq_length or fitting_length(config, stated.max_seq_length or _ANY_LENGTH)
     check_length(config, length)

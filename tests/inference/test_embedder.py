@@ -93,7 +93,7 @@ def test_wrong_pooling():
 def test_settings_are_written_and_read(tmp_path, settings):
     """Oracle: the settings before."""
     write_settings(settings, 16, str(tmp_path))
-    assert read_settings(str(tmp_path)) == settings
+    assert read_settings(f"{tmp_path}/config.json") == settings
 
 
 def modules(*kinds: str) -> list[dict]:
@@ -112,7 +112,7 @@ def test_newer_folders(tmp_path):
         '{"transformer_task": "feature-extraction"}'
     )
     (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 12}')
-    assert read_settings(str(tmp_path)) == EmbeddingSettings("max", False, 12)
+    assert read_settings(f"{tmp_path}/config.json") == EmbeddingSettings("max", False, 12)
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ def test_what_is_not_supported(tmp_path, found, pooling, prompts, message):
     (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(values))
     (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     with pytest.raises(ValueError, match=f"{tmp_path}.*{message}"):
-        read_settings(str(tmp_path))
+        read_settings(f"{tmp_path}/config.json")
 
 
-def test_a_folder_keeps_its_settings_when_it_is_converted(run, tmp_path):
+def test_a_folder_keeps_its_settings_when_it_is_converted(run, tmp_path, capsys):
     """Oracle: the folder's vectors; the settings that the first folder states."""
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.weights.formats import huggingface
@@ -174,6 +174,11 @@ def test_a_folder_keeps_its_settings_when_it_is_converted(run, tmp_path):
     with pytest.raises(ValueError, match="1_Pooling"):
         load_embedder(str(second))
     assert load_embedder(str(second), "cls").preprocessor.seq_length == 24
+    third = tmp_path / "third"
+    third.mkdir()
+    huggingface.write(open_checkpoint(str(second)), str(third))
+    assert "WARNING: sentence-transformers' files are left out" in capsys.readouterr().out
+    assert not (third / "modules.json").exists()
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])

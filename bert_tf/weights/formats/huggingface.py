@@ -135,10 +135,11 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     atomic_write(os.path.join(folder, FILE), save(tensors, metadata={"format": "pt"}))
     atomic_write(os.path.join(folder, CONFIG), json.dumps(values, indent=2) + "\n")
     _write_tokenizer(checkpoint.spec, folder)
-    if checkpoint.config_file and (
-        settings := read_settings(os.path.dirname(checkpoint.config_file))
-    ):
-        write_settings(settings, config.hidden_size, folder)
+    try:
+        if settings := read_settings(checkpoint.config_file):
+            write_settings(settings, config.hidden_size, folder)
+    except ValueError as error:
+        print(f"WARNING: sentence-transformers' files are left out: {error}")
 
 
 def _write_tokenizer(spec: ModelSpec, folder: str) -> None:

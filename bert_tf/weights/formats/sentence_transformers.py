@@ -38,12 +38,15 @@ class EmbeddingSettings(NamedTuple):
     max_seq_length: int | None = None
 
 
-def read_settings(folder: str) -> EmbeddingSettings | None:
-    """Reads the settings of a folder; None if sentence-transformers did not write it.
+def read_settings(config_file: str | None) -> EmbeddingSettings | None:
+    """Reads the settings beside the configuration of a checkpoint, if there are any.
 
     Raises:
         ValueError: the folder has a module that is not supported.
     """
+    if not config_file:
+        return None
+    folder = os.path.dirname(config_file)
     path = os.path.join(folder, MODULES)
     if not tf.io.gfile.exists(path):
         return None
@@ -105,5 +108,5 @@ def write_settings(settings: EmbeddingSettings, width: int, folder: str) -> None
     }
     for name, values in files.items():
         path = os.path.join(folder, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        tf.io.gfile.makedirs(os.path.dirname(path))
         atomic_write(path, json.dumps(values, indent=2) + "\n")

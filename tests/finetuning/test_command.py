@@ -131,7 +131,7 @@ def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkey
         for file in pathlib.Path(path).glob(f"{checkpoint.stem}.*"):
             file.rename(file.with_stem(file.stem.replace(checkpoint.stem, f"ckpt-{step}")))
         pathlib.Path(path, "checkpoint").unlink()
-    monkeypatch.setattr("export.saved_models.save_folder", lambda *_: None)
+    monkeypatch.setattr("export.text_models.save_folder", lambda *_: None)
     classifier.export_classifier(folder, str(tmp_path / "out"))
     expected = f"WARNING: {folder} is unfinished: its best weights so far are {folder}/best/ckpt-20"
     assert f"{expected}, and its newest checkpoint is {folder}/ckpt-40" in capsys.readouterr().out

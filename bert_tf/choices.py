@@ -20,7 +20,7 @@ FEATURES = tuple(
     weighted_sum_all""".split()
 )
 
-# What becomes the vector of a text.
+# How the outputs for the tokens of a text become one vector.
 EMBEDDING_POOLINGS = ("mean", "cls", "max")
 
 # Where new tokens go in an extended vocabulary.

@@ -1,4 +1,4 @@
-"""Operations that Keras lacks, or has in a slow form. They run on TensorFlow only."""
+"""Operations that Keras lacks or implements slowly. They run only on TensorFlow."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ def argmax(x: tf.Tensor) -> tf.Tensor:
 def recompute(function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], x: tf.Tensor) -> tf.Tensor:
     """Computes `function(x, zero)`, and again in the backward pass, so that only x is kept.
 
-    `keras.remat` does the same, but the compiler of TPUs sees through it, and keeps everything.
+    `keras.remat` does the same, but the compiler for TPUs sees through it and keeps everything.
 
     Args:
         function: may read variables. Its second argument is a scalar 0.

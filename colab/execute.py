@@ -32,7 +32,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("name", help="Notebook in colab/, without .py")
-    parser.add_argument("--work_dir", help="Folder for the files that it writes")
+    parser.add_argument("--work_dir", help="Folder for the files that the notebook writes")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="Settings")
     options = parser.parse_args()
     settings = dict(setting.split("=", 1) for setting in options.set)
@@ -47,8 +47,8 @@ def main() -> None:
 def read(name: str) -> nbformat.NotebookNode:
     """Returns the notebook of NAME.py, without outputs.
 
-    It adds what depends on the address of the repository: Colab's badge below the title, the cell
-    that installs, and the addresses of links to docs/.
+    Adds what depends on the address of the repository: Colab's badge below the title, the cell that
+    installs bert_tf, and the addresses of links to docs/.
     """
     notebook = jupytext.read(FOLDER / f"{name}.py")
     notebook.metadata = {

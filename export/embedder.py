@@ -1,10 +1,10 @@
-"""Exports a SavedModel from text to vectors, for search and clustering.
+"""Exports a SavedModel that maps text to vectors.
 
   python -m export.embedder --checkpoint=hf:sentence-transformers/all-MiniLM-L6-v2 \\
     --output_dir=embedder
 
---checkpoint is a folder of sentence-transformers, whose pooling and length are used, or any other
-checkpoint (docs/checkpoints.md).
+--checkpoint is a sentence-transformers folder, whose pooling, normalization and length become those
+of the SavedModel, or any other checkpoint (docs/checkpoints.md).
 
 To use the result:
 
@@ -29,27 +29,27 @@ class Options(ExportOptions, VocabularyOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
-        help="Folder of sentence-transformers, output folder of a run, or a checkpoint of another "
-        "program (docs/checkpoints.md)."
+        help="A sentence-transformers folder, an output folder of a run, or a checkpoint of "
+        "another program (docs/checkpoints.md)."
     )
     pooling: str | None = option(
         None,
-        "What becomes the vector: mean or max over the last layer's outputs for all tokens, or "
-        "cls, its output for [CLS]. Default: as the folder says; otherwise mean.",
+        "How to compute the vector: mean or max of the last layer's outputs for all tokens, or "
+        "cls, its output for [CLS]. Default: as in the folder; otherwise mean.",
         choices=EMBEDDING_POOLINGS,
     )
     normalize: bool | None = option(
-        None, "Divide each vector by its length. Default: as the folder says; otherwise no."
+        None, "Divide each vector by its length. Default: as in the folder; otherwise no."
     )
     max_seq_length: int | None = option(
         None,
-        "Tokens per text; longer texts are truncated. Default: as the folder says; otherwise 128, "
+        "Tokens per text; longer texts are truncated. Default: as in the folder; otherwise 128, "
         "or the most that the model takes.",
         **SINGLE_LENGTH,
     )
     precision: str = option(
         "float32",
-        "Type of the stored weights; as in export.classifier.",
+        "Type of the stored weights, as in export.classifier.",
         choices=("float32", "bfloat16", "float16", "int8"),
     )
 
@@ -92,7 +92,7 @@ def run(options: Options) -> None:
         call='(["a text", "another"])["embedding"]',
     )
     size = checkpoint.spec.config.hidden_size
-    print(f"Wrote {options.output_dir}: text to {size} numbers, {pooling}.")
+    print(f"Wrote {options.output_dir}: maps a text to {size} numbers, {pooling}.")
     say(f"Next: {command_line('export.check', saved_model_dir=options.output_dir)}")
 
 

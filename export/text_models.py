@@ -1,4 +1,4 @@
-"""Writes SavedModels from text to outputs: what classifiers and embedders have in common."""
+"""Writes SavedModels that read text: what classifiers and embedders share."""
 
 from collections.abc import Callable
 
@@ -42,11 +42,11 @@ def write_text_model(
 
     Args:
         build_model: builds the model, with its weights, under the precision's policy.
-        make_module: makes what is saved of the model.
+        make_module: makes the module to save from the model.
         precision: one of `PRECISIONS`; with "int8", matrices are stored in 8 bits.
-        source: what the user calls the checkpoint.
-        kind, about, call: what the model is, in a few words and in sentences, and the arguments of
-            an example of a call, for the model card.
+        source: the user's name for the checkpoint.
+        kind, about, call: for the model card: what the model is, in a few words and in sentences,
+            and the arguments of an example call.
     """
     int8, before = precision == "int8", keras.config.dtype_policy()
     # The precision of the export does not depend on that of training.

@@ -160,7 +160,7 @@ def _encode(name: str, values: np.ndarray) -> _Column:
 
 
 def _cut_together(columns: Sequence[_Column]) -> list[list[bytes]]:
-    """Cuts adjacent columns of rows of equal size into one piece per row."""
+    """Cuts adjacent columns, each with rows of equal size, into one piece per row."""
     blocks = []
     for name, is_float, payload, sizes in columns:
         header = np.frombuffer(_feature_header(name, is_float, int(sizes[0])), np.uint8)

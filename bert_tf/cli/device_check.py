@@ -2,10 +2,10 @@
 
   python -m bert_tf.device_check --preset=base --train_batch_size=64 --device=a100
 
-The step is that of run_pretraining with the flags of the same names. The compiler is the device's
-own; if it is missing, the command says how to install it. No data is needed. For the base preset,
-that of a TPU takes some minutes and 7 GB of memory, and that of a GPU half a minute. The search for
-the largest batch takes several compilations.
+The step is that of run_pretraining with the flags of the same names. The command needs no data. It
+uses the device's own compiler; if that is missing, it says how to install it. For the base preset,
+the compiler for TPUs takes some minutes and 7 GB of memory, and the one for GPUs half a minute. The
+search for the largest batch takes several compilations.
 """
 
 from bert_tf.devices.device_check_options import DeviceCheckOptions

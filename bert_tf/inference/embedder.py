@@ -1,4 +1,4 @@
-"""From text to one vector, in one step."""
+"""Turns a text into one vector, in one step."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ _ANY_LENGTH = 2**30
 class TextEmbedder(keras.layers.Layer):
     """Turns texts into vectors.
 
-    The layer works eagerly and as the first layer of a Keras model, which may train it.
+    The layer works eagerly, and as the first layer of a Keras model, which can train it.
 
     Args:
         preprocessor: turns texts into the inputs of the embedder.
@@ -88,11 +88,11 @@ def load_embedder(
     """Loads the Keras layer that turns text into vectors.
 
     Args:
-        path: a folder of sentence-transformers, or any checkpoint that `load` reads.
-        pooling, normalize: see `BertEmbedder`. Default: as the folder says; otherwise "mean" and
+        path: a sentence-transformers folder, or any checkpoint that `load` reads.
+        pooling, normalize: see `BertEmbedder`. Default: as in the folder; otherwise "mean" and
             False.
-        max_seq_length: longer texts are truncated. Default: as the folder says; otherwise 128, or
-            the most that the encoder takes.
+        max_seq_length: tokens per text; longer texts are truncated. Default: as in the folder;
+            otherwise 128, or the most that the encoder takes.
 
     Example:
         embedder = bert_tf.load_embedder("hf:sentence-transformers/all-MiniLM-L6-v2")
@@ -101,7 +101,7 @@ def load_embedder(
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        ValueError: the vocabulary is unknown, or the folder needs what is not supported.
+        ValueError: the vocabulary is unknown, or the folder's settings are not supported.
     """
     checkpoint = open_checkpoint(path)
     settings = embedding_settings(checkpoint, pooling, normalize, max_seq_length)
@@ -113,12 +113,12 @@ def load_embedder(
 def embedding_settings(
     checkpoint: Checkpoint, pooling: str | None, normalize: bool | None, max_seq_length: int | None
 ) -> EmbeddingSettings:
-    """Returns what the arguments say, or else the checkpoint's folder, or else the defaults."""
+    """Returns the arguments; for those that are None, the settings of the folder or defaults."""
     config = checkpoint.spec.config
     try:
         stated = read_settings(checkpoint.config_file)
     except ValueError:
-        # The argument replaces what is not supported.
+        # The argument replaces the settings that are not supported.
         if not pooling:
             raise
         stated = None
@@ -131,7 +131,7 @@ def embedding_settings(
 
 
 def build_embedder(checkpoint: Checkpoint, settings: EmbeddingSettings) -> BertEmbedder:
-    """Builds the model with the weights of a checkpoint. The pooler is not used."""
+    """Builds the model with the weights of a checkpoint, except the unused pooler's."""
     config = checkpoint.spec.config
     model = BertEmbedder(config, settings.pooling, settings.normalize)
     parts = {"encoder", "projection"}

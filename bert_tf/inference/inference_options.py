@@ -211,7 +211,7 @@ class ExplorerOptions(VocabularyOptions):
     port: int = option(
         8000, "Where --serve listens; 0 for any free port.", at_least=0, at_most=65535
     )
-    top_k: int = option(5, "How many words to show for each [MASK].", at_least=1)
+    top_k: int = option(5, "How many words to show for each masked token.", at_least=1)
     max_seq_length: int | None = option(
         None,
         "Tokens per text; longer texts are truncated, and the page says so. Default: 64, or "

@@ -1,4 +1,4 @@
-"""The encoder as a model from text to one vector."""
+"""The encoder with one vector per text."""
 
 import keras
 from keras import ops
@@ -11,13 +11,13 @@ from bert_tf.models.inputs import BertModel
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertEmbedder(BertModel):
-    """A `BertEncoder` that makes one vector of each text, for search and clustering.
+    """A `BertEncoder` that turns each text into one vector, for search and clustering.
 
     Args:
         config: sizes and rates; see `BertConfig`.
-        pooling: what becomes the vector: "mean" and "max" over the last layer's outputs for all
-            tokens, with [CLS] and [SEP], or "cls", its output for [CLS].
-        normalize: whether to divide a vector by its length.
+        pooling: how to compute the vector: "mean" or "max" of the last layer's outputs for all
+            tokens, [CLS] and [SEP] included, or "cls", its output for [CLS].
+        normalize: whether to divide each vector by its length.
 
     Call: the encoder's inputs [B, S] -> float32 [B, H].
 

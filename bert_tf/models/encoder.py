@@ -55,8 +55,8 @@ class BertEncoder(BertModel):
             - "none": nothing.
             - "selective": the attention probabilities and the dropout masks. That is little
               arithmetic, but includes random numbers, which are slow on a CPU.
-            - "layers": everything but the inputs of the layers. This takes a third more work and
-              much less memory. It fails on Keras' JAX backend.
+            - "layers": everything but the inputs of the layers. This takes a third more
+              arithmetic and much less memory. It fails on Keras' JAX backend.
 
     Call: a dict of int [B, S] tensors, `input_word_ids`, `input_mask` (1 for tokens, 0 for padding)
     and, if they are not all 0, `input_type_ids`; or the same under the names that transformers,
@@ -203,7 +203,7 @@ def _rematerialized(function: Callable, x, seeds: DropoutSeeds | None):
     start = copy.copy(seeds)
 
     def compute(x, zero):
-        # XLA must not know that the seeds are the same both times: it would keep the masks.
+        # XLA must not know that the seeds are the same both times: it would then keep the masks.
         own = start and start.shifted(ops.cast(zero, "int32"))
         output = function(x, seeds=own)
         if seeds:

@@ -101,7 +101,7 @@ class SharedOptions(DeviceOptions):
         None,
         "What to recompute in the backward pass instead of keeping it. selective, the "
         "default except on the CPU: attention probabilities and dropout masks. layers: all "
-        "activations inside a layer, which saves much memory but costs a third of the speed.",
+        "activations inside a layer, which saves much memory but takes a third more arithmetic.",
         choices=choices.REMATERIALIZATIONS,
     )
     optimizer: str = rare_option(

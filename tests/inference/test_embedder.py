@@ -1,4 +1,4 @@
-"""From text to vectors."""
+"""Turning text into vectors."""
 
 import json
 import shutil
@@ -119,27 +119,27 @@ def test_newer_folders(tmp_path):
     ("found", "pooling", "prompts", "message"),
     [
         (modules("Transformer", "Pooling", "Dense"), {}, {}, "Dense is not supported"),
-        (modules("Transformer"), {}, {}, "names no Pooling"),
+        (modules("Transformer"), {}, {}, "has no Pooling"),
         ([{"path": ""}], {}, {}, r"modules.json is damaged \(KeyError\('type'\)\)"),
-        ({}, {}, {}, "names no Pooling"),
+        ({}, {}, {}, "has no Pooling"),
         (3, {}, {}, "modules.json is damaged"),
         (
             modules("Transformer", "Pooling"),
             {"pooling_mode_cls_token": True},
             {},
-            "not .'pooling_mode_mean_tokens', 'pooling_mode_cls_token'.",
+            "'pooling_mode_mean_tokens', 'pooling_mode_cls_token'. is not supported",
         ),
         (
             modules("Transformer", "Pooling"),
             {"pooling_mode_mean_tokens": False, "pooling_mode_lasttoken": True},
             {},
-            "not .'pooling_mode_lasttoken'.",
+            "'pooling_mode_lasttoken'. is not supported",
         ),
         (
             modules("Transformer", "Pooling"),
             {},
             {"default_prompt_name": "query"},
-            "puts a prompt before texts",
+            "a default prompt is not supported",
         ),
     ],
 )
@@ -177,7 +177,7 @@ def test_a_folder_keeps_its_settings_when_it_is_converted(run, tmp_path, capsys)
     third = tmp_path / "third"
     third.mkdir()
     huggingface.write(open_checkpoint(str(second)), str(third))
-    assert "WARNING: sentence-transformers' files are left out" in capsys.readouterr().out
+    assert "WARNING: left out the files of sentence-transformers" in capsys.readouterr().out
     assert not (third / "modules.json").exists()
 
 

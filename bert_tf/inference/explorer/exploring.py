@@ -1,4 +1,4 @@
-"""What a model does with a text: tokens, words for masked ones, attention."""
+"""What a model does with a text: its tokens, words for masked tokens, attention."""
 
 import base64
 from collections.abc import Collection
@@ -30,9 +30,9 @@ class Explorer:
 
     Args:
         model: the trained model.
-        heads: its trained heads, "masked_lm" and "next_sentence"; none for a `BertEncoder`.
+        heads: which of "masked_lm" and "next_sentence" it has; none for a `BertEncoder`.
         tokenizer: a tokenizer that recognizes special tokens in the text.
-        max_seq_length: tokens per text, [CLS] and [SEP] included; further ones are left out.
+        max_seq_length: tokens per text, [CLS] and [SEP] included; longer texts are truncated.
         top_k: number of words per masked token.
 
     Attributes:
@@ -63,8 +63,8 @@ class Explorer:
             tokens, segments, sources: its tokens; for each, its segment, 0 or 1, and the part of
                 the text that it stands for.
             truncated: whether tokens at the end were left out.
-            words: for each token, the likeliest words in its place if it is masked, with their
-                probabilities; no words for [CLS] and [SEP]. None without a masked-LM head.
+            words: for each token, the likeliest words if it is masked, with their probabilities;
+                no words for [CLS] and [SEP]. None without a masked-LM head.
             next_sentence: the probability that b follows a; None for a single text or without a
                 next-sentence head.
             attention: the probabilities [L, N + 1, S, S] as uint16 with 65535 for 1, in base64; the
@@ -95,7 +95,7 @@ class Explorer:
         }
 
     def _words(self, line: EncodedLine) -> list[list[dict]] | None:
-        """Masks each token alone; those that are [MASK] in the text always are."""
+        """Masks one token at a time; each [MASK] of the text stays masked."""
         if "masked_lm" not in self._heads:
             return None
         words = [[] for _ in line.ids]

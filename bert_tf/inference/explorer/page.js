@@ -100,7 +100,7 @@
       );
       if (unknown.size) {
         notes.push(`[UNK] stands for ${[...unknown].map(isolated).join(", ")}: the vocabulary ` +
-          "has neither the whole nor pieces that make it up.");
+          "contains neither it nor pieces that form it.");
       }
       this.find(".note").textContent = notes.join(" ");
       this.find(".tokens").replaceChildren(

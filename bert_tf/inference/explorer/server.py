@@ -157,7 +157,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @dataclass(frozen=True)
 class NotebookPage:
-    """The page, which a notebook shows if it is the value of a cell."""
+    """The page; a notebook shows it as the result of a cell."""
 
     html: str = field(repr=False)
 
@@ -169,13 +169,13 @@ class NotebookPage:
 
 
 def notebook_page(checkpoint: str, *texts: str, **flags) -> NotebookPage:
-    """Returns the page for a notebook; `flags` are others of explore, such as top_k=10."""
+    """Returns the page for a notebook; `flags` are other flags of explore, such as top_k=10."""
     options = ExplorerOptions(checkpoint=checkpoint, texts=texts, output_file="unused", **flags)
     return NotebookPage(_make_page(options)[1])
 
 
 def _make_page(options: ExplorerOptions) -> tuple[Explorer, str, int]:
-    """Returns what explores texts, the page, and how many texts were truncated."""
+    """Returns the explorer, the page, and how many texts were truncated."""
     explorer = load_explorer(options)
     # Arguments that are not UTF-8 arrive with surrogates.
     texts = [text.encode("utf-8", "surrogateescape") for text in options.texts]

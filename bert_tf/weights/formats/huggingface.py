@@ -139,7 +139,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
         if settings := read_settings(checkpoint.config_file):
             write_settings(settings, config.hidden_size, folder)
     except ValueError as error:
-        print(f"WARNING: sentence-transformers' files are left out: {error}")
+        print(f"WARNING: left out the files of sentence-transformers: {error}")
 
 
 def _write_tokenizer(spec: ModelSpec, folder: str) -> None:

@@ -1,4 +1,4 @@
-"""What a folder of sentence-transformers says beyond Hugging Face's files: how to make vectors.
+"""What a sentence-transformers folder adds to Hugging Face's files: how to compute vectors.
 
 modules.json                 the modules in their order, each with its folder
 1_Pooling/config.json        how the vectors of tokens become one
@@ -57,12 +57,12 @@ def read_settings(config_file: str | None) -> EmbeddingSettings | None:
         elif kind == "Normalize":
             normalize = True
         elif kind != "Transformer":
-            raise ValueError(f"{path}: {kind} is not supported, only Pooling and Normalize are")
+            raise ValueError(f"{path}: {kind} is not supported, only Pooling and Normalize")
     if pooling is None:
-        raise ValueError(f"{path} names no Pooling, which makes the vector of a text")
+        raise ValueError(f"{path} has no Pooling, which computes the vector of a text")
     prompts = read_json(os.path.join(folder, _PROMPTS))
     if prompts.get("default_prompt_name"):
-        raise ValueError(f"{os.path.join(folder, _PROMPTS)} puts a prompt before texts")
+        raise ValueError(f"{os.path.join(folder, _PROMPTS)}: a default prompt is not supported")
     length = read_json(os.path.join(folder, _LENGTH)).get("max_seq_length")
     # Newer versions leave the length to the tokenizer.
     length = length or read_json(os.path.join(folder, TOKENIZER)).get("model_max_length")
@@ -83,12 +83,12 @@ def _read_pooling(path: str) -> str:
     modes = [name for name, value in values.items() if name.startswith("pooling_mode_") and value]
     kinds = [values["pooling_mode"]] if "pooling_mode" in values else [*map(_FLAGS.get, modes)]
     if len(kinds) != 1 or kinds[0] not in _FLAGS.values():
-        raise ValueError(f"{path}: one of cls, mean and max is supported, not {modes or kinds}")
+        raise ValueError(f"{path}: {modes or kinds} is not supported, only cls, mean or max")
     return kinds[0]
 
 
 def write_settings(settings: EmbeddingSettings, width: int, folder: str) -> None:
-    """Writes the files that sentence-transformers needs beside those of Hugging Face's form."""
+    """Writes the files that sentence-transformers needs in addition to Hugging Face's."""
     kinds = ["Transformer", "Pooling"] + (["Normalize"] if settings.normalize else [])
     modules = [
         {

@@ -22,7 +22,7 @@
 # | `mnli` | Does the second follow from the first, contradict it, or neither? | two | 392,702 |
 # | `qnli` | Does the sentence answer the question? | two | 104,743 |
 # | `rte` | Does the second follow from the first? | two | 2,490 |
-# | `wnli` | Does the second, which replaces a pronoun, follow from the first? | two | 635 |
+# | `wnli` | Does the second, in which a noun replaces a pronoun, follow from the first? | two | 635 |
 #
 # `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md).
 # The default is small and fast. With `hf:google-bert/bert-base-uncased`, set the learning rate to
@@ -45,8 +45,8 @@ SEEDS = 2  # @param {type:"integer"}
 # layer, the order of the examples and dropout. On small tasks, the results differ by several points,
 # so a single run says little.
 #
-# After a change of settings, delete or rename the folder `runs` (`!rm -r runs`). Otherwise, this cell ends with
-# an error, and the cells below show the old runs.
+# After you change settings, delete the folder `runs` (`!rm -r runs`) or rename it. Otherwise, this cell ends
+# with an error, and the cells below show the old runs.
 
 # %%
 DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""
@@ -59,7 +59,7 @@ DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""
 #
 # The learning curves of the best run: the training loss falls, and the dev metric shows which epoch is
 # best. (On `wnli`, few models beat the majority class.) In the confusion matrix, rows are true labels and
-# columns predicted ones; `stsb` has none.
+# columns are predicted ones; `stsb` has no such matrix.
 
 # %%
 import json
@@ -85,7 +85,7 @@ for picture in [best / "curves.png", *best.glob("confusion_dev.png")]:
 # ## Look at mistakes
 #
 # `predictions_dev.tsv` contains the label, the prediction and the text of every dev example. Read some that
-# the model got wrong: sometimes it is the label that is wrong.
+# the model got wrong: sometimes the label is wrong instead.
 
 # %%
 import csv

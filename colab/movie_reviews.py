@@ -74,7 +74,7 @@ for text, label in train.take(3):
 # packs them into batches of one length; the *encoder* maps those to vectors. The same two commands export
 # your own pre-trained encoder.
 #
-# After a change of settings, delete both folders (`!rm -r encoder preprocessor`). Otherwise, the commands end
+# After you change settings, delete both folders (`!rm -r encoder preprocessor`). Otherwise, the commands end
 # with an error, and the cells below use the old folders.
 
 # %%
@@ -154,8 +154,8 @@ history = model.fit(train_batches, validation_data=test_batches, epochs=EPOCHS, 
 # ## Try it
 #
 # The model returns a logit. The sigmoid function turns it into the probability that the review is positive.
-# The stored model was trained on only 1,000 reviews. It gets the second example wrong, whose complaint is
-# indirect.
+# The stored model was trained on only 1,000 reviews. It gets the second example wrong: the complaint in it
+# is indirect.
 
 # %%
 reviews = [
@@ -171,7 +171,8 @@ for review, logit in zip(reviews, model.predict(tf.constant(reviews), verbose=0)
 #
 # A `.keras` file contains the weights and the vocabulary, so it needs no other file. `export` writes a
 # SavedModel for TensorFlow Serving, which maps strings to logits and needs neither Keras nor bert_tf. The two
-# numbers are the largest differences between their logits and the model's.
+# numbers are the largest differences between the model's logits and those of each saved
+# model.
 
 # %%
 model.save("reviews.keras")

@@ -34,8 +34,8 @@ FEATURE_LEARNING_RATE = 1e-3  # @param {type:"number"}
 # %% [markdown]
 # ## Fine-tune
 #
-# A word may have several tokens; the first one carries its tag. Entities are counted as in the shared
-# task's own script: an entity is correct only if its span and type match.
+# A word may have several tokens; the first one carries its tag. The scores count entities as the script of
+# the shared task does: an entity is correct only if its span and type match.
 
 # %%
 DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""
@@ -45,8 +45,8 @@ DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""
 # %% [markdown]
 # ## Feature-based
 #
-# `--feature_based` sets what the LSTMs read. `weighted_sum_all` is the sum of all layers, with trained
-# weights.
+# `--feature_based` sets what the LSTMs read. `weighted_sum_all` is a weighted sum of all layers; training
+# learns its weights, too.
 
 # %%
 # !python -m bert_tf.run_finetuning --task=ner {DATA_FLAG} --init_checkpoint="{MODEL}" \
@@ -73,8 +73,8 @@ for run in "fine-tuned", "feature-based":
 #
 # Which types does the fine-tuned model confuse? A row is a true tag, a column a predicted one; a cell counts
 # words and gives their share of the row. `B-` begins an entity and `I-` continues it; `O` is outside all
-# entities. The stored model tags 55% of the words that begin an organization as places: many of these are
-# sports teams named after places.
+# entities. The stored model tags 55% of the words that begin an organization as places: many of these
+# organizations are sports teams named after places.
 
 # %%
 from IPython.display import Image

@@ -67,9 +67,9 @@ for text in "returns a new tensor", "an immutable hypergraph", "a wolf and seven
 # ## Training examples
 #
 # Each example is a pair of segments. In half of them, the second segment continues the first; in the
-# others, it comes from another document. (More than half do if single sentences often fill the first
-# segment, because nothing is left to continue with.) 15% of the tokens are hidden, and each pass over the
-# text hides others. `inspect` shows what the model will see.
+# others, it comes from another document. (If single sentences often fill the first segment, more than
+# half come from another document, because nothing is left to continue with.) 15% of the tokens are hidden,
+# and each pass over the text hides others. `inspect` shows what the model will see.
 
 # %%
 # !python -m bert_tf.create_pretraining_data --input_file={TEXT} --vocab_file=vocab.txt \
@@ -79,9 +79,9 @@ for text in "returns a new tensor", "an immutable hypergraph", "a wolf and seven
 # %% [markdown]
 # ## Pre-train
 #
-# The command holds out one example in a hundred and evaluates on these. The model still reads their text,
-# because `--dupe_factor=4` makes four examples of it, so its accuracy on new text may be lower. To resume an
-# interrupted run, run the cell again: on a CPU, the weights will be the same to the last bit.
+# The command holds out one example in a hundred and evaluates on these. The model still trains on their
+# text, because `--dupe_factor=4` makes four examples of it. On new text, its accuracy may be lower. To
+# resume an interrupted run, run the cell again: on a CPU, the weights will be the same to the last bit.
 #
 # At first, the model learns only which tokens are frequent, and its accuracy stays around 0.15. Then
 # it begins to use the words around the hidden one.

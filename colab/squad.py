@@ -16,8 +16,8 @@
 # `train-v2.0.json` and `dev-v2.0.json`; without it, the next cell downloads them. It must not be `data`,
 # where that cell writes the articles that the notebook uses.
 #
-# The stored outputs come from a model trained on ten articles. Few of their questions lack an answer, so it
-# has not learned to refuse: it almost always answers.
+# The stored outputs come from a model trained on ten articles. Few of their questions lack an answer, so
+# the model has not learned to refuse: it almost always answers.
 
 # %% tags=["parameters"]
 MODEL = "hf:sentence-transformers/all-MiniLM-L6-v2"  # @param {type:"string"}

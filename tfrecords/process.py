@@ -16,7 +16,7 @@ from typing import NoReturn
 # The exit code after the signal SIGPIPE.
 NO_READER = 141
 _EDITS_DOCSTRINGS = ("tensorflow_text", "tf_keras")
-# Keras imports these for functions that no command uses: a quarter of the time to start.
+# Keras imports these for functions that no command uses: a third of the time to start.
 _SLOW_AND_UNUSED = ("matplotlib", "sklearn")
 # The error handler of streams that cannot encode a character, as in terminals without Unicode.
 _ESCAPED = "bert_tf.escaped"

@@ -12,11 +12,19 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.finite import note_non_finite
-from bert_tf.resolution import agreed, agreed_casing, differences, flag_values, read_vocab_file
+from bert_tf.resolution import (
+    agreed,
+    agreed_casing,
+    differences,
+    fitting_length,
+    flag_values,
+    read_vocab_file,
+)
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor, save_tensors
 from bert_tf.weights.checkpoint import Checkpoint, describe_non_finite, matches
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden
+from bert_tf.weights.formats.sentence_transformers import read_settings, write_settings
 from bert_tf.weights.growing import load_mapping
 from bert_tf.weights.names import PARTS, part_of
 from bert_tf.weights.reshaping import (
@@ -74,7 +82,8 @@ def convert(options: ConversionOptions) -> None:
     check_new_folder(options.output_dir)
     target = _TARGETS[options.to]
     missing, extra = _patterns(options.allow_missing), _patterns(options.allow_extra)
-    source = _reshaped(options, _opened(options, [*missing, *extra]))
+    opened = _opened(options, [*missing, *extra])
+    source = _reshaped(options, opened)
     # Missing weights start like those of a new model, with the same values each time.
     keras.utils.set_random_seed(0)
     checkpoint, random = complete(source, target.parts, missing)
@@ -98,10 +107,38 @@ def convert(options: ConversionOptions) -> None:
     bad: dict[str, str] = {}
     with whole_folder(options.output_dir) as folder:
         target.write(_noting_non_finite(checkpoint, bad), folder)
+        _keep_embedding(options, opened, checkpoint, folder)
     if bad:
         print(f"WARNING: {describe_non_finite(checkpoint.path, bad)}.")
     print(_report(options, checkpoint, [*left_out, *checkpoint.unused], random))
     say(f"Next: {_next_step(options, checkpoint)}")
+
+
+def _keep_embedding(
+    options: ConversionOptions, source: Checkpoint, checkpoint: Checkpoint, folder: str
+) -> None:
+    """Writes how sentence-transformers computes vectors, or warns that the format cannot say it."""
+    try:
+        settings = read_settings(source.config_file)
+    except ValueError as error:
+        print(f"WARNING: sentence-transformers' settings are left out: {error}")
+        return
+    if not settings:
+        return
+    config = checkpoint.spec.config
+    length = fitting_length(config, settings.max_seq_length or config.max_position_embeddings)
+    if options.to == "huggingface":
+        write_settings(settings._replace(max_seq_length=length), config.hidden_size, folder)
+        return
+    export = command_line(
+        "export.embedder",
+        checkpoint=options.output_dir,
+        pooling=settings.pooling,
+        normalize=settings.normalize,
+        max_seq_length=length,
+        output_dir=unused_name("embedder"),
+    )
+    print(f"WARNING: --to={options.to} cannot state how vectors are computed; to export: {export}")
 
 
 def _noting_non_finite(checkpoint: Checkpoint, bad: dict[str, str]) -> Checkpoint:

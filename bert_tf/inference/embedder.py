@@ -1,6 +1,6 @@
 """Turns a text into one vector, in one step."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import keras
 import numpy as np
@@ -53,11 +53,14 @@ class TextEmbedder(keras.layers.Layer):
     def compute_output_spec(self, text, training=None):
         return keras.KerasTensor((text.shape[0], self.embedder.config.hidden_size), "float32")
 
-    def encode(self, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
+    def encode(self, texts: Iterable[str], batch_size: int = 32) -> np.ndarray:
         """Returns the vectors of any number of texts, float32 [N, H].
 
         Texts of similar length are computed together.
         """
+        if isinstance(texts, str | bytes):
+            raise ValueError("encode takes a list of texts, not a single one")
+        texts = list(texts)
         vectors = np.zeros((len(texts), self.embedder.config.hidden_size), np.float32)
         order = np.argsort([len(text) for text in texts], kind="stable")
         for start in range(0, len(texts), batch_size):
@@ -115,19 +118,19 @@ def embedding_settings(
 ) -> EmbeddingSettings:
     """Returns the arguments; for those that are None, the settings of the folder or defaults."""
     config = checkpoint.spec.config
-    try:
-        stated = read_settings(checkpoint.config_file)
-    except ValueError:
-        # The argument replaces the settings that are not supported.
-        if not pooling:
-            raise
-        stated = None
-    stated = stated or EmbeddingSettings(max_seq_length=128)
-    length = max_seq_length or fitting_length(config, stated.max_seq_length or _ANY_LENGTH)
-    check_length(config, length)
-    return EmbeddingSettings(
-        pooling or stated.pooling, stated.normalize if normalize is None else normalize, length
-    )
+    settings = read_settings(checkpoint.config_file, pooling)
+    settings = settings or EmbeddingSettings(pooling or "mean", max_seq_length=128)
+    if settings.do_lower_case and not checkpoint.spec.lower_case:
+        raise ValueError(
+            f"sentence-transformers lower-cases text for {checkpoint.path} before a cased "
+            "tokenizer reads it, which is not supported"
+        )
+    if max_seq_length is None:
+        max_seq_length = fitting_length(config, settings.max_seq_length or _ANY_LENGTH)
+    check_length(config, max_seq_length)
+    if normalize is not None:
+        settings = settings._replace(normalize=normalize)
+    return settings._replace(max_seq_length=max_seq_length)
 
 
 def build_embedder(checkpoint: Checkpoint, settings: EmbeddingSettings) -> BertEmbedder:

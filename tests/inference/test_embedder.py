@@ -11,6 +11,8 @@ from support import save_run
 
 import bert_tf
 from bert_tf.config import BertConfig
+from bert_tf.conversion import converting
+from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.inference.embedder import TextEmbedder, load_embedder
 from bert_tf.models.embedder import BertEmbedder
 from bert_tf.models.encoder import BertEncoder
@@ -80,10 +82,27 @@ def test_a_keras_model_with_it_trains_and_is_saved(run, tmp_path):
     np.testing.assert_allclose(loaded(inputs), model(inputs), atol=1e-5)
 
 
-def test_wrong_pooling():
-    """Oracle: the message names the value and the choices."""
+def test_wrong_arguments(run, tmp_path):
+    """Oracle: the messages name the value and what is expected."""
     with pytest.raises(ValueError, match="pooling 'sum' is not one of mean, cls, max"):
         BertEmbedder(CONFIG, "sum")
+    embedder = load_embedder(run)
+    with pytest.raises(ValueError, match="a list of texts, not a single one"):
+        embedder.encode("a b")
+    np.testing.assert_array_equal(embedder.encode(iter(TEXTS)), embedder.encode(TEXTS))
+    settings = EmbeddingSettings(do_lower_case=True)
+    other = BertEncoder(CONFIG)
+    cased = save_run(tmp_path / "cased", other, VOCAB, lower_case=False)
+    folder = str(tmp_path / "folder")
+    options = ConversionOptions(from_=cased, to="huggingface", output_dir=folder)
+    converting.convert(options)
+    write_settings(settings, 16, folder)
+    with pytest.raises(ValueError, match="before a cased tokenizer reads it"):
+        load_embedder(folder)
+    for length in "256", 2, 64.0:
+        write_settings(settings._replace(max_seq_length=length), 16, folder)
+        with pytest.raises(ValueError, match=f"{folder}: {length!r} is not a length of texts"):
+            load_embedder(folder)
 
 
 @pytest.mark.parametrize(
@@ -156,29 +175,36 @@ def test_what_is_not_supported(tmp_path, found, pooling, prompts, message):
 
 def test_a_folder_keeps_its_settings_when_it_is_converted(run, tmp_path, capsys):
     """Oracle: the folder's vectors; the settings that the first folder states."""
-    from bert_tf.checkpoint import open_checkpoint
-    from bert_tf.weights.formats import huggingface
 
-    first, second = tmp_path / "first", tmp_path / "second"
-    first.mkdir()
-    second.mkdir()
-    huggingface.write(open_checkpoint(run), str(first))
-    write_settings(EmbeddingSettings("max", True, 5), 16, str(first))
-    huggingface.write(open_checkpoint(str(first)), str(second))
-    embedder = load_embedder(str(second))
-    assert embedder.preprocessor.seq_length == 5
-    expected = load_embedder(run, "max", True, 5)(TEXTS)
-    np.testing.assert_allclose(embedder(TEXTS), expected, atol=1e-6)
-    # A flag replaces what the folder says, even what is not supported.
-    shutil.rmtree(second / "1_Pooling")
-    with pytest.raises(ValueError, match="1_Pooling"):
-        load_embedder(str(second))
-    assert load_embedder(str(second), "cls").preprocessor.seq_length == 24
-    third = tmp_path / "third"
-    third.mkdir()
-    huggingface.write(open_checkpoint(str(second)), str(third))
-    assert "WARNING: left out the files of sentence-transformers" in capsys.readouterr().out
-    assert not (third / "modules.json").exists()
+    def convert(source, to: str, name: str, **flags) -> str:
+        folder = str(tmp_path / name)
+        converting.convert(ConversionOptions(from_=str(source), to=to, output_dir=folder, **flags))
+        return folder
+
+    others = {"prompts": {"query": "q"}, "similarity_fn_name": "dot"}
+    settings = EmbeddingSettings("max", True, 20, False, others)
+    first = convert(run, "huggingface", "first")
+    assert read_settings(f"{first}/config.json") is None
+    write_settings(settings, 16, first)
+    second = convert(first, "huggingface", "second", layers="0")
+    assert read_settings(f"{second}/config.json") == settings
+    third = convert(first, "huggingface", "third", max_position_embeddings=12)
+    assert read_settings(f"{third}/config.json") == settings._replace(max_seq_length=12)
+    fourth = convert(first, "run", "fourth")
+    flags = "--pooling=max --normalize --max_seq_length=20"
+    assert "WARNING: --to=run cannot state how vectors" in (out := capsys.readouterr().out)
+    assert f"export.embedder --checkpoint={fourth} {flags}" in out
+    np.testing.assert_allclose(
+        load_embedder(first)(TEXTS), load_embedder(fourth, "max", True, 20)(TEXTS), atol=1e-6
+    )
+    # A flag replaces the folder's pooling, even one that is not supported, and keeps the rest.
+    shutil.rmtree(f"{first}/1_Pooling")
+    with pytest.raises(ValueError, match="1_Pooling/config.json is missing"):
+        load_embedder(first)
+    convert(first, "huggingface", "fifth")
+    assert "WARNING: sentence-transformers' settings are left out" in capsys.readouterr().out
+    embedder = load_embedder(first, "cls")
+    assert embedder.preprocessor.seq_length == 20 and embedder.embedder.normalize
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])

@@ -170,7 +170,11 @@ class NotebookPage:
 
 def notebook_page(checkpoint: str, *texts: str, **flags) -> NotebookPage:
     """Returns the page for a notebook; `flags` are other flags of explore, such as top_k=10."""
-    options = ExplorerOptions(checkpoint=checkpoint, texts=texts, output_file="unused", **flags)
+    if not texts:
+        raise ValueError("notebook_page needs a text after the checkpoint")
+    options = ExplorerOptions(
+        checkpoint=os.fspath(checkpoint), texts=texts, output_file="unused", **flags
+    )
     return NotebookPage(_make_page(options)[1])
 
 

@@ -22,7 +22,6 @@ from bert_tf.weights.formats.huggingface_config import (
     rows,
 )
 from bert_tf.weights.formats.sentence_transformers import FILES as EMBEDDER_FILES
-from bert_tf.weights.formats.sentence_transformers import read_settings, write_settings
 from bert_tf.weights.formats.tensor_files import FILE, INDEX, open_tensors
 from bert_tf.weights.table import export_tensors, import_tensors
 from tfrecords.files import read_json
@@ -135,11 +134,6 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     atomic_write(os.path.join(folder, FILE), save(tensors, metadata={"format": "pt"}))
     atomic_write(os.path.join(folder, CONFIG), json.dumps(values, indent=2) + "\n")
     _write_tokenizer(checkpoint.spec, folder)
-    try:
-        if settings := read_settings(checkpoint.config_file):
-            write_settings(settings, config.hidden_size, folder)
-    except ValueError as error:
-        print(f"WARNING: left out the files of sentence-transformers: {error}")
 
 
 def _write_tokenizer(spec: ModelSpec, folder: str) -> None:

@@ -7,21 +7,24 @@ sentence_bert_config.json    the length at which texts are truncated, or tokeniz
 
 import json
 import os
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.text.tokenizer_files import TOKENIZER
 from tfrecords.files import read_file, read_json
 from tfrecords.writer import atomic_write
 
-MODULES, _LENGTH, _PROMPTS = (
+MODULES, _LENGTH, _OTHERS = (
     "modules.json",
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
 )
 _POOLING = "1_Pooling/config.json"
-FILES = (MODULES, _LENGTH, _PROMPTS, "*_Pooling/config.json")
+FILES = (MODULES, _LENGTH, _OTHERS, "*_Pooling/config.json")
 # What 1_Pooling/config.json calls each kind of `choices.EMBEDDING_POOLINGS`.
 _FLAGS = {
     "pooling_mode_cls_token": "cls",
@@ -31,18 +34,30 @@ _FLAGS = {
 
 
 class EmbeddingSettings(NamedTuple):
-    """How a text becomes a vector: two arguments of `BertEmbedder`, and the most tokens read."""
+    """How a text becomes a vector.
+
+    Attributes:
+        pooling, normalize: arguments of `BertEmbedder`.
+        max_seq_length: the most tokens read; None for as many as the encoder takes.
+        do_lower_case: whether text is lower-cased, whatever the vocabulary.
+        others: the content of config_sentence_transformers.json, such as prompts.
+    """
 
     pooling: str = "mean"
     normalize: bool = False
     max_seq_length: int | None = None
+    do_lower_case: bool = False
+    others: Mapping[str, Any] = MappingProxyType({})
 
 
-def read_settings(config_file: str | None) -> EmbeddingSettings | None:
+def read_settings(config_file: str | None, pooling: str | None = None) -> EmbeddingSettings | None:
     """Reads the settings beside the configuration of a checkpoint, if there are any.
 
+    Args:
+        pooling: replaces that of the folder, and what follows it.
+
     Raises:
-        ValueError: the folder has a module that is not supported.
+        ValueError: a file is damaged, or the folder has a module that is not supported.
     """
     if not config_file:
         return None
@@ -50,23 +65,29 @@ def read_settings(config_file: str | None) -> EmbeddingSettings | None:
     path = os.path.join(folder, MODULES)
     if not tf.io.gfile.exists(path):
         return None
-    pooling, normalize = None, False
+    normalize, replaced = False, pooling is not None
     for kind, name in _read_modules(path):
-        if kind == "Pooling":
-            pooling = _read_pooling(os.path.join(folder, name, "config.json"))
-        elif kind == "Normalize":
+        if kind == "Normalize":
             normalize = True
-        elif kind != "Transformer":
+        elif kind == "Pooling" and not replaced:
+            pooling = _read_pooling(os.path.join(folder, name, "config.json"))
+        elif kind not in ("Transformer", "Pooling") and not replaced:
             raise ValueError(f"{path}: {kind} is not supported, only Pooling and Normalize")
     if pooling is None:
         raise ValueError(f"{path} has no Pooling, which computes the vector of a text")
-    prompts = read_json(os.path.join(folder, _PROMPTS))
-    if prompts.get("default_prompt_name"):
-        raise ValueError(f"{os.path.join(folder, _PROMPTS)}: a default prompt is not supported")
-    length = read_json(os.path.join(folder, _LENGTH)).get("max_seq_length")
+    others = read_json(os.path.join(folder, _OTHERS))
+    if others.get("default_prompt_name"):
+        raise ValueError(f"{os.path.join(folder, _OTHERS)}: a default prompt is not supported")
+    values = read_json(os.path.join(folder, _LENGTH))
     # Newer versions leave the length to the tokenizer.
-    length = length or read_json(os.path.join(folder, TOKENIZER)).get("model_max_length")
-    return EmbeddingSettings(pooling, normalize, length)
+    length = values.get("max_seq_length") or read_json(os.path.join(folder, TOKENIZER)).get(
+        "model_max_length"
+    )
+    if not (length is None or (isinstance(length, int) and length >= SINGLE_LENGTH["at_least"])):
+        raise ValueError(f"{folder}: {length!r} is not a length of texts, in {_LENGTH}")
+    return EmbeddingSettings(
+        pooling, normalize, length, bool(values.get("do_lower_case")), MappingProxyType(others)
+    )
 
 
 def _read_modules(path: str) -> list[tuple[str, str]]:
@@ -80,6 +101,8 @@ def _read_modules(path: str) -> list[tuple[str, str]]:
 
 def _read_pooling(path: str) -> str:
     values = read_json(path)
+    if not values:
+        raise ValueError(f"{path} is missing or empty: download or copy it again")
     modes = [name for name, value in values.items() if name.startswith("pooling_mode_") and value]
     kinds = [values["pooling_mode"]] if "pooling_mode" in values else [*map(_FLAGS.get, modes)]
     if len(kinds) != 1 or kinds[0] not in _FLAGS.values():
@@ -100,12 +123,14 @@ def write_settings(settings: EmbeddingSettings, width: int, folder: str) -> None
         for index, kind in enumerate(kinds)
     ]
     pooling = {name: kind == settings.pooling for name, kind in _FLAGS.items()}
-    length = {"max_seq_length": settings.max_seq_length, "do_lower_case": False}
+    names = ("max_seq_length", "do_lower_case")
     files = {
         MODULES: modules,
         _POOLING: {"word_embedding_dimension": width, **pooling},
-        _LENGTH: length,
+        _LENGTH: {name: getattr(settings, name) for name in names},
     }
+    if settings.others:
+        files[_OTHERS] = dict(settings.others)
     for name, values in files.items():
         path = os.path.join(folder, name)
         tf.io.gfile.makedirs(os.path.dirname(path))

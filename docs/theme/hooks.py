@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import json
 import pathlib
 import re
 import textwrap
@@ -13,6 +14,7 @@ from mkdocs.structure.pages import Page
 from nbconvert import MarkdownExporter
 
 from bert_tf.__main__ import COMMANDS
+from bert_tf.inference.explorer.server import page_of
 from tfrecords import __version__
 from tfrecords.command_help import flag_name, is_required, ordered_flags
 
@@ -35,7 +37,10 @@ def on_config(config: Any) -> None:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds README.md as index.md, whose links are those of a page in docs/, and the notebooks."""
+    """Adds README.md as index.md, the notebooks, and a page of explore.
+
+    The links of README.md become those of a page in docs/.
+    """
 
     def add(name: str, content: str | bytes, source: str) -> None:
         file = File.generated(config, name, content=content)
@@ -49,6 +54,9 @@ def on_files(files: Files, config: Any) -> Files:
     for path in sorted((ROOT / "colab").glob("*.ipynb")):
         for name, content in _notebook_page(path).items():
             add(f"notebooks/{name}", content, f"colab/{path.stem}.py")
+    sample = "docs/explore-sample.json"
+    explored = json.loads((ROOT / sample).read_text(encoding="utf-8"))
+    add("explore-sample.html", page_of(**explored), sample)
     return files
 
 

@@ -12,9 +12,9 @@
 # pre-training: a published BERT, or a run of your own whose vocabulary has the words *apple*, *cat* and *it*.
 # `TAGGED` is a CoNLL file for the last section; without it, tensorflow-datasets downloads CoNLL-2003.
 #
-# The stored outputs come from a small model: all-MiniLM-L6-v2 after an hour of pre-training on movie reviews.
-# It was published without heads, so its heads started from random weights. To see the answers of a published
-# BERT, the default, run the notebook.
+# The stored outputs come from a small model: all-MiniLM-L6-v2, which was published without heads, after 50
+# minutes of pre-training on Wikipedia (3,500 batches of 32 pairs). To see the answers of a published BERT, the
+# default, run the notebook.
 
 # %% tags=["parameters"]
 MODEL = "hf:google-bert/bert-base-uncased"  # @param {type:"string"}
@@ -54,7 +54,7 @@ def pack(*texts):
 # %% [markdown]
 # ## What it reads
 #
-# Figure 2 of the paper: the input of layer 1 is the sum of three vectors for each token. One stands for the
+# Figure 2 of the paper: the input of the first layer is the sum of three vectors for each token. One stands for the
 # token, one for its segment, and one for its position. The cells show the first numbers of each vector: blue
 # above zero, red below.
 
@@ -103,14 +103,13 @@ plots.masked_example(
 # ## Predicting the hidden word
 #
 # For a hidden word, the model returns a probability for every token of the vocabulary. These are the ten most
-# probable ones. The word hidden here is *improvisation*. The stored model does not find it: it takes *to* for
-# the beginning of an infinitive, and predicts verbs.
+# probable ones.
 
 # %%
 from bert_tf.inference.masks import MaskFiller
 
 fill = MaskFiller(model, tokenizer, top_k=10).fill
-text = "Let's stick to [MASK] in this skit"
+text = "She won the Nobel [MASK] in physics."
 [guesses] = fill([text.encode()])[0]
 plots.word_probabilities(*zip(*guesses), title=text)
 
@@ -118,37 +117,36 @@ plots.word_probabilities(*zip(*guesses), title=text)
 # ## Does this sentence come next?
 #
 # The second task of pre-training: does the second sentence follow the first, or does it come from another
-# document? The stored model cannot tell, and even prefers the penguins: its head for this task started from
-# random weights, and an hour on movie reviews is too little to learn it.
+# document?
 
 # %%
 first = "the man went to the store"
-for second in "he bought a gallon of milk", "penguins are flightless birds":
+seconds = ["he bought a gallon of milk", "penguins are flightless birds"]
+probabilities = []
+for second in seconds:
     inputs, tokens = pack(first, second)
-    logits = model(inputs | {"masked_lm_positions": tf.zeros([1, 1], tf.int32)})[
-        "next_sentence_logits"
-    ]
-    print(f"{float(tf.nn.softmax(logits)[0, 0]):6.1%} next | {first} / {second}")
+    inputs["masked_lm_positions"] = tf.zeros([1, 1], tf.int32)
+    logits = model(inputs)["next_sentence_logits"]
+    probabilities.append(float(tf.nn.softmax(logits)[0, 0]))
+plots.word_probabilities(seconds, probabilities, title=f'Does it follow "{first}"?')
 
 # %% [markdown]
 # ## Two meanings of a word
 #
-# Before layer 1, the vectors of *apple* differ only because of its position. Each layer mixes in the words
-# around it, until the fruit and the company lie apart. In the stored picture, the fruit is on the right. The
-# company is on the left, where three labels overlap: that of the leftmost point, *apple and samsung*, and
-# those of two points in one place, *he works as a programmer* and *shares of apple*.
+# Before the first layer, the vectors of *apple* differ only because of its position. Each layer mixes in the
+# words around it, until the fruit and the company lie apart.
 
 # %%
 FRUIT, COMPANY = "fruit", "company"
 sentences = {
-    "an apple a day keeps the doctor away": FRUIT,
-    "she peeled an apple and ate it": FRUIT,
+    "she peeled an apple": FRUIT,
+    "he ate an apple and a pear": FRUIT,
     "the apple fell from the tree": FRUIT,
-    "he baked a pie with apple and cinnamon": FRUIT,
-    "apple and samsung are smartphone companies": COMPANY,
-    "apple released a new phone and a laptop": COMPANY,
-    "shares of apple rose after the company reported its profits": COMPANY,
-    "he works as a programmer at apple in california": COMPANY,
+    "a pie with apple and cinnamon": FRUIT,
+    "apple released a new phone": COMPANY,
+    "apple and samsung sell phones": COMPANY,
+    "shares of apple rose": COMPANY,
+    "an engineer at apple": COMPANY,
 }
 vectors = []  # of "apple" in each sentence: the input of the first layer, and the output of each
 for sentence in sentences:
@@ -160,13 +158,13 @@ for sentence in sentences:
 vectors = np.array(vectors).swapaxes(0, 1)  # [layers + 1, sentences, H]
 
 senses = list(sentences.values())
-word_vector = np.array(table.word_embeddings)[vocab.ids["apple"]]
 plots.embedding_map(vectors[-1], list(sentences), senses, title='"apple" after the last layer')
 
 # %% [markdown]
 # The cosine of the angle between two vectors says how alike they are. The table has the mean cosine of two
-# sentences with the same meaning and of two with different meanings, before layer 1 (*input*) and after each
-# layer. The gap between them shows in which layers the model tells the meanings apart.
+# sentences with the same meaning and of two with different meanings, before the first layer (*input*) and
+# after each layer. The gap between them shows in which layers the model tells the meanings apart. Layers and
+# heads are numbered from 0, as in the code.
 
 # %%
 unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
@@ -176,15 +174,15 @@ print("layer   same meaning   different   gap")
 for layer, values in enumerate(cosines):
     same = values[alike & ~np.eye(len(senses), dtype=bool)].mean()
     different = values[~alike].mean()
-    print(f"{layer or 'input':5} {same:14.3f} {different:11.3f} {same - different:+.3f}")
+    name = layer - 1 if layer else "input"
+    print(f"{name:5} {same:14.3f} {different:11.3f} {same - different:+.3f}")
 
 # %% [markdown]
 # ## Which words attend to which
 #
 # In every layer, each head lets a token attend to the others. Some heads attend to the word before or after,
 # many to `[CLS]` or `[SEP]`, and some have learned something about grammar. In each square, a row is the
-# attending token, and a column the token that it attends to. These pictures number layers and heads from 0,
-# like the arrays of the code: their layer 0 is layer 1 of the table above.
+# attending token, and a column the token that it attends to.
 
 # %%
 inputs, tokens = pack("the cat sat on the mat because it was tired", "the cat slept")
@@ -200,7 +198,7 @@ layer, head = np.unravel_index(to_cat.argmax(), to_cat.shape)
 plots.attention(
     attention[layer, head],
     tokens,
-    title=f'layer {layer}, head {head}: "it" looks at "cat" with {to_cat.max():.0%}',
+    title=f'layer {layer}, head {head}: "it" attends to "cat" with {to_cat.max():.0%}',
 )
 
 # %% [markdown]
@@ -235,5 +233,7 @@ scores = []
 for layer in map(np.concatenate, layers):
     probe = LogisticRegression(max_iter=200).fit(layer[:half], tags[:half])
     scores.append(probe.score(layer[half:], tags[half:]))
-names = ["input", *(f"layer {i}" for i in range(1, len(scores)))]
-plots.word_probabilities(names, scores, title="Share of words with the right tag")
+names = ["input", *(f"layer {i}" for i in range(config.num_hidden_layers))]
+figure = plots.word_probabilities(names, scores, title="Words with the right tag")
+figure.axes[0].set_xlabel("share of the words")
+figure

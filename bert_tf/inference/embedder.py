@@ -1,19 +1,20 @@
 """Turns a text into one vector, in one step."""
 
+import functools
 from collections.abc import Iterable
 
 import keras
 import numpy as np
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.inference.models import with_parts
+from bert_tf.inference.models import load_model
+from bert_tf.inference.texts import in_chunks
 from bert_tf.models.embedder import BertEmbedder
 from bert_tf.models.encoder import skip_padding
 from bert_tf.resolution import check_length, fitting_length, resolve_vocab
 from bert_tf.text.preprocessor import BertPreprocessor, without_shared_padding
-from bert_tf.weights.checkpoint import Checkpoint, load_weights
+from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, read_settings
-from bert_tf.weights.names import part_of
 
 _ANY_LENGTH = 2**30
 
@@ -60,11 +61,12 @@ class TextEmbedder(keras.layers.Layer):
         """
         if isinstance(texts, str | bytes):
             raise ValueError("encode takes a list of texts, not a single one")
+        if batch_size < 1:
+            raise ValueError(f"batch_size {batch_size} must be at least 1")
         texts = list(texts)
         vectors = np.zeros((len(texts), self.embedder.config.hidden_size), np.float32)
         order = np.argsort([len(text) for text in texts], kind="stable")
-        for start in range(0, len(texts), batch_size):
-            batch = order[start : start + batch_size]
+        for batch in in_chunks(order, batch_size):
             vectors[batch] = self([texts[index] for index in batch], training=False)
         return vectors
 
@@ -110,7 +112,9 @@ def load_embedder(
     settings = embedding_settings(checkpoint, pooling, normalize, max_seq_length)
     vocab, lower_case = resolve_vocab(checkpoint, None, None)
     preprocessor = BertPreprocessor(vocab, lower_case, settings.max_seq_length)
-    return TextEmbedder(preprocessor, build_embedder(checkpoint, settings))
+    embedder = build_embedder(checkpoint, settings)
+    skip_padding(embedder)
+    return TextEmbedder(preprocessor, embedder)
 
 
 def embedding_settings(
@@ -135,10 +139,7 @@ def embedding_settings(
 
 def build_embedder(checkpoint: Checkpoint, settings: EmbeddingSettings) -> BertEmbedder:
     """Builds the model with the weights of a checkpoint, except the unused pooler's."""
-    config = checkpoint.spec.config
-    model = BertEmbedder(config, settings.pooling, settings.normalize)
-    parts = {"encoder", "projection"}
-    weights = [weight for weight in model.weights if part_of(weight.path) in parts]
-    load_weights(checkpoint.path, with_parts(checkpoint, parts).tensors, weights)
-    skip_padding(model)
-    return model
+    embedder = functools.partial(
+        BertEmbedder, pooling=settings.pooling, normalize=settings.normalize
+    )
+    return load_model(checkpoint, embedder, {"encoder", "projection"})

@@ -1,11 +1,12 @@
 """Opens the parts of a checkpoint that a command computes with; see `weights.names.PARTS`."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 import keras
 
+from bert_tf.config import BertConfig
 from bert_tf.inference.inference_options import VocabularyOptions
 from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -21,9 +22,11 @@ def with_parts(checkpoint: Checkpoint, parts: Collection[str]) -> Checkpoint:
     return dataclasses.replace(checkpoint, tensors=tensors)
 
 
-def load_model(checkpoint: Checkpoint, model_class: type[Model], parts: Collection[str]) -> Model:
+def load_model(
+    checkpoint: Checkpoint, build: Callable[[BertConfig], Model], parts: Collection[str]
+) -> Model:
     """Builds a model and loads some parts of it; the others are random."""
-    model = model_class(checkpoint.spec.config)
+    model = build(checkpoint.spec.config)
     weights = [weight for weight in model.weights if part_of(weight.path) in parts]
     load_weights(checkpoint.path, with_parts(checkpoint, parts).tensors, weights)
     return model

@@ -59,6 +59,7 @@ class BertPreprocessor(keras.layers.Layer):
             vocab = Vocabulary.from_values(vocab["lines"], vocab)
         elif not isinstance(vocab, Vocabulary):
             vocab = Vocabulary(tuple(vocab))
+        _check_length(seq_length, 3)
         self.tokenizer = WordPieceTokenizer(vocab, lower_case)
         self.seq_length = seq_length
         self.built = True

@@ -89,6 +89,10 @@ def test_wrong_arguments(run, tmp_path):
     embedder = load_embedder(run)
     with pytest.raises(ValueError, match="a list of texts, not a single one"):
         embedder.encode("a b")
+    with pytest.raises(ValueError, match="batch_size 0 must be at least 1"):
+        embedder.encode(TEXTS, batch_size=0)
+    with pytest.raises(ValueError, match="seq_length 2 is too small"):
+        load_embedder(run, max_seq_length=2)
     np.testing.assert_array_equal(embedder.encode(iter(TEXTS)), embedder.encode(TEXTS))
     settings = EmbeddingSettings(do_lower_case=True)
     other = BertEncoder(CONFIG)

@@ -63,6 +63,9 @@ def test_pools_the_last_layer(run, pooling, normalize):
     np.testing.assert_allclose(embedder(TEXTS), expected, atol=1e-5)
     np.testing.assert_allclose(embedder.encode(TEXTS, batch_size=3), expected, atol=1e-5)
     assert embedder.encode([]).shape == (0, 16)
+    # Then the outputs for padding are not 0.
+    embedder.embedder.encoder.skips_padding = False
+    np.testing.assert_allclose(embedder(TEXTS), expected, atol=1e-5)
 
 
 def test_a_keras_model_with_it_trains_and_is_saved(run, tmp_path):

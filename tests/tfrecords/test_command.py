@@ -240,6 +240,20 @@ def test_commands_choose_their_backend(program, tmp_path):
         assert done.stdout.splitlines()[0] == "tensorflow float32 agg"
 
 
+def test_slow_packages_are_imported_when_needed():
+    """Oracle: the modules of the process, before and after the packages are used."""
+    code = """if True:
+        import sys
+        from tfrecords import command
+        command.import_tensorflow()
+        print({"matplotlib", "sklearn"} & {name.split(".")[0] for name in sys.modules})
+        import matplotlib.pyplot, sklearn.metrics
+        print(sklearn.metrics.accuracy_score([1, 0], [1, 1]))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split("\n") == ["set()", "0.5", ""], done.stderr
+
+
 def test_another_backend_is_an_error_in_python(monkeypatch):
     """Oracle: the line, which names the backend and what to set."""
     monkeypatch.setitem(sys.modules, "keras", None)

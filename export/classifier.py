@@ -15,6 +15,7 @@ To use the result:
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bert_tf.choices import STORED_PRECISIONS
 from bert_tf.inference.inference_options import FineTunedOptions
 from export.export_options import ExportOptions
 from tfrecords import command
@@ -40,7 +41,7 @@ class Options(ExportOptions, FineTunedOptions):
         "and TPUs) and float16 (for GPUs) halve the folder, and the model computes in that type. "
         "int8 quarters it; the model computes in float32. Each of them changes the outputs a "
         "little.",
-        choices=("float32", "bfloat16", "float16", "int8"),
+        choices=STORED_PRECISIONS,
     )
 
 

@@ -15,7 +15,7 @@ To use the result:
 
 from dataclasses import dataclass
 
-from bert_tf.choices import EMBEDDING_POOLINGS, SINGLE_LENGTH
+from bert_tf.choices import EMBEDDING_POOLINGS, SINGLE_LENGTH, STORED_PRECISIONS
 from bert_tf.inference.inference_options import VocabularyOptions
 from export.export_options import ExportOptions
 from tfrecords import command
@@ -50,7 +50,7 @@ class Options(ExportOptions, VocabularyOptions):
     precision: str = option(
         "float32",
         "Type of the stored weights, as in export.classifier.",
-        choices=("float32", "bfloat16", "float16", "int8"),
+        choices=STORED_PRECISIONS,
     )
 
 

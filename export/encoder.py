@@ -20,6 +20,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bert_tf.choices import STORED_PRECISIONS
 from export.export_options import VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
@@ -59,7 +60,7 @@ class Options(VocabularyOptions):
         "Type of the weights and of the computation; outputs are always float32. bfloat16 and "
         "float16 halve the folder; int8 quarters it, and computes in float32. They are for "
         "serving; to fine-tune, export in float32.",
-        choices=("float32", "bfloat16", "float16", "int8"),
+        choices=STORED_PRECISIONS,
     )
 
 

@@ -14,7 +14,6 @@ from export.int8_weights import Int8Model
 from export.saved_models import add_vocab, save_folder
 from export.warmup import WARMUP, warmup_requests
 
-PRECISIONS = ("float32", "bfloat16", "float16", "int8")
 _EXAMPLE = """
 import tensorflow as tf
 import tensorflow_text  # registers the tokenizer's operations
@@ -43,7 +42,7 @@ def write_text_model(
     Args:
         build_model: builds the model, with its weights, under the precision's policy.
         make_module: makes the module to save from the model.
-        precision: one of `PRECISIONS`; with "int8", matrices are stored in 8 bits.
+        precision: one of `choices.STORED_PRECISIONS`; with "int8", matrices are stored in 8 bits.
         source: the user's name for the checkpoint.
         kind, about, call: for the model card: what the model is, in a few words and in sentences,
             and the arguments of an example call.

@@ -108,6 +108,7 @@ _SETTINGS = {
     "ner": {"DATA_DIR": "conll", "EPOCHS": 1, "FEATURES": "last"},
     "pretrain_your_own": {"TEXT": "text.txt", "VOCAB_SIZE": 300, "STEPS": 3, "STRATEGY": "cpu"},
     "look_inside": {"TAGGED": "conll/train.txt", "SENTENCES": 32},
+    "search": {"TEXTS": "texts.txt"},
 }
 _PATHS = ("DATA_DIR", "TAGGED")
 
@@ -127,6 +128,7 @@ def test_runs(name, data, tmp_path):
         settings["MODEL"] = str(data / "encoder")
     document = "the file does not exist.\nthe default is none.\nit returns a new tensor.\n\n"
     (tmp_path / "text.txt").write_text(document * 100)
+    (tmp_path / "texts.txt").write_text("".join(f"the file has {n} lines.\n" for n in range(99)))
     started = time.monotonic()
     notebook = execute(name, {key: repr(value) for key, value in settings.items()}, str(tmp_path))
     print(f"{name}: {time.monotonic() - started:.0f} s")

@@ -1,0 +1,154 @@
+# %% [markdown]
+# # Search by meaning
+#
+# A sentence encoder turns a text into a vector, such that texts of similar meaning get vectors of similar
+# direction. With it, you search texts for what a question means, even if it shares no word with the answer.
+# You compute the vectors of a few thousand texts of your own, search them, draw a map of them, and
+# save what a program needs to do the same.
+#
+# Use a GPU (*Runtime > Change runtime type*), or about three minutes on a CPU.
+
+# %% [markdown]
+# ## Settings
+#
+# `MODEL` is a sentence-transformers model, or a run of your own that you trained on
+# [similarity or pairs](../docs/finetuning.md#vectors). `TEXTS` is a file with one text per line; without it,
+# tensorflow-datasets downloads the paragraphs of Wikipedia that SQuAD asks about. `LIBRARY` finds the nearest
+# vectors: scikit-learn compares a query with every text, which takes milliseconds for 100,000 texts; faiss
+# also searches millions.
+
+# %% tags=["parameters"]
+MODEL = "hf:sentence-transformers/all-MiniLM-L6-v2"  # @param {type:"string"}
+TEXTS = ""  # @param {type:"string"}
+MOST_TEXTS = 5000  # @param {type:"integer"}
+LIBRARY = "scikit-learn"  # @param ["scikit-learn", "faiss"]
+
+# %% [markdown]
+# ## Read the texts
+
+# %%
+import os
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # hides messages about hardware
+
+from pathlib import Path
+
+if TEXTS:
+    texts = Path(TEXTS).read_text().splitlines()
+else:
+    import tensorflow_datasets as tfds
+
+    examples = tfds.as_numpy(tfds.load("squad", split="validation"))
+    texts = [example["context"].decode() for example in examples]
+found = dict.fromkeys(text.strip() for text in texts)  # without repetitions
+texts = [text for text in found if text][:MOST_TEXTS]
+print(f"{len(texts):,} texts, for example:\n{texts[0][:200]}")
+
+# %% [markdown]
+# ## Compute their vectors
+#
+# `load_embedder` returns a Keras layer that maps strings to vectors. A sentence-transformers model states how
+# to make one vector from those of the tokens (here: their mean, divided by its length), and the layer does so.
+
+# %%
+import time
+
+import numpy as np
+
+import bert_tf
+
+embedder = bert_tf.load_embedder(MODEL, normalize=True)
+started = time.perf_counter()
+vectors = embedder.encode(texts)
+rate = len(texts) / (time.perf_counter() - started)
+print(f"{len(texts):,} vectors of {vectors.shape[1]} numbers, {rate:,.0f} texts per second")
+
+# %% [markdown]
+# The layer truncates long texts. The share of texts that are longer than it reads:
+
+# %%
+reader = embedder.preprocessor
+tokens = reader.tokenizer.tokenize_flat(texts).row_lengths().numpy() + 2  # [CLS] and [SEP]
+print(f"{np.mean(tokens > reader.seq_length):.1%} have more than {reader.seq_length} tokens")
+
+# %% [markdown]
+# ## Search
+#
+# Because the vectors have length 1, their inner product is the cosine of the angle between them: 1 for the
+# same direction, 0 for unrelated ones.
+
+# %%
+if LIBRARY == "faiss":
+    # %pip install --quiet faiss-cpu
+    import faiss
+
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+else:
+    from sklearn.neighbors import NearestNeighbors
+
+    index = NearestNeighbors(metric="cosine").fit(vectors)
+
+
+def search(query, count=3):
+    """Prints the texts nearest to a query, with the cosine of the angle to it."""
+    [vector] = embedder.encode([query])
+    if LIBRARY == "faiss":
+        [cosines], [places] = index.search(vector[None], count)
+    else:
+        [distances], [places] = index.kneighbors(vector[None], count)
+        cosines = 1 - distances
+    print(query)
+    for cosine, place in zip(cosines, places):
+        print(f"  {cosine:.2f}  {texts[place][:150]}")
+
+
+search("How do plants turn light into food?")
+search("a team from Denver won the championship")
+search("illnesses that spread from person to person")
+
+# %% [markdown]
+# Type your own:
+
+# %%
+QUERY = "Why did the empire fall?"  # @param {type:"string"}
+search(QUERY, count=5)
+
+# %% [markdown]
+# ## Draw a map
+#
+# t-SNE places every text in the plane such that its nearest neighbors stay near. k-means divides the texts into
+# groups by their vectors; a group is named after the words that are frequent in it and rare elsewhere.
+
+# %%
+import matplotlib.pyplot as plt
+from sklearn.cluster import KMeans
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.manifold import TSNE
+
+count = min(20, len(texts) // 4)
+groups = KMeans(count, n_init=3, random_state=0).fit_predict(vectors)
+tfidf = TfidfVectorizer(stop_words="english", sublinear_tf=True)
+weights, words = tfidf.fit_transform(texts), tfidf.get_feature_names_out()
+points = TSNE(metric="cosine", perplexity=min(30, len(texts) // 4), random_state=0).fit_transform(
+    vectors
+)
+figure, axes = plt.subplots(figsize=(11, 8))
+axes.scatter(*points.T, c=groups, cmap="tab20", s=6)
+for group in range(count):
+    typical = np.asarray(weights[groups == group].mean(axis=0))[0].argsort()[::-1][:2]
+    place = np.median(points[groups == group], axis=0)
+    label = axes.text(*place, " ".join(words[typical]), ha="center", fontsize=10, weight="bold")
+    label.set_bbox(dict(facecolor="white", alpha=0.7, lw=0, pad=1))
+axes.set_axis_off()
+plt.show()
+
+# %% [markdown]
+# ## Use it elsewhere
+#
+# `vectors.npz` keeps the vectors and the texts. The SavedModel maps strings to vectors without bert_tf,
+# wherever TensorFlow and TensorFlow Text run; see [Exports](../docs/exports.md).
+
+# %%
+np.savez("vectors.npz", vectors=vectors, texts=texts)
+# !python -m export.embedder --checkpoint="{MODEL}" --normalize --output_dir=embedder

@@ -417,9 +417,10 @@ def _json_rows(path: str, lines: Iterator[str]) -> Iterator[Numbered]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             try:
-                yield number, _object_of(path, "line", number, _parse(path, number, line.strip()))
+                row = _object_of(path, "line", number, _parse(path, number, line.rstrip("\n")))
             except ValueError as error:
-                yield number, error
+                row = error
+            yield number, row
 
 
 def _json_list(path: str, content: str) -> Iterator[Numbered]:

@@ -1,11 +1,12 @@
 """The flags of the commands for new text."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_tf.choices import BATCH, PAIR_LENGTH
+from bert_tf.choices import BATCH, PAIR_LENGTH, WORKERS
+from bert_tf.examples.creation_options import RUNNERS
 from tfrecords import command
 from tfrecords.command import option, rare_option
 
@@ -13,6 +14,12 @@ from tfrecords.command import option, rare_option
 LITE, ONNX = ".tflite", ".onnx"
 # How the names of files with vectors end.
 _VECTORS = (".npz", ".tfrecord", ".jsonl", ".tsv")
+_PREDICTIONS = (".jsonl", ".csv", ".tsv", ".parquet")
+
+
+def _check_ending(path: str, endings: Collection[str]) -> None:
+    if os.path.splitext(path)[1] not in endings:
+        raise ValueError(f"--output_file={path}: its name must end with {', '.join(endings)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +88,8 @@ class TextOptions(ColumnOptions):
     )
     input_file: str | None = option(
         None,
-        "UTF-8 file, compressed or not, with one text per line; or a table (.csv, .tsv, .json "
-        "or .jsonl), as for run_finetuning --task=csv.",
+        "UTF-8 file, compressed or not, with one text per line; or a table (.csv, .tsv, .jsonl "
+        "or .parquet), as for run_finetuning --task=csv.",
     )
     json: bool = option(False, "Print a JSON object per text, on one line.")
 
@@ -93,7 +100,33 @@ class TextOptions(ColumnOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(TextOptions, PairColumnOptions, FineTunedOptions):
+class BulkOptions(command.Options):
+    """How to write the output for a large file."""
+
+    num_workers: int = rare_option(
+        1,
+        "Number of processes, each with the model. One already uses all cores for a large model.",
+        **WORKERS,
+    )
+    runner: str = rare_option(
+        "local",
+        "Where the work runs: on this machine, or on a runner of Apache Beam.",
+        choices=RUNNERS,
+    )
+    beam_options: str | None = rare_option(None, "Further Beam options.")
+    overwrite: bool = rare_option(
+        False, "Replace --output_file, and unfinished work with other flags or input."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        flag = "num_workers" if self.runner != "local" else "beam_options"
+        if getattr(self, flag) != getattr(BulkOptions, flag):
+            raise ValueError(f"--{flag} has no effect with --runner={self.runner}: omit it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(BulkOptions, TextOptions, PairColumnOptions, FineTunedOptions):
     """The flags of predict."""
 
     checkpoint: str = option(
@@ -101,6 +134,25 @@ class PredictOptions(TextOptions, PairColumnOptions, FineTunedOptions):
         "(docs/checkpoints.md), or a file of export.lite or export.onnx."
     )
     batch_size: int = rare_option(32, "Examples per batch.", **BATCH)
+    output_file: str | None = option(
+        None,
+        "File to write for --input_file, in place of printing: .jsonl, .csv, .tsv or .parquet. "
+        "A killed run resumes. Rows that cannot be read are listed in FILE.rejected.jsonl.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.output_file:
+            names = ("num_workers", "runner", "beam_options", "overwrite")
+            for name in names:
+                if getattr(self, name) != getattr(BulkOptions, name):
+                    raise ValueError(f"--{name} has no effect without --output_file: omit it")
+            return
+        _check_ending(self.output_file, _PREDICTIONS)
+        if not self.input_file:
+            raise ValueError("--output_file needs an --input_file")
+        if self.json:
+            raise ValueError("--json has no effect with --output_file: omit it")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +177,7 @@ class FillMaskOptions(TextOptions, VocabularyOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExtractionOptions(PairColumnOptions, VocabularyOptions):
+class ExtractionOptions(BulkOptions, PairColumnOptions, VocabularyOptions):
     """The flags of extract_features."""
 
     absent_flags: ClassVar[Mapping[str, str]] = {
@@ -143,7 +195,7 @@ class ExtractionOptions(PairColumnOptions, VocabularyOptions):
     )
     input_file: str = option(
         help='UTF-8 file, compressed or not, with one text or pair "a ||| b" per line; or a table '
-        "(.csv, .tsv, .json or .jsonl), as for run_finetuning --task=csv."
+        "(.csv, .tsv, .jsonl or .parquet), as for run_finetuning --task=csv."
     )
     output_file: str = option(
         help="File to write; its ending, .npz, .tfrecord, .jsonl or .tsv, states the format."
@@ -176,10 +228,7 @@ class ExtractionOptions(PairColumnOptions, VocabularyOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         ending = os.path.splitext(self.output_file)[1]
-        if ending not in _VECTORS:
-            raise ValueError(
-                f"--output_file={self.output_file}: its name must end with {', '.join(_VECTORS)}"
-            )
+        _check_ending(self.output_file, _VECTORS)
         if ending in (".jsonl", ".tsv") and self.dtype != "float32":
             raise ValueError(f"--dtype={self.dtype} has no effect on {ending}: omit it")
         if ending == ".tsv" and "," in (self.layers or ","):

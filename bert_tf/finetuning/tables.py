@@ -10,6 +10,7 @@ import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import tensorflow as tf
@@ -24,6 +25,9 @@ CONLL_FORM = (
 )
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
 _LARGEST_FIELD = 2**31 - 1
+# How many times as long as the beginning of a large table a field may be: if a quote is missing, it
+# is not the rest of the file.
+_LONGEST_FIELD = 16
 # The line with which Excel states the delimiter.
 _DELIMITER_LINE = re.compile(r'"?sep=(.)"?\1*\r?(?=\n)', re.IGNORECASE)
 _BLOCK_BYTES = 2**20
@@ -203,15 +207,16 @@ def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Nu
         OSError: the file cannot be read.
     """
     kind = table_kind(path)
-    if not kind:
+    if not kind or path.lower().endswith(".zip"):
         raise ValueError(
-            f"{path}: the name must end in .{', .'.join(_KINDS)}: rename it. For CoNLL files, use "
-            "--task=ner"
+            f"{path}: the name must end in .{', .'.join(_KINDS)}, and .gz, .bz2, .xz or .zst if it "
+            "is compressed: rename or decompress it. For CoNLL files, use --task=ner"
         )
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise FileNotFoundError(f"{path}: no such file")
     if kind == "parquet":
         return "row", _at_least_one(path, _parquet_rows(path))
+    csv.field_size_limit(min(_LONGEST_FIELD * head_characters, _LARGEST_FIELD))
     lines, first = _lines(path), []
     while head_characters > 0 and (line := next(lines, None)):
         first.append(line)
@@ -242,9 +247,8 @@ def _at_least_one(path: str, rows: Iterator[Numbered], head: str = "") -> Iterat
 
 def table_kind(path: str) -> str | None:
     """Returns the format of a table, one of `_KINDS`; None if a file is no table."""
-    name = re.sub(r"\.(gz|bz2|xz|zst)$", "", path.lower())
-    kind = name.rpartition(".")[2]
-    return kind if kind in _KINDS and kind != name else None
+    found = re.search(rf"\.({'|'.join(_KINDS)})(\.(gz|bz2|xz|zst|zip))?$", path.lower())
+    return found and found[1]
 
 
 def _whole_rows(lines: list[str]) -> str:
@@ -263,15 +267,25 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _parquet_rows(path: str) -> Iterator[Numbered]:
+    pyarrow = import_pyarrow()
     try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise ValueError(f"{path}: Parquet needs pyarrow: pip install 'bert-tf[parquet]'") from None
-    try:
-        batches = parquet.ParquetFile(path).iter_batches(_BATCH_ROWS)
+        batches = pyarrow.parquet.ParquetFile(path).iter_batches(_BATCH_ROWS)
         yield from enumerate((row for batch in batches for row in batch.to_pylist()), 1)
-    except ArrowException as error:
+    except pyarrow.ArrowException as error:
         raise ValueError(f"{path} is not a Parquet file: {error}") from None
+
+
+def import_pyarrow() -> ModuleType:
+    """Returns pyarrow, with its `parquet`.
+
+    Raises:
+        ValueError: it is not installed.
+    """
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise ValueError("Parquet files need pyarrow: pip install pyarrow") from None
+    return pyarrow
 
 
 def _csv_rows(
@@ -288,7 +302,6 @@ def _csv_rows(
     # It ends a row for the csv module, although writers leave it unquoted. Texts lose nothing:
     # to the tokenizer it is a space.
     lines = (re.sub("\r(?!\n)", " ", line) for line in lines)
-    csv.field_size_limit(_LARGEST_FIELD)
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
     yield from _named(path, _numbered(path, rows))
 

@@ -4,11 +4,12 @@ import csv
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.finetuning.tables import import_pyarrow
 from bert_tf.inference.texts import in_chunks
 from tfrecords.writer import join_files, whole_file
 
@@ -36,12 +37,16 @@ def join_answers(parts: Sequence[str], path: str) -> None:
 
 def _write_table(path: str, read: Callable[[], Iterator[dict[str, Any]]], delimiter: str) -> None:
     """Writes a row of cells; a probability by label has a column, and a list is JSON."""
-    names = dict.fromkeys(name for row in read() for name in _cells(row))
-    names = sorted(names, key="id".__ne__)
     with tf.io.gfile.GFile(path, "w") as file:
+        names = _names(map(_cells, read()))
         writer = csv.DictWriter(file, names, delimiter=delimiter, lineterminator="\n")
         writer.writeheader()
         writer.writerows(map(_cells, read()))
+
+
+def _names(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Returns the names in rows, some of which may have no id, with the id first."""
+    return sorted(dict.fromkeys(name for row in rows for name in row), key="id".__ne__)
 
 
 def _cells(row: dict[str, Any]) -> dict[str, Any]:
@@ -56,14 +61,21 @@ def _cells(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write_parquet(path: str, read: Callable[[], Iterator[dict[str, Any]]]) -> None:
-    from pyarrow import Table, parquet, unify_schemas
+    pyarrow = import_pyarrow()
+    names = _names(read())
+    # JSON lines may mix them.
+    kinds = {type(row["id"]) for row in read() if "id" in row}
+    convert = {"id": str} if len(kinds) > 1 else {}
 
-    batches = functools.partial(in_chunks, size=_BATCH_ROWS)
-    # Values may be missing from the first rows, and with them their types.
-    tables = (Table.from_pylist(rows) for rows in batches(read()))
+    def batches() -> Iterator[list[dict[str, Any]]]:
+        rows = (row | {x: f(row[x]) for x, f in convert.items() if x in row} for row in read())
+        return in_chunks(({name: row.get(name) for name in names} for row in rows), _BATCH_ROWS)
+
+    # Empty lists have no type.
     schema = functools.reduce(
-        lambda *pair: unify_schemas(pair, promote_options="permissive"), (x.schema for x in tables)
+        lambda *pair: pyarrow.unify_schemas(pair, promote_options="permissive"),
+        (pyarrow.Table.from_pylist(rows).schema for rows in batches()),
     )
-    with parquet.ParquetWriter(path, schema) as writer:
-        for rows in batches(read()):
-            writer.write_table(Table.from_pylist(rows, schema))
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        for rows in batches():
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema))

@@ -87,7 +87,8 @@ def run_job(job: BulkJob) -> Counter:
     if tf.io.gfile.exists(path) and not options.overwrite:
         raise ValueError(f"{path} exists: {_ADVICE}")
     rows = progress_bar(total=None, desc="Counting", unit=" rows", delay=2, iterable=job.rows())
-    total = sum(1 for _ in rows)
+    if not (total := sum(1 for _ in rows)):
+        raise ValueError(f"{options.input_file} is empty")
     folder = WorkFolder(f"{path}.unfinished")
     with folder.locked():
         resumes = _prepare(folder, job)
@@ -106,8 +107,8 @@ def run_job(job: BulkJob) -> Counter:
         folder.remove()
     if counts["rejected"]:
         print(
-            f"WARNING: left out {counted(counts['rejected'], 'row')} of {total:,}, which {rejected} "
-            "lists with the reasons."
+            f"WARNING: left out {counted(counts['rejected'], 'row')} of {total:,}; {rejected} says "
+            "why."
         )
     return counts
 
@@ -122,7 +123,8 @@ def _prepare(folder: WorkFolder, job: BulkJob) -> bool:
     }
     model = fingerprint(job.checkpoint) if job.checkpoint else file_sha256(options.checkpoint)
     settings["checkpoint"] = {"file": options.checkpoint, "sha256": model}
-    inputs = [describe_file(options.input_file)]
+    file = options.input_file
+    inputs = [describe_file(file) | {"sha256": file_sha256(file)}]
     description = {"bert_tf": __version__, "settings": settings, "inputs": inputs}
     before, now = description_of(read_json(folder.job_file)), description_of(description)
     if not any(differences(before, now)):

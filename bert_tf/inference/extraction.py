@@ -47,9 +47,9 @@ def extract_features(options: ExtractionOptions) -> None:
         raise ValueError(f"--input_file={options.input_file} names {len(files)} files: give one")
     options = dataclasses.replace(options, input_file=files[0])
     check_output_files([options.output_file], files)
-    job = _ExtractionJob(options)
-    counts = run_job(job)
-    config, lines = job.checkpoint.spec.config, counts["rows"]
+    config = _open(options)[0].spec.config
+    counts = run_job(_ExtractionJob(options))
+    lines = counts["rows"]
     size = tf.io.gfile.stat(options.output_file).length
     layers = chosen_layers(options.layers, config.num_hidden_layers)
     print(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import tensorflow as tf
 
 from bert_tf.finetuning.columns import Columns
+from bert_tf.finetuning.tables import import_pyarrow
 from bert_tf.inference.answer_files import join_answers
 from bert_tf.inference.bulk import BulkJob, run_job
 from bert_tf.inference.examples import example_of, read_examples, read_numbered
@@ -91,6 +92,8 @@ class _PredictionJob(BulkJob):
 
 def _predict_file(options: PredictOptions) -> None:
     check_output_files([options.output_file], [options.input_file])
+    if options.output_file.endswith(".parquet"):
+        import_pyarrow()  # which is needed at the end
     predictor = _predictor(options)
     counts = run_job(_PredictionJob(options, predictor.signature, predictor.columns))
     num_rows = counts["rows"] - counts["rejected"]

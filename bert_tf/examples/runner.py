@@ -32,23 +32,17 @@ class LocalRunner:
         self,
         groups: int,
         read: Callable[[int], Iterator[tuple]],
-        work: Callable[..., None],
-        size: Callable[..., int],
-        *,
-        desc: str,
+        work: Callable[..., int],
         **progress: Any,
     ) -> None:
-        """Calls `work` with each tuple of arguments that `read` yields for every group.
+        """Calls `work` with each tuple of arguments that `read` yields for a number below `groups`.
 
-        Args:
-            groups: their number.
-            size: maps the arguments to what they add to the progress.
-            desc, progress: what is in progress, and other arguments of `progress_bar`.
+        It returns what it adds to the bar; `progress` are the arguments of `progress_bar`.
         """
-        with progress_bar(desc=desc, **progress) as bar:
+        with progress_bar(**progress) as bar:
             tasks = ((work, *chunk) for group in range(groups) for chunk in read(group))
-            for (_, *chunk), _ in self._workers.results(tasks):
-                bar.update(size(*chunk))
+            for _, size in self._workers.results(tasks):
+                bar.update(size)
 
     def make_shards(
         self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
@@ -97,9 +91,9 @@ class BeamRunner:
         # Workers import what they need by name. The main session contains nothing else for them.
         self._options.view_as(SetupOptions).save_main_session = False
 
-    def run_chunks(self, groups, read, work, size, *, desc, **progress):
+    def run_chunks(self, groups, read, work, **progress):
         """As in `LocalRunner`, without progress."""
-        say(f"{desc} ...")
+        say(f"{progress['desc']} ...")
         beam = self._beam
         with beam.Pipeline(options=self._options) as pipeline:
             _ = (
@@ -132,7 +126,6 @@ def tokenize(runner: LocalRunner, job: Job, folder: WorkFolder) -> None:
         len(job.groups),
         functools.partial(read_group, job, folder),
         functools.partial(tokenize_block, job, folder),
-        lambda name, block: len(block.data),
         total=estimate_content_bytes(job.input_files) or None,
         desc="Tokenizing",
         unit="B",

@@ -8,7 +8,7 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -62,13 +62,7 @@ class Table:
     unit: str = "line"
 
     @classmethod
-    def of(
-        cls,
-        path: str,
-        rows: Collection[tuple[int, dict[str, Any]]],
-        unit: str,
-        names: Iterable[str] = (),
-    ) -> "Table":
+    def of(cls, path: str, rows: Collection[Numbered], unit: str, names: Iterable = ()) -> "Table":
         """Returns a table of rows; `names` are columns that it has in any case."""
         names = dict.fromkeys([*names, *(name for _, row in rows for name in row)])
         columns = {name: [row.get(name) for _, row in rows] for name in names}
@@ -224,7 +218,7 @@ def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Nu
     head, lines = "".join(first), itertools.chain(first, lines)
     if kind in ("json", "jsonl"):
         is_list = head.lstrip().startswith("[")
-        rows = _json_list(path, "".join(lines)) if is_list else _json_rows(path, lines)
+        rows = _json_rows(path, lines, is_list)
         return "object" if is_list else "line", _at_least_one(path, rows, head)
     if kind == "csv" or _DELIMITER_LINE.match(head):
         rows = _csv_rows(path, lines, head)
@@ -276,11 +270,7 @@ def _parquet_rows(path: str) -> Iterator[Numbered]:
 
 
 def import_pyarrow() -> ModuleType:
-    """Returns pyarrow, with its `parquet`.
-
-    Raises:
-        ValueError: it is not installed.
-    """
+    """Returns pyarrow, with its `parquet`; raises a ValueError if it is not installed."""
     try:
         import pyarrow.parquet
     except ImportError:
@@ -303,53 +293,61 @@ def _csv_rows(
     # to the tokenizer it is a space.
     lines = (re.sub("\r(?!\n)", " ", line) for line in lines)
     rows = csv.reader(lines, delimiter=delimiter, strict=True)
-    yield from _named(path, _numbered(path, rows))
+    rows = _counting(
+        _numbered(path, rows),
+        lambda field: "\n" in field,
+        lambda fields, line: (
+            f"{path}: {fields} with line breaks, the first in line {line:,}. If you expect none, "
+            'look there for a stray ", which joins rows.'
+        ),
+    )
+    return _named(path, rows)
 
 
 def _numbered(path: str, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str] | ValueError]]:
-    """Yields the rows with the numbers of the lines on which they begin; counts line breaks."""
-    line, broken, first_broken = 1, 0, 0
-    while True:
+    """Yields the rows with the numbers of the lines on which they begin."""
+    line, fields = 1, []
+    while fields is not None:
         try:
-            fields = next(rows)
-        except StopIteration:
-            break
+            fields = next(rows, None)
         except csv.Error as error:
             problem = "a quote is not closed" if "end of data" in str(error) else str(error)
             fields = ValueError(
                 f'{path}, line {line:,}: {problem}; inside a quoted field, a quote is written ""'
             )
-        else:
-            if here := sum("\n" in field for field in fields):
-                broken, first_broken = broken + here, first_broken or line
-        yield line, fields
+        if fields is not None:
+            yield line, fields
         line = rows.line_num + 1
-    if broken:
-        say(
-            f"{path}: {counted(broken, 'field')} with line breaks, the first in line "
-            f'{first_broken:,}. If you expect none, look there for a stray ", which joins rows.'
-        )
+
+
+def _counting(
+    rows: Iterator[tuple[int, list[str] | ValueError]],
+    matches: Callable[[str], bool],
+    note: Callable[[str, int], str],
+) -> Iterator[tuple[int, list[str] | ValueError]]:
+    """Yields the rows; says how many of their fields match, if any, and where the first is."""
+    count = first = 0
+    for line, fields in rows:
+        if isinstance(fields, list) and (here := sum(map(matches, fields))):
+            count, first = count + here, first or line
+        yield line, fields
+    if count:
+        say(note(counted(count, "field"), first))
 
 
 def _tsv_rows(path: str, lines: Iterator[str], head: str) -> Iterator[Numbered]:
     if '"' in head and _is_quoted(head, [*_split(head.removesuffix("\n").split("\n"))]):
         say(f"{path}: its fields are quoted as in .csv files and are read that way.")
-        yield from _csv_rows(path, lines, head, "\t")
-        return
-    in_quotes = 0
-
-    def counting() -> Iterator[tuple[int, list[str]]]:
-        nonlocal in_quotes
-        for number, fields in enumerate(_split(lines), 1):
-            in_quotes += sum(len(x) > 1 and x[0] == x[-1] == '"' for x in fields)
-            yield number, fields
-
-    yield from _named(path, counting())
-    if in_quotes:
-        say(
-            f"{path}: kept the quotes around {counted(in_quotes, 'field')} as text, because not "
-            "all fields follow the quoting rules of .csv. To find out where, name the file .csv."
-        )
+        return _csv_rows(path, lines, head, "\t")
+    rows = _counting(
+        enumerate(_split(lines), 1),
+        lambda field: len(field) > 1 and field[0] == field[-1] == '"',
+        lambda fields, _: (
+            f"{path}: kept the quotes around {fields} as text, because not all fields follow the "
+            "quoting rules of .csv. To find out where, name the file .csv."
+        ),
+    )
+    return _named(path, rows)
 
 
 def _split(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -426,28 +424,22 @@ def _named(path: str, rows: Iterator[tuple[int, list[str] | ValueError]]) -> Ite
         )
 
 
-def _json_rows(path: str, lines: Iterator[str]) -> Iterator[Numbered]:
-    for number, line in enumerate(lines, 1):
-        if line.strip():
+def _json_rows(path: str, lines: Iterator[str], is_list: bool) -> Iterator[Numbered]:
+    unit, values = "line", (line.rstrip("\n") for line in lines)
+    if is_list:
+        unit, values = "object", _parse(path, 1, "".join(lines))
+    for number, row in enumerate(values, 1):
+        if is_list or row.strip():
             try:
-                row = _object_of(path, "line", number, _parse(path, number, line.rstrip("\n")))
+                row = row if is_list else _parse(path, number, row)
+                if not isinstance(row, dict):
+                    raise ValueError(
+                        f"{path}, {unit} {number:,} is not a JSON object: write one per line, such "
+                        'as {"text": "...", "label": "..."}'
+                    )
             except ValueError as error:
                 row = error
             yield number, row
-
-
-def _json_list(path: str, content: str) -> Iterator[Numbered]:
-    for number, row in enumerate(_parse(path, 1, content), 1):
-        yield number, _object_of(path, "object", number, row)
-
-
-def _object_of(path: str, unit: str, number: int, row: Any) -> dict[str, Any] | ValueError:
-    if isinstance(row, dict):
-        return row
-    return ValueError(
-        f"{path}, {unit} {number:,} is not a JSON object: write one per line, such as "
-        '{"text": "...", "label": "..."}'
-    )
 
 
 def _is_nested(values: Collection[Any]) -> bool:

@@ -31,26 +31,27 @@ PAIR = " ||| "
 def read_numbered(
     options: PredictOptions, signature: Sequence[tf.TensorSpec], trained: Columns
 ) -> Iterator[Numbered]:
-    """Yields the numbers of lines or rows, and the texts for the inputs of a model, or an error.
+    """Yields the numbers of lines or rows, and their texts, or an error; see `read_examples`."""
+    path, given = options.input_file, Columns(options.text_column, options.text_b_column)
+    check_columns(path, given.text, given.text_b)
+    if not is_table(path):
+        return _read_lines(options, signature)
+    names, has_choices = [spec.name for spec in signature], signature[-1].shape.rank == 2
+    if has_choices and table_kind(path) in ("csv", "tsv"):
+        raise ValueError(f"{path}: a table has no lists of choices: give a .jsonl file")
+    if given.text_b and len(names) == 1:
+        raise ValueError("--text_b_column is only for models of pairs of texts: omit it")
+    return read_rows(path, given, trained, names, has_choices)
 
-    See `read_examples`.
-    """
-    check_columns(options.input_file, options.text_column, options.text_b_column)
-    if is_table(options.input_file):
-        given = Columns(options.text_column, options.text_b_column)
-        return _table_rows(options.input_file, signature, given, trained)
-    return _line_rows(options, signature)
 
-
-def _line_rows(options: PredictOptions, signature: Sequence[tf.TensorSpec]) -> Iterator[Numbered]:
+def _read_lines(options: PredictOptions, signature: Sequence[tf.TensorSpec]) -> Iterator[Numbered]:
     source = options.input_file or ("the arguments" if options.texts else "standard input")
     chunks = read_chunks(options.texts, options.input_file)
     for number, line in enumerate(itertools.chain.from_iterable(chunks), 1):
         try:
-            row = Row(_parse_line(line, signature))
+            yield number, Row(_parse_line(line, signature))
         except ValueError as error:
-            row = ValueError(f"{source}, line {number}: {error}")
-        yield number, row
+            yield number, ValueError(f"{source}, line {number}: {error}")
 
 
 def read_examples(
@@ -99,17 +100,6 @@ def _warn_about_bytes(not_utf8: int, total: int) -> None:
             f"{counted(total, 'example')}.",
             file=sys.stderr,
         )
-
-
-def _table_rows(
-    path: str, signature: Sequence[tf.TensorSpec], given: Columns, trained: Columns
-) -> Iterator[Numbered]:
-    names, has_choices = [spec.name for spec in signature], signature[-1].shape.rank == 2
-    if has_choices and table_kind(path) in ("csv", "tsv"):
-        raise ValueError(f"{path}: a table has no lists of choices: give a .jsonl file")
-    if given.text_b and len(names) == 1:
-        raise ValueError("--text_b_column is only for models of pairs of texts: omit it")
-    return read_rows(path, given, trained, names, has_choices)
 
 
 def _parse_line(line: bytes, signature: Sequence[tf.TensorSpec]) -> tuple:

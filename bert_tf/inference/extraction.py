@@ -13,7 +13,7 @@ import tensorflow as tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finetuning.columns import Columns
 from bert_tf.finite import count_non_finite
-from bert_tf.inference.bulk import BulkJob, run_job
+from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.encoding import EncodedLine, encode_lines
 from bert_tf.inference.inference_options import ExtractionOptions
 from bert_tf.inference.models import load_model, load_tokenizer
@@ -32,6 +32,7 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.resolution import check_length
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.fingerprint import fingerprint
 from tfrecords.input_files import expand_files
 from tfrecords.progress import counted
 from tfrecords.writer import check_output_files, join_files
@@ -47,13 +48,14 @@ def extract_features(options: ExtractionOptions) -> None:
         raise ValueError(f"--input_file={options.input_file} names {len(files)} files: give one")
     options = dataclasses.replace(options, input_file=files[0])
     check_output_files([options.output_file], files)
-    config = _open(options)[0].spec.config
-    counts = run_job(_ExtractionJob(options))
-    lines = counts["rows"]
+    checkpoint, _, extractor = _open(options)
+    steps = (functools.partial(step, options) for step in (_rows, _write_part, _join))
+    counts = BulkJob(options, fingerprint(checkpoint), *steps).run()
+    config, lines = checkpoint.spec.config, counts["rows"]
     size = tf.io.gfile.stat(options.output_file).length
-    layers = chosen_layers(options.layers, config.num_hidden_layers)
+    num_layers = len(extractor.layers)
     print(
-        f"Wrote {counted(counts['vectors'], 'vector')} of {len(layers)} x {config.hidden_size} "
+        f"Wrote {counted(counts['vectors'], 'vector')} of {num_layers} x {config.hidden_size} "
         f"numbers for {counted(lines, 'line')} to {options.output_file} "
         f"({size / 1e6:,.1f} MB, {size / 1e3 / lines:,.1f} MB per 1,000 lines)."
     )
@@ -89,62 +91,58 @@ def _open(
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class _ExtractionJob(BulkJob):
-    """The vectors of a file's lines, or of a table's rows. A part holds them as records."""
+def _rows(options: ExtractionOptions) -> Iterator[Numbered]:
+    """Reads a file's lines, or the rows of a table."""
+    given = Columns(options.text_column, options.text_b_column)
+    trained = Columns() if given.text else columns_of_run(_open(options)[0].run)
+    check_columns(options.input_file, given.text, given.text_b)
+    if not is_table(options.input_file):
+        return ((n, Row(line)) for n, line in enumerate(read_lines(options.input_file), 1))
+    inputs = ("text", "text_b") if given.text_b or trained.text_b else ("text",)
+    return read_rows(options.input_file, given, trained, inputs)
 
-    options: ExtractionOptions
 
-    @property
-    def checkpoint(self) -> Checkpoint:
-        return _open(self.options)[0]
+def _write_part(
+    options: ExtractionOptions, file: str, first: int, rows: Sequence[Row | None]
+) -> dict[str, int]:
+    """Writes the vectors of some rows as records."""
+    # The first process has printed what there is to say.
+    with contextlib.redirect_stdout(io.StringIO()):
+        _, tokenizer, extractor = _open(options)
+    length, dtype = options.max_seq_length, np.dtype(options.dtype)
+    encoded = encode_lines([row.texts for row in rows if row], tokenizer, length)
+    parts = _by_tokens(encoded, _CHUNK_BYTES // extractor.token_bytes)
+    found = (vectors for part in parts for vectors in extractor.extract(part))
+    num_vectors = 0
+    with records(file, extractor.layers, tokenizer.vocab, dtype) as write:
+        for index, row in enumerate(rows, first):
+            vectors = next(found) if row else extractor.nothing
+            if count_non_finite(vectors.values, dtype):
+                raise ValueError(
+                    f"{options.input_file}: the values of text {index + 1:,} are too "
+                    f"large for {dtype.name}: use --dtype=float32"
+                )
+            write(index, vectors)
+            num_vectors += len(vectors.starts)
+    return {
+        "vectors": num_vectors,
+        "in_windows": sum(len(line.ids) > length for line in encoded),
+        "truncated": sum(line.truncated for line in encoded),
+    }
 
-    def rows(self) -> Iterator[Numbered]:
-        options = self.options
-        given = Columns(options.text_column, options.text_b_column)
-        trained = Columns() if given.text else columns_of_run(self.checkpoint.run)
-        check_columns(options.input_file, given.text, given.text_b)
-        if not is_table(options.input_file):
-            return ((n, Row(line)) for n, line in enumerate(read_lines(options.input_file), 1))
-        inputs = ("text", "text_b") if given.text_b or trained.text_b else ("text",)
-        return read_rows(options.input_file, given, trained, inputs)
 
-    def write_part(self, file: str, first: int, rows: Sequence[Row | None]) -> dict[str, int]:
-        # The first process has printed what there is to say.
-        with contextlib.redirect_stdout(io.StringIO()):
-            _, tokenizer, extractor = _open(self.options)
-        length, dtype = self.options.max_seq_length, np.dtype(self.options.dtype)
-        encoded = encode_lines([row.texts for row in rows if row], tokenizer, length)
-        parts = _by_tokens(encoded, _CHUNK_BYTES // extractor.token_bytes)
-        found = (vectors for part in parts for vectors in extractor.extract(part))
-        num_vectors = 0
-        with records(file, extractor.layers, tokenizer.vocab, dtype) as write:
-            for index, row in enumerate(rows, first):
-                vectors = next(found) if row else extractor.nothing
-                if count_non_finite(vectors.values, dtype):
-                    raise ValueError(
-                        f"{self.options.input_file}: the values of text {index + 1:,} are too "
-                        f"large for {dtype.name}: use --dtype=float32"
-                    )
+def _join(options: ExtractionOptions, parts: Sequence[str]) -> None:
+    """Turns records into the file of vectors."""
+    path, dtype = options.output_file, np.dtype(options.dtype)
+    ending = os.path.splitext(path)[1]
+    if ending == ".tfrecord":
+        join_files(parts, path)
+        return
+    _, tokenizer, extractor = _open(options)
+    with FORMATS[ending](path, extractor.layers, tokenizer.vocab, dtype) as write:
+        for part in parts:
+            for index, vectors in read_records(part, dtype):
                 write(index, vectors)
-                num_vectors += len(vectors.starts)
-        return {
-            "vectors": num_vectors,
-            "in_windows": sum(len(line.ids) > length for line in encoded),
-            "truncated": sum(line.truncated for line in encoded),
-        }
-
-    def join(self, parts: Sequence[str]) -> None:
-        path, dtype = self.options.output_file, np.dtype(self.options.dtype)
-        ending = os.path.splitext(path)[1]
-        if ending == ".tfrecord":
-            join_files(parts, path)
-            return
-        _, tokenizer, extractor = _open(self.options)
-        with FORMATS[ending](path, extractor.layers, tokenizer.vocab, dtype) as write:
-            for part in parts:
-                for index, vectors in read_records(part, dtype):
-                    write(index, vectors)
 
 
 def _by_tokens(lines: Sequence[EncodedLine], num_tokens: int) -> Iterator[list[EncodedLine]]:

@@ -1,12 +1,13 @@
 """The flags of the commands for new text."""
 
+import dataclasses
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_tf.choices import BATCH, PAIR_LENGTH, WORKERS
-from bert_tf.examples.creation_options import RUNNERS
+from bert_tf.choices import BATCH, PAIR_LENGTH
+from bert_tf.examples.creation_options import RunnerOptions
 from tfrecords import command
 from tfrecords.command import option, rare_option
 
@@ -100,33 +101,7 @@ class TextOptions(ColumnOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BulkOptions(command.Options):
-    """How to write the output for a large file."""
-
-    num_workers: int = rare_option(
-        1,
-        "Number of processes, each with the model. One already uses all cores for a large model.",
-        **WORKERS,
-    )
-    runner: str = rare_option(
-        "local",
-        "Where the work runs: on this machine, or on a runner of Apache Beam.",
-        choices=RUNNERS,
-    )
-    beam_options: str | None = rare_option(None, "Further Beam options.")
-    overwrite: bool = rare_option(
-        False, "Replace --output_file, and unfinished work with other flags or input."
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        flag = "num_workers" if self.runner != "local" else "beam_options"
-        if getattr(self, flag) != getattr(BulkOptions, flag):
-            raise ValueError(f"--{flag} has no effect with --runner={self.runner}: omit it")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PredictOptions(BulkOptions, TextOptions, PairColumnOptions, FineTunedOptions):
+class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, FineTunedOptions):
     """The flags of predict."""
 
     checkpoint: str = option(
@@ -143,10 +118,9 @@ class PredictOptions(BulkOptions, TextOptions, PairColumnOptions, FineTunedOptio
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.output_file:
-            names = ("num_workers", "runner", "beam_options", "overwrite")
-            for name in names:
-                if getattr(self, name) != getattr(BulkOptions, name):
-                    raise ValueError(f"--{name} has no effect without --output_file: omit it")
+            for field in dataclasses.fields(RunnerOptions):
+                if getattr(self, field.name) != field.default:
+                    raise ValueError(f"--{field.name} has no effect without --output_file: omit it")
             return
         _check_ending(self.output_file, _PREDICTIONS)
         if not self.input_file:
@@ -177,7 +151,7 @@ class FillMaskOptions(TextOptions, VocabularyOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExtractionOptions(BulkOptions, PairColumnOptions, VocabularyOptions):
+class ExtractionOptions(RunnerOptions, PairColumnOptions, VocabularyOptions):
     """The flags of extract_features."""
 
     absent_flags: ClassVar[Mapping[str, str]] = {

@@ -109,7 +109,7 @@ def read_rows(
         inputs: the names of one or two texts.
         has_choices: whether the last one is a list of texts.
     """
-    columns, names = None, []
+    columns = None
     with contextlib.redirect_stdout(sys.stderr):
         unit, numbered = tables.read_rows(path)
     chunks = in_chunks(numbered, CHUNK_LINES)
@@ -119,8 +119,8 @@ def read_rows(
             return next(chunks, None)
 
     for chunk in iter(next_chunk, None):
-        good = [item for item in chunk if not isinstance(item[1], ValueError)]
         if not columns:
+            good = [item for item in chunk if not isinstance(item[1], ValueError)]
             if not good:
                 raise chunk[0][1]
             table = Table.of(path, good, unit)
@@ -128,43 +128,26 @@ def read_rows(
                 flags = ((given.text, trained.text), (given.text_b, trained.text_b))
                 wanted = Columns(*map(_choose, [table] * 2, flags, inputs), labels=trained.labels)
                 columns = find_columns(table, wanted, labelled=False)
-            names = [name for name in (columns.text, columns.text_b) if name]
-        try:
-            rows = iter(_rows(Table.of(path, good, unit, names), names, columns.id, has_choices))
-        except ValueError:
-            rows = (
-                _row(Table.of(path, [x], unit, names), names, columns.id, has_choices) for x in good
-            )
-        for line, cells in chunk:
-            yield line, cells if isinstance(cells, ValueError) else next(rows)
+            names = [name for name in (columns.text, columns.text_b, columns.id) if name]
+        for line, row in chunk:
+            if not isinstance(row, ValueError):
+                try:
+                    row = _row(Table.of(path, [(line, row)], unit, names), columns, has_choices)
+                except ValueError as error:
+                    row = error
+            yield line, row
 
 
-def _rows(table: Table, names: Sequence[str], id_: str | None, has_choices: bool) -> list[Row]:
-    texts = [*map(table.texts, names[: len(names) - has_choices])]
+def _row(table: Table, columns: Columns, has_choices: bool) -> Row:
+    """Returns the only row of a table."""
+    names = [name for name in (columns.text, columns.text_b) if name]
+    texts = [table.texts(name)[0] for name in names[: len(names) - has_choices]]
     if has_choices:
-        choices = [list(read_words(table, row, names[-1], "choice")) for row in range(len(table))]
-        if [] in choices:
-            raise ValueError(f"{table.at(choices.index([]))}: {names[-1]!r} holds no choice")
-        texts.append(choices)
-    read_ids(table, id_ if id_ in table.columns else None)  # checks them
-    ids = table.columns.get(id_) or [None] * len(table)
-    return [Row(*item) for item in zip(zip(*texts, strict=True), ids, strict=True)]
-
-
-def _row(*arguments: Any) -> Row | ValueError:
-    """Returns the only row of a table, or what is wrong with it."""
-    try:
-        return _rows(*arguments)[0]
-    except ValueError as error:
-        return error
-
-
-def checked(rows: Iterable[Numbered]) -> Iterator[Row]:
-    """Yields the rows; raises the ValueError of the first one that cannot be read."""
-    for _, row in rows:
-        if isinstance(row, ValueError):
-            raise row
-        yield row
+        texts.append([*read_words(table, 0, names[-1], "choice")])
+        if not texts[-1]:
+            raise ValueError(f"{table.at(0)}: {names[-1]!r} holds no choice")
+    read_ids(table, columns.id)  # checks it
+    return Row(tuple(texts), table.columns[columns.id][0] if columns.id else None)
 
 
 def _choose(table: Table, flags: tuple[str | None, str | None], name: str) -> str | None:
@@ -183,8 +166,14 @@ def read_texts(
     check_columns(input_file, text_column)
     if not is_table(input_file):
         return read_chunks(texts, input_file)
-    rows = checked(read_rows(input_file, Columns(text_column)))
-    return in_chunks((row.texts[0] for row in rows), CHUNK_LINES)
+
+    def texts_of_rows() -> Iterator[bytes]:
+        for _, row in read_rows(input_file, Columns(text_column)):
+            if isinstance(row, ValueError):
+                raise row
+            yield row.texts[0]
+
+    return in_chunks(texts_of_rows(), CHUNK_LINES)
 
 
 def check_columns(input_file: str | None, *names: str | None) -> None:

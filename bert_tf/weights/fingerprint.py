@@ -18,7 +18,7 @@ _OTHER_FIELDS = {
 
 
 def config_text(config: BertConfig) -> str:
-    """Returns a configuration as text; it must not change, so that runs recognize their teachers.
+    """Returns a configuration as text; it must not change, so that models are recognized.
 
     All kinds of encoders once had the same fields.
     """

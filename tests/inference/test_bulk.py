@@ -271,11 +271,11 @@ def test_a_run_that_failed_resumes_only_with_the_same_flags_and_input(
         written(classifier, path)
     computed, real = [], predicting._write_part
 
-    def write_part(job, file, first, rows):
+    def write_part(options, file, first, rows):
         if computed and first:
             raise OSError("No space left on device")
         computed.append(first)
-        return real(job, file, first, rows)
+        return real(options, file, first, rows)
 
     output = tmp_path / "a.csv.out.jsonl"
     output.unlink()
@@ -289,11 +289,14 @@ def test_a_run_that_failed_resumes_only_with_the_same_flags_and_input(
     with pytest.raises(ValueError, match=r"unfinished was made from .*a.csv\) has changed"):
         written(classifier, path)
     path.write_text(CSV)
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"checkpoint .* changed"):
+        patch.setattr(predicting, "fingerprint", lambda checkpoint: "another")
+        written(classifier, path)
     os.utime(path, (1, 1))
     monkeypatch.setattr(
         predicting,
         "_write_part",
-        lambda job, file, first, rows: computed.append(first) or real(job, file, first, rows),
+        lambda *arguments: computed.append(arguments[2]) or real(*arguments),
     )
     assert written(classifier, path).read_bytes() == expected
     assert computed == [0, 2, 4]

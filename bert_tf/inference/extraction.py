@@ -48,6 +48,7 @@ def extract_features(options: ExtractionOptions) -> None:
         raise ValueError(f"--input_file={options.input_file} names {len(files)} files: give one")
     options = dataclasses.replace(options, input_file=files[0])
     check_output_files([options.output_file], files)
+    _open.cache_clear()  # the checkpoint may have changed
     checkpoint, _, extractor = _open(options)
     steps = (functools.partial(step, options) for step in (_rows, _write_part, _join))
     counts = BulkJob(options, fingerprint(checkpoint), *steps).run()

@@ -60,6 +60,7 @@ def _predict_file(options: PredictOptions) -> None:
     check_output_files([path], [options.input_file])
     if path.endswith(".parquet"):
         import_pyarrow()  # which is needed at the end
+    _predictor.cache_clear()  # the checkpoint may have changed
     predictor = _predictor(options)
     checkpoint, signature = predictor.checkpoint, predictor.signature
     counts = BulkJob(

@@ -78,6 +78,7 @@ def small_chunks(monkeypatch, loaded):
             loaded[options.checkpoint] = load_predictor(options)
         return loaded[options.checkpoint]
 
+    load.cache_clear = lambda: None
     for name in ("_predictor", "load_predictor"):
         monkeypatch.setattr(predicting, name, load)
 

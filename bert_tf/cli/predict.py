@@ -10,14 +10,15 @@ of --input_file or of standard input. Separate the two texts of a pair, or a que
 context, with a tab or " ||| ". An --input_file named .csv, .tsv or .jsonl is read as run_finetuning
 reads tables; its columns are those of the run, or the inputs of the model:
 {"text": "..."}, {"text": "...", "text_b": "..."} or {"question": "...", "context": "..."}. --json
-prints such objects with the prediction added, and with the "id" if there is one.
+prints such objects with the prediction added, and with the "id" if there is one. --output_file
+writes them for files of any size, on several processes or machines; a killed run resumes.
 """
 
 from bert_tf.inference.inference_options import PredictOptions
 from tfrecords import command
 
 Options = PredictOptions
-run = command.late("bert_tf.inference.predictor:predict")
+run = command.late("bert_tf.inference.predicting:predict")
 
 if __name__ == "__main__":
     command.run(__name__)

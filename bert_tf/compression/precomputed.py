@@ -1,6 +1,5 @@
 """What a run keeps for when it resumes: results that take long to compute, and its teacher."""
 
-import dataclasses
 import hashlib
 import io
 import os
@@ -9,24 +8,17 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
 from bert_tf.finetuning.saved_run import PRECOMPUTED
 from bert_tf.runs.provenance import check_same
 from bert_tf.runs.run import Run
 from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.fingerprint import fingerprint
 from tfrecords.files import read_file
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write
 
 Arrays = dict[str, np.ndarray]
 _DIGEST_BYTES = hashlib.sha256().digest_size
-# The fields of other encoders, and what a BERT has in their place.
-_OTHER_FIELDS = {
-    "bilstm": None,
-    "intra_bottleneck_size": None,
-    "num_feedforward_networks": None,
-    "key_query_shared_bottleneck": False,
-}
 
 
 def computed_once(
@@ -70,28 +62,3 @@ def check_same_teacher(run_folder: str, teacher: Checkpoint) -> None:
         check_same(run_folder, then, now, "restore it, or choose another --output_dir")
     if stored != digest:
         atomic_write(path, digest)
-
-
-def config_text(config: BertConfig) -> str:
-    """Returns a configuration as text; it must not change, so that runs recognize their teachers.
-
-    All kinds of encoders once had the same fields.
-    """
-    *names, last = (field.name for field in dataclasses.fields(BertConfig))
-    values = [
-        (name, getattr(config, name, _OTHER_FIELDS.get(name)))
-        for name in (*names, *_OTHER_FIELDS, last)
-    ]
-    return f"BertConfig({', '.join(f'{name}={value!r}' for name, value in values)})"
-
-
-def fingerprint(checkpoint: Checkpoint) -> str:
-    """Returns a checksum of a model: its weights, configuration, vocabulary, casing and head."""
-    spec = checkpoint.spec
-    vocab = spec.vocab and spec.vocab.sha256
-    rest = f"{vocab!r}, {spec.lower_case!r}, {checkpoint.head!r}"
-    digest = hashlib.sha256(f"({config_text(spec.config)}, {rest})".encode())
-    for name, tensor in sorted(checkpoint.tensors.items()):
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(tensor.read()).tobytes())
-    return digest.hexdigest()

@@ -13,7 +13,7 @@ from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.compression_options import CompressionOptions, StudentOptions
 from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
 from bert_tf.compression.outputs import ATTENTION, HIDDEN
-from bert_tf.compression.precomputed import check_same_teacher, computed_once, fingerprint
+from bert_tf.compression.precomputed import check_same_teacher, computed_once
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.examples import TextExamples
@@ -30,6 +30,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.iteration import with_progress
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.fingerprint import fingerprint
 from bert_tf.weights.reshaping import keep_layers, parse_layers
 from tfrecords.progress import counted, say
 from tfrecords.vocabulary import Vocabulary

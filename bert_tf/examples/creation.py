@@ -37,7 +37,7 @@ from bert_tf.examples.report import (
     next_steps,
     text_report,
 )
-from bert_tf.examples.runner import LocalRunner, open_runner, useful_workers
+from bert_tf.examples.runner import LocalRunner, open_runner, tokenize, useful_workers
 from bert_tf.examples.work_folder import WorkFolder, read_json, remove_files
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.workers import num_processes
@@ -105,7 +105,7 @@ def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistic
 
 def _make_files(job: Job, folder: WorkFolder, runner: LocalRunner, description: dict) -> dict:
     """Creates the shards and the manifest; returns the latter."""
-    runner.tokenize(job, folder)
+    tokenize(runner, job, folder)
     chunks = {name: CreationStatistics.from_dict(x) for name, x in folder.chunk_counts().items()}
     statistics = sum(chunks.values(), CreationStatistics())
     _check_text(job, statistics.text)

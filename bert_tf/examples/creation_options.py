@@ -13,7 +13,33 @@ _RUNNERS = ("local", "DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunn
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions(command.Options):
+class RunnerOptions(command.Options):
+    """Where work in chunks runs, and whether its output may replace another one."""
+
+    num_workers: int | None = rare_option(
+        None, "Number of processes. Default: as many as save time.", **WORKERS
+    )
+    runner: str = rare_option(
+        "local",
+        "Where the work runs: on this machine, or on a runner of Apache Beam.",
+        choices=_RUNNERS,
+    )
+    beam_options: str | None = rare_option(
+        None, "Further Beam options, such as '--project=P --region=R --temp_location=gs://...'."
+    )
+    overwrite: bool = option(
+        False, "Replace output that was created with other settings or from other input."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        flag = "beam_options" if self.runner == "local" else "num_workers"
+        if getattr(self, flag) is not None:
+            raise ValueError(f"--{flag} has no effect with --runner={self.runner}: omit it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions(RunnerOptions):
     """Which examples to create from which text, in which files, and where the work runs."""
 
     input_file: str | None = option(None, "Text files, comma-separated; globs allowed, in quotes.")
@@ -125,19 +151,5 @@ class DataOptions(command.Options):
         False,
         "Name features as the Model Garden does: input_word_ids and input_type_ids in place "
         "of input_ids and segment_ids.",
-    )
-    num_workers: int | None = rare_option(
-        None, "Number of processes. Default: one per core, fewer for small inputs.", **WORKERS
-    )
-    runner: str = rare_option(
-        "local",
-        "Where the work runs: on this machine, or on a runner of Apache Beam.",
-        choices=_RUNNERS,
-    )
-    beam_options: str | None = rare_option(
-        None, "Further Beam options, such as '--project=P --region=R --temp_location=gs://...'."
-    )
-    overwrite: bool = option(
-        False, "Replace output that was created with other settings or from other input."
     )
     dry_run: bool = option(False, "Only estimate the time and the disk space.")

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.corpus.lines import check_language
 from bert_tf.corpus.sources import Block, group_files, is_json, read_blocks, tfds_blocks
-from bert_tf.examples.creation_options import DataOptions
+from bert_tf.examples.creation_options import DataOptions, RunnerOptions
 from bert_tf.examples.documents import text_layout
 from bert_tf.examples.plan import block_bytes
 from bert_tf.examples.units import load_segmenter, read_phrases
@@ -23,8 +23,8 @@ from tfrecords.writer import check_output_files
 _TFDS_BYTES = 2**40
 # Flags that do not change the output, or whose effect another setting states.
 _NO_SETTINGS = (
-    *("input_file", "tfds_data_dir", "num_shards", "do_whole_word_mask", "num_workers"),
-    *("runner", "beam_options", "overwrite", "dry_run"),
+    *("input_file", "tfds_data_dir", "num_shards", "do_whole_word_mask", "dry_run"),
+    *(field.name for field in dataclasses.fields(RunnerOptions)),
 )
 
 
@@ -145,7 +145,7 @@ def _resolve_masking(options: DataOptions) -> str:
 
 def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -> None:
     """Raises a ValueError for a flag that would have no effect."""
-    local, splits = options.runner == "local", options.split_sentences or options.unwrap
+    splits = options.split_sentences or options.unwrap
     is_json_file = [is_json(file) for file in input_files]
     for name, has_effect, condition in (
         ("tfds_data_dir", options.tfds, "without --tfds"),
@@ -155,8 +155,6 @@ def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -
         ("cross_documents", options.objective == "mlm", "without --objective=mlm"),
         ("segmenter", masking != "wordpiece", "with --masking=wordpiece"),
         ("lexicon_file", masking in ("entity", "dynamic"), f"with --masking={masking}"),
-        ("num_workers", local, f"with --runner={options.runner}"),
-        ("beam_options", not local, "with --runner=local"),
     ):
         if getattr(options, name) is not None and not has_effect:
             raise ValueError(f"--{name} has no effect {condition}: omit it")

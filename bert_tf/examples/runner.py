@@ -1,9 +1,11 @@
-"""Runs the steps of data creation in processes on this machine, or on Apache Beam."""
+"""Runs the steps of data creation, or other work in chunks, in processes here or on Apache Beam."""
 
 import contextlib
+import functools
 import shlex
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -26,17 +28,21 @@ class LocalRunner:
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
 
-    def tokenize(self, job: Job, folder: WorkFolder) -> None:
-        """Turns every block of the input into a chunk."""
-        size = estimate_content_bytes(job.input_files) or None
-        with progress_bar(total=size, desc="Tokenizing", unit="B", unit_scale=True) as progress:
-            tasks = (
-                (tokenize_block, job, folder, *numbered)
-                for group in range(len(job.groups))
-                for numbered in read_group(job, folder, group)
-            )
-            for (*_, block), _ in self._workers.results(tasks):
-                progress.update(len(block.data))
+    def run_chunks(
+        self,
+        groups: int,
+        read: Callable[[int], Iterator[tuple]],
+        work: Callable[..., int],
+        **progress: Any,
+    ) -> None:
+        """Calls `work` with each tuple of arguments that `read` yields for a number below `groups`.
+
+        It returns what it adds to the bar; `progress` are the arguments of `progress_bar`.
+        """
+        with progress_bar(**progress) as bar:
+            tasks = ((work, *chunk) for group in range(groups) for chunk in read(group))
+            for _, size in self._workers.results(tasks):
+                bar.update(size)
 
     def make_shards(
         self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
@@ -85,18 +91,18 @@ class BeamRunner:
         # Workers import what they need by name. The main session contains nothing else for them.
         self._options.view_as(SetupOptions).save_main_session = False
 
-    def tokenize(self, job: Job, folder: WorkFolder) -> None:
-        """Turns every block of the input into a chunk."""
-        say("Tokenizing ...")
+    def run_chunks(self, groups, read, work, **progress):
+        """As in `LocalRunner`, without progress."""
+        say(f"{progress['desc']} ...")
         beam = self._beam
         with beam.Pipeline(options=self._options) as pipeline:
             _ = (
                 pipeline
-                | beam.Create(range(len(job.groups)))
+                | beam.Create(range(groups))
                 | "Spread groups" >> beam.Reshuffle()
-                | "Read" >> beam.FlatMap(lambda group: read_group(job, folder, group))
-                | "Spread blocks" >> beam.Reshuffle()
-                | "Tokenize" >> beam.Map(lambda numbered: tokenize_block(job, folder, *numbered))
+                | "Read" >> beam.FlatMap(read)
+                | "Spread chunks" >> beam.Reshuffle()
+                | "Work" >> beam.Map(lambda chunk: work(*chunk))
             )
 
     def make_shards(
@@ -112,6 +118,19 @@ class BeamRunner:
                 | "Spread shards" >> beam.Reshuffle()
                 | "Make" >> beam.Map(lambda parts: make_shard(job, folder, chunk_names, parts))
             )
+
+
+def tokenize(runner: LocalRunner, job: Job, folder: WorkFolder) -> None:
+    """Turns every block of the input into a chunk."""
+    runner.run_chunks(
+        len(job.groups),
+        functools.partial(read_group, job, folder),
+        functools.partial(tokenize_block, job, folder),
+        total=estimate_content_bytes(job.input_files) or None,
+        desc="Tokenizing",
+        unit="B",
+        unit_scale=True,
+    )
 
 
 @contextlib.contextmanager

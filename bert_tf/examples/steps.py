@@ -35,8 +35,8 @@ def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[tuple[str, 
             yield name, block
 
 
-def tokenize_block(job: Job, folder: WorkFolder, name: str, block: Block) -> None:
-    """Turns a block into the chunk of this name."""
+def tokenize_block(job: Job, folder: WorkFolder, name: str, block: Block) -> int:
+    """Turns a block into the chunk of this name; returns the size of the text."""
     tokenizer = _tokenizer(job.vocab, job.options.do_lower_case)
     chunk, text = make_chunk(block, tokenizer, job.options, job.lexicon)
     lengths = np.diff(chunk.sentence_starts)
@@ -44,6 +44,7 @@ def tokenize_block(job: Job, folder: WorkFolder, name: str, block: Block) -> Non
     file = folder.chunk_file(name)
     save_chunk(file, chunk)
     finish(file, dataclasses.asdict(CreationStatistics(text, long_sentences)))
+    return len(block.data)
 
 
 def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: ShardPart) -> int:

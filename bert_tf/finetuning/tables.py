@@ -1,19 +1,22 @@
-"""Reads the files of users, and their tables: CSV, TSV and JSON lines."""
+"""Reads the files of users, and their tables: CSV, TSV, JSON lines and Parquet."""
 
 import csv
 import io
+import itertools
 import json
 import math
 import re
+import sys
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.corpus.content import checked_content
-from bert_tf.corpus.sources import is_json
+from bert_tf.corpus.sources import is_json, read_blocks
 from tfrecords.progress import counted, say
 
 CONLL_FORM = (
@@ -22,15 +25,23 @@ CONLL_FORM = (
 )
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
 _LARGEST_FIELD = 2**31 - 1
+# How many times as long as the beginning of a large table a field may be: if a quote is missing, it
+# is not the rest of the file.
+_LONGEST_FIELD = 16
 # The line with which Excel states the delimiter.
 _DELIMITER_LINE = re.compile(r'"?sep=(.)"?\1*\r?(?=\n)', re.IGNORECASE)
-_COMPRESSED = {"gz", "bz2", "xz", "zst", "zip"}
+_BLOCK_BYTES = 2**20
+_BATCH_ROWS = 1024
 # A field of a tab-separated file, quoted or without any quote, and what ends it.
 _FIELD = re.compile(r'("[^"]*+(?:""[^"]*+)*+"|[^"\t\n]*+)(\t|\r?\n|\Z)')
 # Characters that only choose the look of the character before them.
 _VARIATIONS = "\ufe0e\ufe0f"
 # The most characters of a column's name that a message shows.
 _LONGEST_NAME = 40
+_KINDS = ("csv", "tsv", "json", "jsonl", "parquet")
+
+# The number of a row, and its cells by the name of their column, or what is wrong with it.
+Numbered = tuple[int, dict[str, Any] | ValueError]
 
 
 @dataclass(frozen=True)
@@ -39,16 +50,23 @@ class Table:
 
     Attributes:
         path: the file, for messages.
-        lines: the number of the line on which each row begins, or of each object of a JSON list.
+        lines: the number of the line on which each row begins, or of each `unit`.
         columns: the cells by the name of their column: strings, or any JSON value; None where a
             JSON object lacks the key. Bytes that are not UTF-8 are lone surrogates.
-        unit: what `lines` count: "line" or "object".
+        unit: what `lines` count: "line", "object" of a JSON list or "row" of Parquet.
     """
 
     path: str
     lines: list[int]
     columns: dict[str, list[Any]]
     unit: str = "line"
+
+    @classmethod
+    def of(cls, path: str, rows: Collection[Numbered], unit: str, names: Iterable = ()) -> "Table":
+        """Returns a table of rows; `names` are columns that it has in any case."""
+        names = dict.fromkeys([*names, *(name for _, row in rows for name in row)])
+        columns = {name: [row.get(name) for _, row in rows] for name in names}
+        return cls(path, [line for line, _ in rows], columns, unit)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -135,7 +153,7 @@ def fold(name: str) -> str:
 
 
 def read_table(path: str) -> Table:
-    """Reads a table; the end of its name determines the format.
+    """Reads a table; the end of its name, before that of a compressed file, states the format.
 
     - `.csv`: the first line names the columns; quoted fields may contain anything, quotes doubled.
       Fields are separated by the most frequent of comma, semicolon and tab in the first line, or
@@ -143,8 +161,8 @@ def read_table(path: str) -> Table:
     - `.tsv`: the first line names the columns; tabs separate the fields. Quotes are text, unless
       the whole file follows the quoting rules of `.csv`; if so, prints a note. With a line `sep=`,
       it is read as `.csv`.
-    - `.json`, `.jsonl`, compressed or not: an object per line, whose keys name the columns, or a
-      list of such objects.
+    - `.json`, `.jsonl`: an object per line, whose keys name the columns, or a list of such objects.
+    - `.parquet`.
 
     Blank lines are skipped, except in a file with a single column, where they are empty cells. A
     byte order mark is skipped, too. Line ends may be those of Windows. Prints the number of fields
@@ -154,86 +172,189 @@ def read_table(path: str) -> Table:
         ValueError: the file is damaged, empty or of another kind; the message names the line.
         OSError: it cannot be read.
     """
-    readers = {"csv": _csv_rows, "tsv": _tsv_rows, "json": _json_rows, "jsonl": _json_rows}
-    kind = "json" if is_json(path) else path.rpartition(".")[2].lower()
-    if kind in _COMPRESSED:
-        raise ValueError(f"{path}: compressed tables are not supported: decompress it first")
-    if kind not in readers:
+    unit, numbered = read_rows(path, sys.maxsize)
+    rows = []
+    for line, row in numbered:
+        if isinstance(row, ValueError):
+            raise row
+        rows.append((line, row))
+    if len(rows) == 1 and is_json(path) and _is_nested([*rows[0][1].values()]):
         raise ValueError(
-            f"{path}: the name must end in .{', .'.join(readers)}: rename it. For CoNLL files, use "
-            "--task=ner"
+            f"{path} holds all rows in one object: write one object per line, as pandas does with "
+            'to_json(path, orient="records", lines=True)'
         )
-    content = read_file(path).decode(errors="surrogateescape")
-    if kind == "tsv" and _DELIMITER_LINE.match(content):
-        kind = "csv"
-    rows = list(readers[kind](path, content))
-    if not rows:
-        if "\r" in content and "\n" not in content:
+    return Table.of(path, rows, unit)
+
+
+def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Numbered]]:
+    """Reads the rows of a table one by one, without keeping them in memory; see `read_table`.
+
+    The lines in the first `head_characters` decide whether the fields of a `.tsv` are quoted. A row
+    that cannot be read is a ValueError, and the next ones follow. A list of JSON objects is read as
+    a whole.
+
+    Returns:
+        what the numbers of the rows count (see `Table`), and the rows.
+
+    Raises:
+        ValueError: there are no rows, or their format or the names of their columns are unknown.
+        OSError: the file cannot be read.
+    """
+    kind = table_kind(path)
+    if not kind or path.lower().endswith(".zip"):
+        raise ValueError(
+            f"{path}: the name must end in .{', .'.join(_KINDS)}, and .gz, .bz2, .xz or .zst if it "
+            "is compressed: rename or decompress it. For CoNLL files, use --task=ner"
+        )
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        raise FileNotFoundError(f"{path}: no such file")
+    if kind == "parquet":
+        return "row", _at_least_one(path, _parquet_rows(path))
+    csv.field_size_limit(min(_LONGEST_FIELD * head_characters, _LARGEST_FIELD))
+    lines, first = _lines(path), []
+    while head_characters > 0 and (line := next(lines, None)):
+        first.append(line)
+        head_characters -= len(line)
+    head, lines = "".join(first), itertools.chain(first, lines)
+    if kind in ("json", "jsonl"):
+        is_list = head.lstrip().startswith("[")
+        rows = _json_rows(path, lines, is_list)
+        return "object" if is_list else "line", _at_least_one(path, rows, head)
+    if kind == "csv" or _DELIMITER_LINE.match(head):
+        rows = _csv_rows(path, lines, head)
+    else:
+        rows = _tsv_rows(path, lines, head if head_characters > 0 else _whole_rows(first))
+    return "line", _at_least_one(path, rows, head)
+
+
+def _at_least_one(path: str, rows: Iterator[Numbered], head: str = "") -> Iterator[Numbered]:
+    if not (row := next(rows, None)):
+        if "\r" in head and "\n" not in head:
             raise ValueError(
                 f"{path} is a single line with carriage returns: save the file with the line ends "
                 "of Unix or Windows"
             )
         raise ValueError(f"{path} holds no examples")
-    lines, values = zip(*rows, strict=True)
-    names = dict.fromkeys(name for row in values for name in row)
-    columns = {name: [row.get(name) for row in values] for name in names}
-    is_list = kind in ("json", "jsonl") and _is_list(content)
-    return Table(path, list(lines), columns, "object" if is_list else "line")
+    yield row
+    yield from rows
+
+
+def table_kind(path: str) -> str | None:
+    """Returns the format of a table, one of `_KINDS`; None if a file is no table."""
+    found = re.search(rf"\.({'|'.join(_KINDS)})(\.(gz|bz2|xz|zst|zip))?$", path.lower())
+    return found and found[1]
+
+
+def _whole_rows(lines: list[str]) -> str:
+    """Returns the first lines of a table, up to one that ends outside quotes."""
+    lines, quotes = [*lines], sum(line.count('"') for line in lines)
+    while quotes % 2:
+        quotes -= lines.pop().count('"')
+    return "".join(lines)
+
+
+def _lines(path: str) -> Iterator[str]:
+    """Yields the lines of a file with their ends, of which a lone carriage return is none."""
+    for block in read_blocks([path], _BLOCK_BYTES, layout=None):
+        for line in io.BytesIO(block.data):
+            yield line.decode(errors="surrogateescape")
+
+
+def _parquet_rows(path: str) -> Iterator[Numbered]:
+    pyarrow = import_pyarrow()
+    try:
+        batches = pyarrow.parquet.ParquetFile(path).iter_batches(_BATCH_ROWS)
+        yield from enumerate((row for batch in batches for row in batch.to_pylist()), 1)
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{path} is not a Parquet file: {error}") from None
+
+
+def import_pyarrow() -> ModuleType:
+    """Returns pyarrow, with its `parquet`; raises a ValueError if it is not installed."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise ValueError("Parquet files need pyarrow: pip install pyarrow") from None
+    return pyarrow
 
 
 def _csv_rows(
-    path: str, content: str, delimiter: str | None = None
-) -> Iterator[tuple[int, dict[str, str]]]:
-    if stated := _DELIMITER_LINE.match(content):
-        # The rest of the line stays, so that all others keep their numbers.
-        delimiter, content = stated[1], content[stated.end() :]
-    header = content.lstrip("\r\n").partition("\n")[0]
+    path: str, lines: Iterator[str], head: str, delimiter: str | None = None
+) -> Iterator[Numbered]:
+    if stated := _DELIMITER_LINE.match(head):
+        # The end of the line stays, so that all others keep their numbers.
+        delimiter, head = stated[1], head[stated.end() :]
+        lines = itertools.chain([next(lines)[stated.end() :]], lines)
+    header = head.lstrip("\r\n").partition("\n")[0]
     if not delimiter:
         common = max(",;\t", key=header.count)
         delimiter = common if common in header or "|" not in header else "|"
     # It ends a row for the csv module, although writers leave it unquoted. Texts lose nothing:
     # to the tokenizer it is a space.
-    content = re.sub("\r(?!\n)", " ", content)
-    csv.field_size_limit(_LARGEST_FIELD)
-    rows = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter, strict=True)
-    yield from _named(path, _numbered(path, rows))
+    lines = (re.sub("\r(?!\n)", " ", line) for line in lines)
+    rows = csv.reader(lines, delimiter=delimiter, strict=True)
+    rows = _counting(
+        _numbered(path, rows),
+        lambda field: "\n" in field,
+        lambda fields, line: (
+            f"{path}: {fields} with line breaks, the first in line {line:,}. If you expect none, "
+            'look there for a stray ", which joins rows.'
+        ),
+    )
+    return _named(path, rows)
 
 
-def _numbered(path: str, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
-    """Yields the rows with the numbers of the lines on which they begin; counts line breaks."""
-    line, broken = 1, []
-    try:
-        for fields in rows:
-            broken += [line for field in fields if "\n" in field]
+def _numbered(path: str, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str] | ValueError]]:
+    """Yields the rows with the numbers of the lines on which they begin."""
+    line, fields = 1, []
+    while fields is not None:
+        try:
+            fields = next(rows, None)
+        except csv.Error as error:
+            problem = "a quote is not closed" if "end of data" in str(error) else str(error)
+            fields = ValueError(
+                f'{path}, line {line:,}: {problem}; inside a quoted field, a quote is written ""'
+            )
+        if fields is not None:
             yield line, fields
-            line = rows.line_num + 1
-    except csv.Error as error:
-        problem = "a quote is not closed" if "end of data" in str(error) else str(error)
-        raise ValueError(
-            f'{path}, line {line:,}: {problem}; inside a quoted field, a quote is written ""'
-        ) from None
-    if broken:
-        say(
-            f"{path}: {counted(len(broken), 'field')} with line breaks, the first in line "
-            f'{broken[0]:,}. If you expect none, look there for a stray ", which joins rows.'
-        )
+        line = rows.line_num + 1
 
 
-def _tsv_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, str]]]:
-    # The csv module and splitlines also split at a lone carriage return, which is text here.
-    lines = (line.removesuffix("\r") for line in content.removesuffix("\n").split("\n"))
-    rows = [line.split("\t") if line else [] for line in lines]
-    in_quotes = sum(len(x) > 1 and x[0] == x[-1] == '"' for fields in rows for x in fields)
-    if '"' in content and _is_quoted(content, rows):
+def _counting(
+    rows: Iterator[tuple[int, list[str] | ValueError]],
+    matches: Callable[[str], bool],
+    note: Callable[[str, int], str],
+) -> Iterator[tuple[int, list[str] | ValueError]]:
+    """Yields the rows; says how many of their fields match, if any, and where the first is."""
+    count = first = 0
+    for line, fields in rows:
+        if isinstance(fields, list) and (here := sum(map(matches, fields))):
+            count, first = count + here, first or line
+        yield line, fields
+    if count:
+        say(note(counted(count, "field"), first))
+
+
+def _tsv_rows(path: str, lines: Iterator[str], head: str) -> Iterator[Numbered]:
+    if '"' in head and _is_quoted(head, [*_split(head.removesuffix("\n").split("\n"))]):
         say(f"{path}: its fields are quoted as in .csv files and are read that way.")
-        yield from _csv_rows(path, content, "\t")
-        return
-    if in_quotes:
-        say(
-            f"{path}: kept the quotes around {counted(in_quotes, 'field')} as text, because not "
-            "all fields follow the quoting rules of .csv. To find out where, name the file .csv."
-        )
-    yield from _named(path, enumerate(rows, 1))
+        return _csv_rows(path, lines, head, "\t")
+    rows = _counting(
+        enumerate(_split(lines), 1),
+        lambda field: len(field) > 1 and field[0] == field[-1] == '"',
+        lambda fields, _: (
+            f"{path}: kept the quotes around {fields} as text, because not all fields follow the "
+            "quoting rules of .csv. To find out where, name the file .csv."
+        ),
+    )
+    return _named(path, rows)
+
+
+def _split(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yields the fields between the tabs of each line; none of a blank one."""
+    for line in lines:
+        text = line.removesuffix("\n").removesuffix("\r")
+        yield text.split("\t") if text else []
 
 
 def _is_quoted(content: str, plain: list[list[str]]) -> bool:
@@ -266,60 +387,59 @@ def _is_quoted(content: str, plain: list[list[str]]) -> bool:
     return (doubled or any(always)) and all(map(max, always, needed))
 
 
-def _named(
-    path: str, rows: Iterator[tuple[int, list[str]]]
-) -> Iterator[tuple[int, dict[str, str]]]:
-    names, nameless = None, []
+def _named(path: str, rows: Iterator[tuple[int, list[str] | ValueError]]) -> Iterator[Numbered]:
+    names, nameless, first_nameless = None, 0, 0
     for line, fields in rows:
-        if not fields and not (names and len(names) == 1):
+        if isinstance(fields, ValueError):
+            if names is None:
+                raise fields
+            yield line, fields
+        elif not fields and not (names and len(names) == 1):
             continue
-        if names is None:
+        elif names is None:
             names = [name.strip() for name in fields]
             if twice := {name for name in names if name and names.count(name) > 1}:
                 raise ValueError(f"{path}: the first line names {min(twice)!r} twice")
         elif not fields:
             yield line, {names[0]: ""}
         elif len(fields) != len(names):
-            raise ValueError(
-                f"{path}, line {line:,}: {counted(len(fields), 'column')}, but the first line has "
-                f"{len(names)}: {', '.join(map(repr, names))}"
+            yield (
+                line,
+                ValueError(
+                    f"{path}, line {line:,}: {counted(len(fields), 'column')}, but the first line "
+                    f"has {len(names)}: {', '.join(map(repr, names))}"
+                ),
             )
         else:
             # The first column may be the index of the rows.
-            nameless += [
-                line for name, cell in zip(names[1:], fields[1:], strict=True) if cell and not name
-            ]
+            if here := "" in names[1:] and sum(
+                bool(cell) and not name for name, cell in zip(names[1:], fields[1:], strict=True)
+            ):
+                nameless, first_nameless = nameless + here, first_nameless or line
             yield line, dict(zip(names, fields, strict=True))
     if nameless:
         say(
-            f"{path}: ignored {counted(len(nameless), 'cell')} in columns without a name, the "
-            f"first in line {nameless[0]:,}."
+            f"{path}: ignored {counted(nameless, 'cell')} in columns without a name, the "
+            f"first in line {first_nameless:,}."
         )
 
 
-def _json_rows(path: str, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    if _is_list(content):
-        rows, unit = enumerate(_parse(path, 1, content), 1), "object"
-    else:
-        lines = enumerate(content.split("\n"), 1)
-        rows, unit = ((n, _parse(path, n, line)) for n, line in lines if line.strip()), "line"
-    rows = [*rows]
-    for number, row in rows:
-        if not isinstance(row, dict):
-            raise ValueError(
-                f"{path}, {unit} {number:,} is not a JSON object: write one per line, such as "
-                '{"text": "...", "label": "..."}'
-            )
-    if len(rows) == 1 and _is_nested([*rows[0][1].values()]):
-        raise ValueError(
-            f"{path} holds all rows in one object: write one object per line, as pandas does with "
-            'to_json(path, orient="records", lines=True)'
-        )
-    yield from rows
-
-
-def _is_list(content: str) -> bool:
-    return content.lstrip().startswith("[")
+def _json_rows(path: str, lines: Iterator[str], is_list: bool) -> Iterator[Numbered]:
+    unit, values = "line", (line.rstrip("\n") for line in lines)
+    if is_list:
+        unit, values = "object", _parse(path, 1, "".join(lines))
+    for number, row in enumerate(values, 1):
+        if is_list or row.strip():
+            try:
+                row = row if is_list else _parse(path, number, row)
+                if not isinstance(row, dict):
+                    raise ValueError(
+                        f"{path}, {unit} {number:,} is not a JSON object: write one per line, such "
+                        'as {"text": "...", "label": "..."}'
+                    )
+            except ValueError as error:
+                row = error
+            yield number, row
 
 
 def _is_nested(values: Collection[Any]) -> bool:

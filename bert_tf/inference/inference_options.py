@@ -1,11 +1,13 @@
 """The flags of the commands for new text."""
 
+import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_tf.choices import BATCH, PAIR_LENGTH
+from bert_tf.examples.creation_options import RunnerOptions
 from tfrecords import command
 from tfrecords.command import option, rare_option
 
@@ -13,6 +15,12 @@ from tfrecords.command import option, rare_option
 LITE, ONNX = ".tflite", ".onnx"
 # How the names of files with vectors end.
 _VECTORS = (".npz", ".tfrecord", ".jsonl", ".tsv")
+_PREDICTIONS = (".jsonl", ".csv", ".tsv", ".parquet")
+
+
+def _check_ending(path: str, endings: Collection[str]) -> None:
+    if os.path.splitext(path)[1] not in endings:
+        raise ValueError(f"--output_file={path}: its name must end with {', '.join(endings)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +89,8 @@ class TextOptions(ColumnOptions):
     )
     input_file: str | None = option(
         None,
-        "UTF-8 file, compressed or not, with one text per line; or a table (.csv, .tsv, .json "
-        "or .jsonl), as for run_finetuning --task=csv.",
+        "UTF-8 file, compressed or not, with one text per line; or a table (.csv, .tsv, .jsonl "
+        "or .parquet), as for run_finetuning --task=csv.",
     )
     json: bool = option(False, "Print a JSON object per text, on one line.")
 
@@ -93,7 +101,7 @@ class TextOptions(ColumnOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(TextOptions, PairColumnOptions, FineTunedOptions):
+class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, FineTunedOptions):
     """The flags of predict."""
 
     checkpoint: str = option(
@@ -101,6 +109,24 @@ class PredictOptions(TextOptions, PairColumnOptions, FineTunedOptions):
         "(docs/checkpoints.md), or a file of export.lite or export.onnx."
     )
     batch_size: int = rare_option(32, "Examples per batch.", **BATCH)
+    output_file: str | None = option(
+        None,
+        "File to write for --input_file, in place of printing: .jsonl, .csv, .tsv or .parquet. "
+        "A killed run resumes. Rows that cannot be read are listed in FILE.rejected.jsonl.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.output_file:
+            for field in dataclasses.fields(RunnerOptions):
+                if getattr(self, field.name) != field.default:
+                    raise ValueError(f"--{field.name} has no effect without --output_file: omit it")
+            return
+        _check_ending(self.output_file, _PREDICTIONS)
+        if not self.input_file:
+            raise ValueError("--output_file needs an --input_file")
+        if self.json:
+            raise ValueError("--json has no effect with --output_file: omit it")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +151,7 @@ class FillMaskOptions(TextOptions, VocabularyOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExtractionOptions(PairColumnOptions, VocabularyOptions):
+class ExtractionOptions(RunnerOptions, PairColumnOptions, VocabularyOptions):
     """The flags of extract_features."""
 
     absent_flags: ClassVar[Mapping[str, str]] = {
@@ -143,7 +169,7 @@ class ExtractionOptions(PairColumnOptions, VocabularyOptions):
     )
     input_file: str = option(
         help='UTF-8 file, compressed or not, with one text or pair "a ||| b" per line; or a table '
-        "(.csv, .tsv, .json or .jsonl), as for run_finetuning --task=csv."
+        "(.csv, .tsv, .jsonl or .parquet), as for run_finetuning --task=csv."
     )
     output_file: str = option(
         help="File to write; its ending, .npz, .tfrecord, .jsonl or .tsv, states the format."
@@ -176,10 +202,7 @@ class ExtractionOptions(PairColumnOptions, VocabularyOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         ending = os.path.splitext(self.output_file)[1]
-        if ending not in _VECTORS:
-            raise ValueError(
-                f"--output_file={self.output_file}: its name must end with {', '.join(_VECTORS)}"
-            )
+        _check_ending(self.output_file, _VECTORS)
         if ending in (".jsonl", ".tsv") and self.dtype != "float32":
             raise ValueError(f"--dtype={self.dtype} has no effect on {ending}: omit it")
         if ending == ".tsv" and "," in (self.layers or ","):

@@ -1,9 +1,6 @@
 """Predicts examples with the module of a fine-tuning task, for JSON and as lines to read."""
 
-import contextlib
 import dataclasses
-import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,13 +10,12 @@ import tensorflow as tf
 from bert_tf.finetuning.columns import Columns
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.finite import check_computed
-from bert_tf.inference.examples import PAIR, Example, read_examples
+from bert_tf.inference.examples import PAIR, Example
 from bert_tf.inference.inference_options import FineTunedOptions, PredictOptions
 from bert_tf.inference.models import load_tokenizer
 from bert_tf.inference.single_file import is_single_file, open_single_file
 from bert_tf.inference.texts import columns_of_run
 from bert_tf.models.encoder import skip_padding
-from tfrecords.progress import counted
 
 Answer = dict[str, Any]
 
@@ -126,12 +122,14 @@ class Predictor:
             if it reads everything, in windows.
         num_truncated: how many of these were truncated so far.
         columns: the columns of the tables that the model was trained on.
+        checkpoint: the model; None for one in a single file.
     """
 
     def __init__(self, module: tf.Module, batch_size: int):
         self.truncates, self.num_truncated = getattr(module, "truncates", None), 0
         self.signature = module.serving.input_signature
         self.columns = getattr(module, "columns", Columns())
+        self.checkpoint = getattr(module, "checkpoint", None)
         self._serve, self._batch_size = module.serving, batch_size
         if self.truncates:
             # As a graph, because tokenizing a text takes most of the time otherwise.
@@ -171,26 +169,6 @@ class Predictor:
             yield batch
 
 
-def predict(options: PredictOptions) -> None:
-    """Prints the predictions; everything else goes to standard error."""
-    with contextlib.redirect_stdout(sys.stderr):
-        predictor = load_predictor(options)
-    for examples in read_examples(options, predictor.signature, predictor.columns):
-        for example, answer in zip(examples, predictor.predict(examples), strict=True):
-            if options.json:
-                print(json.dumps(example | answer, ensure_ascii=False))
-            else:
-                print(line_of(answer, example))
-        sys.stdout.flush()
-    if predictor.num_truncated:
-        noun, flag = predictor.truncates
-        print(
-            f"WARNING: truncated {counted(predictor.num_truncated, noun)}: {flag} sets how many "
-            "tokens the model reads.",
-            file=sys.stderr,
-        )
-
-
 def load_predictor(options: PredictOptions) -> Predictor:
     """Loads the best weights of a fine-tuned model, or a model in a single file."""
     if is_single_file(options.checkpoint):
@@ -212,5 +190,5 @@ def load_predictor(options: PredictOptions) -> Predictor:
     model = load_task_model(task, checkpoint)
     skip_padding(model)
     module = task.serving(model, tokenizer, length)
-    module.columns = columns_of_run(checkpoint.run)
+    module.columns, module.checkpoint = columns_of_run(checkpoint.run), checkpoint
     return Predictor(module, options.batch_size)

@@ -3,16 +3,16 @@
 import codecs
 import contextlib
 import itertools
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf.corpus.content import check_encoding
-from bert_tf.corpus.sources import is_json, read_blocks
+from bert_tf.corpus.sources import read_blocks
+from bert_tf.finetuning import tables
 from bert_tf.finetuning.columns import Columns, find_columns
 from bert_tf.finetuning.labels import read_ids, read_words
-from bert_tf.finetuning.tables import Table, fold, read_table
+from bert_tf.finetuning.tables import Table, fold, table_kind
 from bert_tf.runs.run import Run
 
 CHUNK_LINES = 1024
@@ -31,10 +31,15 @@ def read_chunks(texts: Sequence[str], input_file: str | None) -> Iterator[list[b
         lines = read_lines(input_file)
     else:
         lines = _standard_input()
-    typed = not texts and not input_file and sys.stdin.isatty()
+    typed = is_typed(texts, input_file)
     if typed:
         print("Type one text per line, and end with Ctrl-D.", file=sys.stderr)
     return in_chunks(lines, 1 if typed else CHUNK_LINES)
+
+
+def is_typed(texts: Sequence[str], input_file: str | None) -> bool:
+    """Returns whether someone types the texts in a terminal."""
+    return not texts and not input_file and sys.stdin.isatty()
 
 
 def _standard_input() -> Iterator[bytes]:
@@ -57,14 +62,20 @@ def read_lines(file: str) -> Iterator[bytes]:
             yield line.removesuffix(b"\r")
 
 
-_TABLE = re.compile(r".*\.(csv|tsv)(\.(gz|bz2|xz|zst|zip))?", re.IGNORECASE | re.DOTALL)
-
-
 class Row(NamedTuple):
-    """The texts of a row, UTF-8 bytes or a list of choices, and its id; None if it has none."""
+    """An example in a file.
 
-    texts: tuple
-    id: Any
+    Attributes:
+        texts: a line; or the texts of a row, UTF-8 bytes or a list of choices.
+        id: the row's id; None if it has none.
+    """
+
+    texts: bytes | tuple
+    id: Any = None
+
+
+# The number of a row, and the row or what is wrong with it.
+Numbered = tuple[int, Row | ValueError]
 
 
 def columns_of_run(run: Run | None) -> Columns:
@@ -78,7 +89,7 @@ def columns_of_run(run: Run | None) -> Columns:
 
 def is_table(path: str | None) -> bool:
     """Returns whether the name of a file is that of a table."""
-    return bool(_TABLE.fullmatch(path or "")) or is_json(path or "")
+    return bool(table_kind(path or ""))
 
 
 def read_rows(
@@ -87,8 +98,10 @@ def read_rows(
     trained: Columns = Columns(),  # noqa: B008
     inputs: Sequence[str] = ("text",),
     has_choices: bool = False,
-) -> list[Row]:
+) -> Iterator[Numbered]:
     """Reads a table as run_finetuning reads a test file; prints its guesses to standard error.
+
+    The first rows decide which columns to read. A row that cannot be read is a ValueError.
 
     Args:
         given: the columns that flags name.
@@ -96,21 +109,45 @@ def read_rows(
         inputs: the names of one or two texts.
         has_choices: whether the last one is a list of texts.
     """
+    columns = None
     with contextlib.redirect_stdout(sys.stderr):
-        table = read_table(path)
-        flags = ((given.text, trained.text), (given.text_b, trained.text_b))
-        wanted = map(_choose, [table] * 2, flags, inputs)
-        columns = find_columns(table, Columns(*wanted, labels=trained.labels), labelled=False)
+        unit, numbered = tables.read_rows(path)
+    chunks = in_chunks(numbered, CHUNK_LINES)
+
+    def next_chunk() -> list | None:
+        with contextlib.redirect_stdout(sys.stderr):
+            return next(chunks, None)
+
+    for chunk in iter(next_chunk, None):
+        if not columns:
+            good = [item for item in chunk if not isinstance(item[1], ValueError)]
+            if not good:
+                raise chunk[0][1]
+            table = Table.of(path, good, unit)
+            with contextlib.redirect_stdout(sys.stderr):
+                flags = ((given.text, trained.text), (given.text_b, trained.text_b))
+                wanted = Columns(*map(_choose, [table] * 2, flags, inputs), labels=trained.labels)
+                columns = find_columns(table, wanted, labelled=False)
+            names = [name for name in (columns.text, columns.text_b, columns.id) if name]
+        for line, row in chunk:
+            if not isinstance(row, ValueError):
+                try:
+                    row = _row(Table.of(path, [(line, row)], unit, names), columns, has_choices)
+                except ValueError as error:
+                    row = error
+            yield line, row
+
+
+def _row(table: Table, columns: Columns, has_choices: bool) -> Row:
+    """Returns the only row of a table."""
     names = [name for name in (columns.text, columns.text_b) if name]
-    texts = [*map(table.texts, names[: len(names) - has_choices])]
+    texts = [table.texts(name)[0] for name in names[: len(names) - has_choices]]
     if has_choices:
-        choices = [list(read_words(table, row, names[-1], "choice")) for row in range(len(table))]
-        if [] in choices:
-            raise ValueError(f"{table.at(choices.index([]))}: {names[-1]!r} holds no choice")
-        texts.append(choices)
-    read_ids(table, columns.id)  # checks them
-    ids = table.columns[columns.id] if columns.id else [None] * len(table)
-    return [Row(row, id_) for row, id_ in zip(zip(*texts, strict=True), ids, strict=True)]
+        texts.append([*read_words(table, 0, names[-1], "choice")])
+        if not texts[-1]:
+            raise ValueError(f"{table.at(0)}: {names[-1]!r} holds no choice")
+    read_ids(table, columns.id)  # checks it
+    return Row(tuple(texts), table.columns[columns.id][0] if columns.id else None)
 
 
 def _choose(table: Table, flags: tuple[str | None, str | None], name: str) -> str | None:
@@ -129,8 +166,14 @@ def read_texts(
     check_columns(input_file, text_column)
     if not is_table(input_file):
         return read_chunks(texts, input_file)
-    rows = read_rows(input_file, Columns(text_column))
-    return in_chunks((row.texts[0] for row in rows), CHUNK_LINES)
+
+    def texts_of_rows() -> Iterator[bytes]:
+        for _, row in read_rows(input_file, Columns(text_column)):
+            if isinstance(row, ValueError):
+                raise row
+            yield row.texts[0]
+
+    return in_chunks(texts_of_rows(), CHUNK_LINES)
 
 
 def check_columns(input_file: str | None, *names: str | None) -> None:
@@ -138,6 +181,6 @@ def check_columns(input_file: str | None, *names: str | None) -> None:
     flags = [f"--{x}_column" for x, name in zip(("text", "text_b"), names, strict=False) if name]
     if flags and not is_table(input_file):
         raise ValueError(
-            f"{' and '.join(flags)} is only for an --input_file named .csv, .tsv, .json or .jsonl: "
-            "omit it"
+            f"{' and '.join(flags)} is only for an --input_file named .csv, .tsv, .json, .jsonl or "
+            ".parquet: omit it"
         )

@@ -45,7 +45,7 @@ def json_lines(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) ->
 
 @contextlib.contextmanager
 def records(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> Iterator[Write]:
-    """Writes a record per line; tf.io.parse_tensor reads its `values`."""
+    """Writes a record per line; tf.io.parse_tensor reads its `values`. See `read_records`."""
 
     def serialize(index: int, vectors: LineVectors) -> bytes:
         columns = {"line_index": [index]} | _columns(vectors)
@@ -54,12 +54,26 @@ def records(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> It
             for name, values in columns.items()
         }
         values = tf.io.serialize_tensor(vectors.values.astype(dtype)).numpy()
-        feature["values"] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[values]))
+        for name, data in (("values", values), ("text", vectors.text)):
+            feature[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[data]))
         example = tf.train.Example(features=tf.train.Features(feature=feature))
         return example.SerializeToString(deterministic=True)
 
     with whole_file(path) as temporary, tf.io.TFRecordWriter(temporary) as writer:
         yield lambda index, vectors: writer.write(serialize(index, vectors))
+
+
+def read_records(path: str, dtype: np.dtype) -> Iterator[tuple[int, LineVectors]]:
+    """Yields the index and the vectors of each line in a file of `records`."""
+    for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
+        feature = tf.train.Example.FromString(record).features.feature
+        index, starts, limits, ids = (
+            np.array(feature[name].int64_list.value, np.int32) if name in feature else None
+            for name in ("line_index", "starts", "limits", "ids")
+        )
+        values, text = (feature[name].bytes_list.value[0] for name in ("values", "text"))
+        values = tf.io.parse_tensor(values, dtype).numpy()
+        yield int(index[0]), LineVectors(text, values, starts, limits, ids)
 
 
 @contextlib.contextmanager

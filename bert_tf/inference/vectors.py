@@ -95,6 +95,7 @@ class VectorExtractor:
     Attributes:
         layers: as given.
         token_bytes: how much memory the vectors of a token take.
+        nothing: the vectors of a line that cannot be read: none.
     """
 
     def __init__(
@@ -118,6 +119,9 @@ class VectorExtractor:
             return tf.stack([tf.cast(x, tf.float32) for x in chosen], axis=2)
 
         self._compute = compute
+        values = np.zeros((0, len(layers), encoder.config.hidden_size), np.float32)
+        ids = np.zeros(0, np.int32) if options.pooling == "tokens" else None
+        self.nothing = LineVectors(b"", values, *np.zeros((2, 0), np.int32), ids)
 
     def extract(self, lines: Sequence[EncodedLine]) -> list[LineVectors]:
         """Returns the vectors of lines, in their order."""

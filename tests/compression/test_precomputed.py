@@ -11,17 +11,13 @@ from bert_tf.compress import run
 from bert_tf.compression import student
 from bert_tf.compression.candidates import Glove, MaskedLM
 from bert_tf.compression.general import GeneralStudent
-from bert_tf.compression.precomputed import (
-    check_same_teacher,
-    computed_once,
-    config_text,
-    fingerprint,
-)
+from bert_tf.compression.precomputed import check_same_teacher, computed_once
 from bert_tf.compression.recipes import GENERAL_RECIPES
 from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.weights.fingerprint import config_text, fingerprint
 
 
 class Stopped(Exception):

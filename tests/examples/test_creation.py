@@ -339,7 +339,7 @@ def test_finished_steps_outlive_a_user_error(folder, finished, options, monkeypa
             patch.setattr(runner, "make_part", mock.Mock(side_effect=error))
             with pytest.raises(type(error), match=str(error)):
                 run(options())
-    monkeypatch.setattr(runner, "tokenize_block", None)
+    monkeypatch.setattr(runner, "tokenize_block", pytest.fail)
     run(options())
     assert _bytes(folder) == finished
 

@@ -1,0 +1,161 @@
+"""Applies a model to a file of any size, in memory that does not grow with the file.
+
+One process reads the rows in order and cuts them into chunks. Worker processes, or those of Apache
+Beam, compute a part of the output from each chunk. The parts are kept in a work folder beside the
+output (see `examples.work_folder`) and become the output in the order of the rows, all or nothing.
+After a kill, the same command computes only the missing parts. Rows that cannot be read are listed
+in a file of their own.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from bert_tf import __version__
+from bert_tf.corpus.content import is_utf8
+from bert_tf.examples.creation_options import RunnerOptions
+from bert_tf.examples.runner import open_runner
+from bert_tf.examples.work_folder import WorkFolder, finish, read_counts, read_json, remove_files
+from bert_tf.inference.texts import Numbered, Row, in_chunks
+from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
+from bert_tf.workers import num_processes
+from tfrecords.manifest import file_sha256
+from tfrecords.progress import counted, progress_bar
+from tfrecords.writer import atomic_write, join_files
+
+_CHUNK_ROWS = 1024
+# Flags that do not change the output, or that are described otherwise.
+_NO_SETTINGS = {"checkpoint", "input_file", "output_file", "texts", "json"}
+_NO_SETTINGS |= {field.name for field in dataclasses.fields(RunnerOptions)}
+_ADVICE = "name another --output_file, or replace it with --overwrite"
+
+
+@dataclass(frozen=True)
+class BulkJob:
+    """What to compute from the rows of a file. It is pickled for each chunk, without the model.
+
+    Attributes:
+        options: the flags, with `input_file`, `output_file` and those of `RunnerOptions`.
+        model: the checksum of the model.
+        rows: reads the input; prints notes on it to standard error.
+        write_part: maps a path, the index of the first row, and rows, None for those that cannot be
+            read, to counts, after it has written that part of the output.
+        join: turns the parts, which it keeps, into the output.
+    """
+
+    options: RunnerOptions
+    model: str
+    rows: Callable[[], Iterator[Numbered]]
+    write_part: Callable[[str, int, Sequence[Row | None]], dict[str, int]]
+    join: Callable[[Sequence[str]], None]
+
+    def run(self) -> Counter:
+        """Writes the output; returns the counts, `rows` and `rejected` included."""
+        options, rejected = self.options, f"{self.options.output_file}.rejected.jsonl"
+        if tf.io.gfile.exists(options.output_file) and not options.overwrite:
+            raise ValueError(f"{options.output_file} exists: {_ADVICE}")
+        bar = dict(desc="Counting", unit=" rows", delay=2)
+        if not (total := sum(1 for _ in progress_bar(total=None, iterable=self.rows(), **bar))):
+            raise ValueError(f"{options.input_file} is empty")
+        folder = WorkFolder(f"{options.output_file}.unfinished")
+        with folder.locked():
+            resumes = self._prepare(folder)
+            try:
+                counts = self._compute(folder, total)
+                parts = [folder.chunk_file(name) for name in folder.chunk_counts()]
+                remove_files([rejected])
+                if counts["rejected"]:
+                    join_files([f"{part}.rejected" for part in parts], rejected)
+                if counts["rejected"] == total:
+                    raise ValueError(f"{options.input_file}: no row can be read; see {rejected}")
+                self.join(parts)
+            except ValueError:
+                # The same command would fail again; with other flags, it may succeed.
+                if not resumes:
+                    folder.remove()
+                raise
+            folder.remove()
+        if count := counts["rejected"]:
+            rows = counted(count, "row")
+            print(f"WARNING: left out {rows} of {total:,}; {rejected} says why.")
+        return counts
+
+    def _prepare(self, folder: WorkFolder) -> bool:
+        """Prepares the work folder; returns whether it holds unfinished work of this job."""
+        options, file = self.options, self.options.input_file
+        values = dataclasses.asdict(options)
+        settings = {name: values[name] for name in values if name not in _NO_SETTINGS}
+        settings["checkpoint"] = {"file": options.checkpoint, "sha256": self.model}
+        inputs = [describe_file(file) | {"sha256": file_sha256(file)}]
+        description = {"bert_tf": __version__, "settings": settings, "inputs": inputs}
+        before, now = description_of(read_json(folder.job_file)), description_of(description)
+        if not any(differences(before, now)):
+            return True
+        if before and not options.overwrite:
+            check_same(folder.path, before, now, _ADVICE)
+        folder.clear()
+        atomic_write(folder.job_file, json.dumps(description))
+        return False
+
+    def _compute(self, folder: WorkFolder, total: int) -> Counter:
+        """Computes the parts that are missing; returns the sums of all counts."""
+        options, done = self.options, _sums(folder)["rows"]
+        num_workers = num_processes(options.num_workers, 1)
+        with open_runner(options.runner, num_workers, options.beam_options) as runner:
+            read, work = (functools.partial(step, self, folder) for step in (_read_chunks, _work))
+            bar = dict(desc="Computing", total=total, initial=done, unit=" rows")
+            runner.run_chunks(1, read, work, **bar)
+        return _sums(folder)
+
+
+def _sums(folder: WorkFolder) -> Counter:
+    return sum((Counter(counts) for counts in folder.chunk_counts().values()), Counter())
+
+
+def _read_chunks(
+    job: BulkJob, folder: WorkFolder, group: int
+) -> Iterator[tuple[str, int, list[Numbered]]]:
+    """Yields the chunks without a part: the name, the index of the first row, and the rows."""
+    chunks, first = in_chunks(map(_checked, job.rows()), _CHUNK_ROWS), 0
+
+    def next_chunk() -> list[Numbered] | None:
+        # Counting the rows has printed all notes on them.
+        with contextlib.redirect_stderr(io.StringIO()):
+            return next(chunks, None)
+
+    for number, rows in enumerate(iter(next_chunk, None)):
+        name = f"{number:08}"
+        if not read_counts(folder.chunk_file(name)):
+            yield name, first, rows
+        first += len(rows)
+
+
+def _checked(item: Numbered) -> Numbered:
+    """Returns a row, or an error if its texts are not UTF-8."""
+    line, row = item
+    if isinstance(row, Row):
+        texts = [row.texts] if isinstance(row.texts, bytes) else row.texts
+        if not all(is_utf8(text) for text in texts if isinstance(text, bytes)):
+            return line, ValueError(f"line {line:,} is not UTF-8")
+    return item
+
+
+def _work(job: BulkJob, folder: WorkFolder, name: str, first: int, rows: Sequence[Numbered]) -> int:
+    """Computes the part of a chunk, and lists the rows that cannot be read; counts the rows."""
+    file = folder.chunk_file(name)
+    counts = job.write_part(file, first, [row if isinstance(row, Row) else None for _, row in rows])
+    rejected = [
+        json.dumps({"line": line, "reason": str(row)}) + "\n"
+        for line, row in rows
+        if isinstance(row, ValueError)
+    ]
+    atomic_write(f"{file}.rejected", "".join(rejected))
+    finish(file, counts | {"rows": len(rows), "rejected": len(rejected)})
+    return len(rows)

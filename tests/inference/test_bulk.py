@@ -1,0 +1,399 @@
+"""predict and extract_features on large files, against what predict prints."""
+
+import csv
+import dataclasses
+import gzip
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from pyarrow import parquet
+from pyarrow import table as arrow_table
+from support import save_run
+
+from bert_tf import extract_features, predict
+from bert_tf.config import Head, ModelSpec
+from bert_tf.finetuning import tables
+from bert_tf.finetuning.registry import task_of_run
+from bert_tf.inference import bulk, predicting, texts
+from bert_tf.inference.predictor import load_predictor
+from bert_tf.runs.run import Run
+from bert_tf.training.checkpoints import BEST
+
+ROOT = pathlib.Path(__file__).parents[2]
+CSV = 'id,text\r\n1,the cat\r\n1,"sat\non ""the"" mat"\r\n,a b c\r\n4,\r\n5,é\r\n'
+EXAMPLES = [
+    {"id": "1", "text": "the cat"},
+    {"id": "1", "text": 'sat\non "the" mat'},
+    {"text": "a b c"},
+    {"id": "4", "text": ""},
+    {"id": "5", "text": "é"},
+]
+
+
+@pytest.fixture(scope="module")
+def model(pretrained, vocab, tmp_path_factory):
+    """A function (task, head) -> a run folder with random weights."""
+
+    def save(task: str, head: Head) -> str:
+        folder = Run(str(tmp_path_factory.mktemp(task)))
+        config = dataclasses.replace(pretrained[1].config, num_hidden_layers=1)
+        flags = {"task": task, "do_train": True, "output_dir": folder.path, "max_seq_length": 16}
+        flags |= {"max_query_length": 4, "doc_stride": 4} if task == "squad" else {}
+        folder.write(ModelSpec(config, vocab, lower_case=False), flags)
+        folder.write_head(head)
+        built = task_of_run(folder).build_model(config)
+        save_run(folder.file(BEST), built, vocab, False, head)
+        return folder.path
+
+    return save
+
+
+@pytest.fixture(scope="module")
+def classifier(model) -> str:
+    return model("sst2", Head("classifier", ("no", "yes")))
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return {}
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch, loaded):
+    """Chunks of two rows; each model is loaded once."""
+    monkeypatch.setattr(bulk, "_CHUNK_ROWS", 2)
+    monkeypatch.setattr(texts, "CHUNK_LINES", 3)
+
+    def load(options):
+        if options.checkpoint not in loaded:
+            loaded[options.checkpoint] = load_predictor(options)
+        return loaded[options.checkpoint]
+
+    load.cache_clear = lambda: None
+    for name in ("_predictor", "load_predictor"):
+        monkeypatch.setattr(predicting, name, load)
+
+
+def printed(checkpoint: str, file, capsys) -> list[dict]:
+    """Returns what predict prints for the same file."""
+    capsys.readouterr()
+    predict.run(predict.Options(checkpoint=checkpoint, input_file=str(file), json=True))
+    return [*map(json.loads, capsys.readouterr().out.splitlines())]
+
+
+def written(checkpoint: str, file, ending: str = ".jsonl", **flags) -> pathlib.Path:
+    """Runs predict with an output file; returns its path."""
+    path = pathlib.Path(f"{file}.out{ending}")
+    files = dict(input_file=str(file), output_file=str(path))
+    predict.run(predict.Options(checkpoint=checkpoint, **files, **flags))
+    return path
+
+
+def rows(path: pathlib.Path) -> list[dict]:
+    return [*map(json.loads, path.read_text().splitlines())]
+
+
+def assert_same(found: list[dict], expected: list[dict]) -> None:
+    """Other batches may differ in the last digit."""
+    assert [row.keys() for row in found] == [row.keys() for row in expected]
+    for row, other in zip(found, expected, strict=True):
+        assert row["probabilities"] == pytest.approx(other["probabilities"], rel=1e-4)
+        assert row | {"probabilities": 0} == other | {"probabilities": 0}
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv", "a.jsonl", "a.parquet", "a.txt"])
+def test_files_of_every_kind_give_what_predict_prints(name, classifier, tmp_path, capsys):
+    """Oracles: the examples, by hand; the answers that are printed for them."""
+    path, data = tmp_path / name, CSV.encode()
+    columns = {key: [row.get(key) for row in EXAMPLES] for key in ("id", "text")}
+    if name == "a.parquet":
+        parquet.write_table(arrow_table(columns), path)
+    elif name == "a.txt":
+        path.write_text("".join(row["text"].replace("\n", " ") + "\n" for row in EXAMPLES))
+    elif name == "a.jsonl":
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in EXAMPLES))
+    else:
+        data = data.replace(b",", b"\t") if name == "a.tsv" else data
+        path.write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    found, expected = rows(written(classifier, path)), printed(classifier, path, capsys)
+    assert_same(found, expected)
+    if name != "a.txt":
+        assert [{k: v for k, v in row.items() if k in columns} for row in found] == EXAMPLES
+    assert sorted(x.name for x in tmp_path.iterdir()) == [name, f"{name}.out.jsonl"]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".parquet"])
+@pytest.mark.parametrize("kind", ["classifier", "tagger"])
+def test_outputs_hold_the_same_values(ending, kind, model, tmp_path):
+    """Oracle: the JSON lines. An id is missing at first and not of one type; lists are empty."""
+    path, is_tagger = tmp_path / "a.jsonl", kind == "tagger"
+    texts = ["", 'say "a", b', "the\tcat", "on\nmat"]
+    ids = [None, None, 7, "x"]
+    path.write_text(
+        "".join(json.dumps({"text": x, "id": i}) + "\n" for x, i in zip(texts, ids, strict=True))
+    )
+    folder = model("ner" if is_tagger else "sst2", Head(kind, ("O", "B-X")))
+    expected, found = rows(written(folder, path)), written(folder, path, ending)
+    if ending == ".parquet":
+        cells = parquet.read_table(found).to_pylist()
+        cells = [{key: x for key, x in row.items() if x is not None} for row in cells]
+        expected = [row | ({"id": str(row["id"])} if "id" in row else {}) for row in expected]
+    else:
+        assert is_tagger or tables.read_table(str(found)).columns["text"] == texts
+        with open(found, newline="") as file:
+            cells = [*csv.DictReader(file, delimiter="\t" if ending == ".tsv" else ",")]
+        for row in expected:
+            shares = row.pop("probabilities", {}).items()
+            row |= {"id": str(row.get("id", ""))} | {f"p({x})": str(p) for x, p in shares}
+        if is_tagger:
+            cells = [row | {x: json.loads(row[x]) for x in ("words", "entities")} for row in cells]
+    assert cells == expected and next(iter(cells[2])) == "id"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "left", "reasons"),
+    [
+        (
+            "a.csv",
+            b'id,text\n1\n2,a\n3,"b\nc"\n4,\xff\n"5"x,d\n6,e\n7,f,g\n8,"h\n',
+            ["a", "b\nc", "e"],
+            {2: "1 column", 6: "not UTF-8", 7: "expected after", 9: "3 columns", 10: "not closed"},
+        ),
+        (
+            "a.tsv",
+            b'text\tid\na "b\t1\nc\nd\t2\n',
+            ['a "b', "d"],
+            {3: "1 column"},
+        ),
+        (
+            "a.jsonl",
+            b'{"text": \n{"text": "a", "id": 1}\n\n{"x": "b"}\n[1]\n{"text": null}\n'
+            b'{"text": "b\\ud800"}\n{"text": "c", "id": "\\ud800"}\n{"text": "d"}\n{"text": "e"',
+            ["a", "d"],
+            {
+                1: "not JSON",
+                4: "missing or null",
+                5: "not a JSON object",
+                6: "missing or null",
+                7: "not UTF-8",
+                8: "id is not UTF-8",
+                10: "not JSON",
+            },
+        ),
+        ("a.txt", b"\xff\na\n\n\xc3", ["a", ""], {1: "not UTF-8", 4: "not UTF-8"}),
+    ],
+)
+def test_rows_that_cannot_be_read_are_listed(
+    name, data, left, reasons, classifier, tmp_path, capsys
+):
+    """Oracle: by hand; the first and the last rows are among them."""
+    (tmp_path / name).write_bytes(data)
+    path = written(classifier, tmp_path / name)
+    assert [row["text"] for row in rows(path)] == left
+    rejected = rows(pathlib.Path(f"{path}.rejected.jsonl"))
+    assert [row["line"] for row in rejected] == [*reasons]
+    for row in rejected:
+        assert reasons[row["line"]] in row["reason"]
+    printed = capsys.readouterr()
+    total = len(left) + len(reasons)
+    assert f"WARNING: left out {len(reasons)} row" in printed.err
+    assert f"of {total}; {path}.rejected.jsonl says why." in printed.err and not printed.out
+
+
+def test_pairs_choices_and_questions(model, tmp_path, capsys):
+    """Oracle: what predict prints for the rows that can be read."""
+    cases = {
+        "rte": (Head("classifier", ("a", "b")), ["text", "text_b"], ["the", "cat"]),
+        "swag": (Head("multiple_choice"), ["text", "choices"], ["the", ["a", "b", "c", "d"]]),
+        "squad": (Head("span"), ["question", "context"], ["on", "the cat"]),
+    }
+    for task, (head, names, values) in cases.items():
+        folder = model(task, head)
+        good = json.dumps(dict(zip(names, values, strict=True)))
+        bad = json.dumps({names[0]: "the", names[1]: [] if task == "swag" else None})
+        path, clean = tmp_path / f"{task}.jsonl", tmp_path / f"{task}-clean.jsonl"
+        path.write_text(f"{bad}\n{good}\n{good}\n{bad}\n")
+        clean.write_text(f"{good}\n{good}\n")
+        found = rows(written(folder, path))
+        assert found == printed(folder, clean, capsys) and len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "flags", "message"),
+    [
+        ("a.csv", b"", {}, "a.csv holds no examples"),
+        ("a.csv", b"id,text\n", {}, "a.csv holds no examples"),
+        ("a.txt", b"", {}, "a.txt is empty"),
+        ("a.csv", b"a,b,c\n1,2,3\n", {}, "has no column 'text'"),
+        ("a.csv", b"text,x\n1\n", {}, "line 2: 1 column, but the first line has 2"),
+        ("a.txt", b"\xff\n", {}, "a.txt: no row can be read; see .*rejected.jsonl"),
+        ("a.parquet", b"PAR1", {}, "a.parquet is not a Parquet file"),
+        ("a.txt", b"a", {"ending": ".npz"}, "its name must end with .jsonl, .csv, .tsv, .parquet"),
+        ("a.txt", b"a", {"json": True}, "--json has no effect with --output_file"),
+        ("a.txt", b"a", {"runner": "DirectRunner", "num_workers": 2}, "--num_workers has no eff"),
+        ("a.txt", b"a", {"beam_options": "--x"}, "--beam_options has no effect with --runner=loc"),
+    ],
+)
+def test_what_users_do_wrong(name, data, flags, message, classifier, tmp_path):
+    """Oracle: the line. No unfinished work is left."""
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ValueError, match=message):
+        written(classifier, tmp_path / name, **flags)
+    names = [path.name for path in tmp_path.iterdir()]
+    assert not [x for x in names if x.endswith((".unfinished", ".out.jsonl"))]
+
+
+def test_output_and_input_files_go_together():
+    """Oracle: the line."""
+    for flags in (dict(num_workers=2), dict(overwrite=True)):
+        with pytest.raises(ValueError, match=f"{min(flags)} has no effect without --output_file"):
+            predict.Options(checkpoint="x", **flags)
+    with pytest.raises(ValueError, match="--output_file needs an --input_file"):
+        predict.Options(checkpoint="x", output_file="a.csv", texts=("a",))
+
+
+def test_a_run_that_failed_resumes_only_with_the_same_flags_and_input(
+    classifier, tmp_path, monkeypatch
+):
+    """Oracles: the bytes of an undisturbed run; the rows that are computed again; the messages."""
+    path = tmp_path / "a.csv"
+    path.write_text(CSV)
+    expected = written(classifier, path).read_bytes()
+    with pytest.raises(ValueError, match=r"out.jsonl exists: .*--overwrite"):
+        written(classifier, path)
+    computed, real = [], predicting._write_part
+
+    def write_part(options, file, first, rows):
+        if computed and first:
+            raise OSError("No space left on device")
+        computed.append(first)
+        return real(options, file, first, rows)
+
+    output = tmp_path / "a.csv.out.jsonl"
+    output.unlink()
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+        patch.setattr(predicting, "_write_part", write_part)
+        written(classifier, path)
+    assert computed == [0] and not output.exists()
+    with pytest.raises(ValueError, match=r"unfinished was made from .*batch_size=32, not 2"):
+        written(classifier, path, batch_size=2)
+    path.write_text(CSV.replace("cat", "mat"))
+    with pytest.raises(ValueError, match=r"unfinished was made from .*a.csv\) has changed"):
+        written(classifier, path)
+    path.write_text(CSV)
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"checkpoint .* changed"):
+        patch.setattr(predicting, "fingerprint", lambda checkpoint: "another")
+        written(classifier, path)
+    os.utime(path, (1, 1))
+    monkeypatch.setattr(
+        predicting,
+        "_write_part",
+        lambda *arguments: computed.append(arguments[2]) or real(*arguments),
+    )
+    assert written(classifier, path).read_bytes() == expected
+    assert computed == [0, 2, 4]
+    assert written(classifier, path, batch_size=2, overwrite=True).read_bytes()
+
+
+@pytest.mark.slow
+def test_killed_workers_resume(classifier, tmp_path):
+    """Oracle: the bytes of a run of one process without a kill."""
+    path = tmp_path / "a.txt"
+    path.write_text(
+        "".join(f"the cat {'abcdefgh'[i % 8]} {'mat ' * (i % 5)}\n" for i in range(20_000))
+    )
+    output, once = f"{path}.out.jsonl", tmp_path / "once.jsonl"
+    flags = [f"--checkpoint={classifier}", f"--input_file={path}"]
+    command = [sys.executable, "-m", "bert_tf.predict", *flags]
+    subprocess.run([*command, f"--output_file={once}"], check=True, cwd=ROOT)
+    both = [*command, f"--output_file={output}", "--num_workers=2"]
+    process = subprocess.Popen(both, cwd=ROOT)
+    chunks = pathlib.Path(f"{output}.unfinished/chunks")
+    while not len([*chunks.glob("*.json")]) > 2:
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not pathlib.Path(output).exists()
+    subprocess.run(both, check=True, cwd=ROOT)
+    assert pathlib.Path(output).read_bytes() == once.read_bytes()
+
+
+@pytest.mark.slow
+def test_beam_writes_the_same(classifier, tmp_path):
+    """Oracle: the file of the local runner."""
+    pytest.importorskip("apache_beam")
+    path = tmp_path / "a.csv"
+    path.write_text(f"{CSV}bad\n")
+    expected = written(classifier, path).read_bytes()
+    found = written(classifier, path, overwrite=True, runner="DirectRunner")
+    assert found.read_bytes() == expected
+    assert len(rows(pathlib.Path(f"{found}.rejected.jsonl"))) == 1
+
+
+@pytest.mark.parametrize("pooling", ["tokens", "word_mean"])
+def test_vectors_of_tables_in_chunks(pooling, pretrained, tmp_path, monkeypatch):
+    """Oracles: the vectors in one chunk; the texts. A row that cannot be read has none."""
+    (tmp_path / "a.csv").write_text(f"{CSV}bad\n")
+    flags = dict(checkpoint=pretrained[0], layers="-1", pooling=pooling, max_seq_length=16)
+    flags |= dict(input_file=f"{tmp_path}/a.csv")
+    files = [f"{tmp_path}/{name}" for name in ("2.npz", "2.jsonl", "2.tfrecord", "100.npz")]
+    for file in files:
+        monkeypatch.setattr(bulk, "_CHUNK_ROWS", int(pathlib.Path(file).stem))
+        extract_features.run(extract_features.Options(output_file=file, **flags))
+    arrays, whole = np.load(files[0]), np.load(files[3])
+    for name in whole:
+        if name == "values":
+            np.testing.assert_allclose(arrays[name], whole[name], atol=1e-5)
+        else:
+            np.testing.assert_array_equal(arrays[name], whole[name])
+    splits = arrays["row_splits"]
+    assert len(splits) == 7 and splits[5] == splits[6] == len(arrays["values"])
+    lines = rows(pathlib.Path(files[1]))
+    assert [line["linex_index"] for line in lines] == [*range(6)]
+    assert [len(line["features"]) for line in lines] == np.diff(splits).tolist()
+    assert "cat" in [feature["token"] for feature in lines[0]["features"]]
+    texts = []
+    for record in tf.data.TFRecordDataset(files[2]).as_numpy_iterator():
+        feature = tf.train.Example.FromString(record).features.feature
+        texts.append(feature["text"].bytes_list.value[0].decode())
+    assert texts == [*(row["text"] for row in EXAMPLES), ""]
+
+
+def test_quotes_of_a_large_tsv_are_those_of_its_beginning(tmp_path):
+    """Oracle: the cells that the standard library wrote; the head ends inside a quoted cell."""
+    cells = [f'{i} "x"\nline, {"y" * 40}' for i in range(9)]
+    with open(tmp_path / "a.tsv", "w", newline="") as file:
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerows([("text", "n"), *((cell, 1) for cell in cells)])
+    for size in range(60, 300, 7):
+        _, found = tables.read_rows(str(tmp_path / "a.tsv"), size)
+        assert [row["text"] for _, row in found] == cells
+
+
+@pytest.mark.slow
+def test_the_classifier_in_a_pipeline_of_beam(classifier, tmp_path, monkeypatch, capsys):
+    """Oracle: what predict prints; the code is that of docs/inference.md."""
+    pytest.importorskip("apache_beam")
+    from export import classifier as exporter
+
+    exporter.run(exporter.Options(checkpoint=classifier, output_dir=f"{tmp_path}/classifier"))
+    page = (ROOT / "docs" / "inference.md").read_text()
+    code = re.search(r"```python\n(import apache_beam.*?)```", page, re.S)[1]
+    (tmp_path / "texts.txt").write_text("the cat\nsat on\n")
+    monkeypatch.chdir(tmp_path)
+    exec(code, {"__name__": "pipeline"})
+    (shard,) = tmp_path.glob("labels.tsv*")
+    expected = printed(classifier, tmp_path / "texts.txt", capsys)
+    assert sorted(shard.read_text().splitlines()) == sorted(
+        f"{row['text']}\t{row['label']}" for row in expected
+    )

@@ -127,16 +127,18 @@ def _pad(
 ) -> tf.data.Dataset:
     """Maps (row numbers [B], length) to batches."""
     static = features.max_seq_length if device == "TPU" else None
+    rows_per_example = features.ids.shape[1:-1]
 
     def pad(values, length, padding):
         if not isinstance(values, tf.RaggedTensor):
             return values
-        choices = values.shape[1:-1]
         padding = tf.cast(padding, values.dtype)
         dense = values.to_tensor(padding)
         missing = [0, length - tf.shape(dense)[-1]]
-        dense = tf.pad(dense, [[0, 0]] * (len(choices) + 1) + [missing], constant_values=padding)
-        return tf.ensure_shape(dense, [batch_size, *choices, static])
+        dense = tf.pad(
+            dense, [[0, 0]] * (values.shape.rank - 1) + [missing], constant_values=padding
+        )
+        return tf.ensure_shape(dense, [batch_size, *rows_per_example, static])
 
     def make_batch(numbers, length):
         rows = tf.maximum(numbers, 0)

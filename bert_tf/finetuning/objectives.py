@@ -205,12 +205,11 @@ class RankingObjective(_PerExample):
         candidates = tf.concat(tf.unstack(vectors, axis=1)[1:], axis=0)
         names = tf.concat(tf.unstack(texts, axis=1)[1:], axis=0)
         logits = tf.matmul(vectors[:, 0], candidates, transpose_b=True) / self.temperature
-        right = (names == texts[:, :1]) | (names == texts[:, 1:2])
-        same_first = tf.cast(texts[:, 0] == texts[:, :1], tf.float32)
-        examples, count = tf.shape(logits)[0], tf.shape(logits)[1]
-        right |= tf.pad(same_first, [[0, 0], [0, count - examples]]) > 0
-        others = 1 - tf.eye(examples, count)
-        logits -= 1e9 * others * tf.cast(right, tf.float32)
+        same_first = tf.cast(texts[:, :1] == texts[:, 0], tf.float32)
+        right = tf.matmul(same_first, tf.cast(texts[:, 1:2] == names, tf.float32)) > 0
+        ignored = tf.cast(right | (texts[:, :1] == names), tf.float32)
+        examples = tf.shape(logits)[0]
+        logits -= 1e9 * ignored * (1 - tf.eye(examples, tf.shape(logits)[1]))
         losses = keras.losses.sparse_categorical_crossentropy(
             tf.range(examples), logits, from_logits=True
         )

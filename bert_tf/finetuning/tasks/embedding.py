@@ -113,10 +113,13 @@ class RankingTask(_EmbeddingTask):
     def objective(self) -> RankingObjective:
         return RankingObjective(self.temperature)
 
-    def read_splits(self, *arguments) -> dict[str, TextExamples]:
-        """Reads the examples, and numbers their texts."""
-        splits = super().read_splits(*arguments)
-        return {name: _with_numbers(examples) for name, examples in splits.items()}
+    def featurize(
+        self, examples: TextExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> Features:
+        features = super().featurize(examples, tokenizer, max_seq_length)
+        numbers: dict[bytes, int] = {}
+        columns = [[numbers.setdefault(x, len(numbers)) for x in c] for c in _columns(examples)]
+        return replace(features, targets={"texts": np.array(columns, np.int32).T})
 
     def decode(self, outputs: Outputs, features: Features) -> Outputs:
         """Returns what `metrics.rank_right_texts` does."""
@@ -139,9 +142,3 @@ class RankingTask(_EmbeddingTask):
     ) -> dict[str, Sequence]:
         """Returns the columns rank, that of the right text that ranks first, and its cosine."""
         return {"rank": outputs["ranks"], "cosine": outputs["cosines"]}
-
-
-def _with_numbers(examples: TextExamples) -> TextExamples:
-    numbers: dict[bytes, int] = {}
-    columns = [[numbers.setdefault(x, len(numbers)) for x in c] for c in _columns(examples)]
-    return replace(examples, targets={"texts": np.stack(columns, axis=1).astype(np.int32)})

@@ -225,6 +225,8 @@ def load_evaluator(
     check_kind(task.name, task.head, trained.head, trained.path)
     session.say(f"Evaluating {trained.path}.")
     trained = in_task_order(trained, task.head, session.say)
+    if not trained.head:  # an encoder that computes vectors untrained
+        trained = dataclasses.replace(trained, head=task.head)
     with session.strategy.scope():
         model = load_task_model(training, trained)
     trainer = Trainer(session.strategy, model, task.objective)

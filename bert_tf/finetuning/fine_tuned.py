@@ -193,7 +193,7 @@ def in_task_order(
     """
     theirs = checkpoint.head
     if not (ours and theirs):
-        return dataclasses.replace(checkpoint, head=theirs or ours)
+        return checkpoint
     tensors = checkpoint.tensors
     if theirs.labels and ours.labels != theirs.labels:
         wanted, found = ([label.lower() for label in head.labels] for head in (ours, theirs))

@@ -28,8 +28,9 @@ EMBEDDING_POOLINGS = ("mean", "cls", "max")
 # Where new tokens go in an extended vocabulary.
 PLACEMENTS = ("append", "unused")
 
-# What the label column of a user's own file holds.
-LABEL_TYPES = ("class", "classes", "number", "tags")
+# What the label column of a user's own file holds. The last ones train vectors.
+VECTOR_TYPES = ("similarity", "pairs")
+LABEL_TYPES = ("class", "classes", "number", "tags", *VECTOR_TYPES)
 
 # The questions that ablation answers.
 GRIDS = ("sizes", "tasks", "steps", "masking", "entities")

@@ -126,7 +126,7 @@ from sklearn.cluster import KMeans
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.manifold import TSNE
 
-count = min(20, len(texts) // 4)
+count = min(30, len(texts) // 4)
 groups = KMeans(count, n_init=3, random_state=0).fit_predict(vectors)
 tfidf = TfidfVectorizer(stop_words="english", sublinear_tf=True)
 weights, words = tfidf.fit_transform(texts), tfidf.get_feature_names_out()
@@ -138,7 +138,7 @@ axes.scatter(*points.T, c=groups, cmap="tab20", s=6)
 for group in range(count):
     typical = np.asarray(weights[groups == group].mean(axis=0))[0].argsort()[::-1][:2]
     place = np.median(points[groups == group], axis=0)
-    label = axes.text(*place, " ".join(words[typical]), ha="center", fontsize=10, weight="bold")
+    label = axes.text(*place, "\n".join(words[typical]), ha="center", va="center", weight="bold")
     label.set_bbox(dict(facecolor="white", alpha=0.7, lw=0, pad=1))
 axes.set_axis_off()
 plt.show()

@@ -26,7 +26,8 @@ Tasks:
   imdb           positive and negative reviews. A tenth of the training reviews is held out to
                  choose the best epoch; the test set is evaluated once, at the end.
   csv            classes, numbers or tags in your own .csv, .tsv or .jsonl files with the columns
-                 text and label. --label_type and --label_column say what to predict.
+                 text and label. --label_type and --label_column say what to predict, or that
+                 the run trains vectors of texts.
 
 Flags have the names and defaults of google-research/bert's run_classifier and run_squad, with some
 differences (docs/differences.md).

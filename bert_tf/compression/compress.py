@@ -8,6 +8,7 @@ from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.outcome import Outcome, num_parameters
 from bert_tf.compression.recipes import RECIPES, Recipe
 from bert_tf.compression.student import known_spec
+from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.fine_tuned import check_kind, in_task_order
 from bert_tf.finetuning.fine_tuner import Training
@@ -51,6 +52,8 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
     options = with_length(options, name, teacher.spec.config)
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     task = task or make_task(options, teacher.head)
+    if task.head and task.head.kind == EMBEDDING:
+        raise ValueError(f"{options.teacher} computes vectors, which no recipe compresses")
     check_kind(task.name, task.head, teacher.head, teacher.path)
     teacher, init = in_task_order(teacher, task.head, say), None
     if check_resumable(options, run):

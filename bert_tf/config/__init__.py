@@ -9,9 +9,19 @@ from bert_tf.config.bilstm import BiLSTMConfig
 from bert_tf.config.mobilebert import MobileBertConfig
 from tfrecords.vocabulary import Vocabulary
 
-__all__ = ["HEADS", "BertConfig", "BiLSTMConfig", "Head", "MobileBertConfig", "ModelSpec"]
+__all__ = [
+    "EMBEDDING",
+    "HEADS",
+    "BertConfig",
+    "BiLSTMConfig",
+    "Head",
+    "MobileBertConfig",
+    "ModelSpec",
+]
 
 HEADS = ("classifier", "multiple_choice", "tagger", "span")
+# The kind of a model without a head, whose outputs are vectors of texts.
+EMBEDDING = "embedding"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +38,14 @@ class Head:
     """What the head of a fine-tuned model predicts.
 
     Attributes:
-        kind: one of `HEADS`.
+        kind: one of `HEADS`, or `EMBEDDING`.
         labels: the names of the outputs, in their order; () if unknown.
         multi_label: whether a "classifier" assigns any number of its classes at once.
         mean, deviation: the mean and the standard deviation of the numbers that a "classifier"
             without labels learned. It predicts the output of its dense layer times the deviation,
-            plus the mean.
+            plus the mean. For an `EMBEDDING` that learned numbers, the mean is the number of the
+            cosine 0, and the deviation is how much larger that of the cosine 1 is.
+        pooling, normalize: how an `EMBEDDING` makes vectors; see `BertEmbedder`.
     """
 
     kind: str
@@ -41,11 +53,13 @@ class Head:
     multi_label: bool = False
     mean: float = 0.0
     deviation: float = 1.0
+    pooling: str = "mean"
+    normalize: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.kind not in HEADS:
-            raise ValueError(f"kind is {self.kind!r}, not one of {', '.join(HEADS)}")
+        if self.kind not in (kinds := (*HEADS, EMBEDDING)):
+            raise ValueError(f"kind is {self.kind!r}, not one of {', '.join(kinds)}")
         if self.deviation <= 0:
             raise ValueError(f"deviation is {self.deviation}, not positive")
         for index, label in enumerate(self.labels):

@@ -24,7 +24,7 @@ from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor, save_tensors
 from bert_tf.weights.checkpoint import Checkpoint, describe_non_finite, matches
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden
-from bert_tf.weights.formats.sentence_transformers import read_settings, write_settings
+from bert_tf.weights.formats.sentence_transformers import settings_of, write_settings
 from bert_tf.weights.growing import load_mapping
 from bert_tf.weights.names import PARTS, part_of
 from bert_tf.weights.reshaping import (
@@ -119,7 +119,7 @@ def _keep_embedding(
 ) -> None:
     """Writes how sentence-transformers computes vectors, or warns that the format cannot say it."""
     try:
-        settings = read_settings(source.config_file)
+        settings = settings_of(source)
     except ValueError as error:
         print(f"WARNING: sentence-transformers' settings are left out: {error}")
         return

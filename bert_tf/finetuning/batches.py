@@ -1,7 +1,7 @@
 """Batches of tokenized examples, padded only as far as necessary.
 
 A batch is a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, S], or [B, K, S]
-for K choices;
+for K rows per example;
 `example_index`, int32 [B], the number of each row's example, or -1 for a row that only fills the
 batch; `example_weights`, float32 [B], 0 for such rows; and the targets, those per token padded
 with -1. If there is a target `tags`, training batches have `mean_tags`, float32 [B]: how many of
@@ -103,7 +103,7 @@ def padded_lengths(features: Features, device: str) -> np.ndarray:
 def batch_sizes(features: Features, device: str) -> tuple[np.ndarray, int]:
     """Returns the number of tokens of each example, int [N], and its places with the most padding.
 
-    They are those of all choices together.
+    They are those of all rows together.
     """
     places = int(padded_lengths(features, device).max())
     if features.ids.shape.rank == 2:
@@ -127,16 +127,18 @@ def _pad(
 ) -> tf.data.Dataset:
     """Maps (row numbers [B], length) to batches."""
     static = features.max_seq_length if device == "TPU" else None
+    rows_per_example = features.ids.shape[1:-1]
 
     def pad(values, length, padding):
         if not isinstance(values, tf.RaggedTensor):
             return values
-        choices = values.shape[1:-1]
         padding = tf.cast(padding, values.dtype)
         dense = values.to_tensor(padding)
         missing = [0, length - tf.shape(dense)[-1]]
-        dense = tf.pad(dense, [[0, 0]] * (len(choices) + 1) + [missing], constant_values=padding)
-        return tf.ensure_shape(dense, [batch_size, *choices, static])
+        dense = tf.pad(
+            dense, [[0, 0]] * (values.shape.rank - 1) + [missing], constant_values=padding
+        )
+        return tf.ensure_shape(dense, [batch_size, *rows_per_example, static])
 
     def make_batch(numbers, length):
         rows = tf.maximum(numbers, 0)

@@ -31,12 +31,14 @@ class Columns:
         text_b: the column of the second text; None for single texts.
         labels: the columns to predict; () to find one.
         id: the column of ids; None if there is none.
+        negative: the column of wrong second texts; None if there are none.
     """
 
     text: str | None = None
     text_b: str | None = None
     labels: tuple[str, ...] = ()
     id: str | None = None
+    negative: str | None = None
 
     @classmethod
     def of(
@@ -90,7 +92,8 @@ def find_columns(
     if labelled:
         _check_rows_are_texts(table, labels)
     text_b = _given(table, wanted.text_b, "text_b")
-    found = Columns(text, text_b, labels, _find(table, ID, None))
+    negative = _given(table, wanted.negative, "negative")
+    found = Columns(text, text_b, labels, _find(table, ID, None), negative)
     if not found.text or (labelled and not found.labels):
         found = _guess(table, found, labelled, names)
     return found if found.labels else dataclasses.replace(found, labels=(names[1],))
@@ -143,7 +146,7 @@ def _find(table: Table, name: str, flag: str | None, exact: bool = True) -> str 
 
 def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str]) -> Columns:
     """Fills in missing columns from those that are left; prints the result."""
-    taken = (known.text, known.text_b, known.id, *known.labels)
+    taken = (known.text, known.text_b, known.id, known.negative, *known.labels)
     rest = [x for x in table.columns if x not in taken and not _NAMELESS.fullmatch(x)]
     found = {}
     if len(rest) == 2 and not known.text and not known.labels:

@@ -27,6 +27,7 @@ class TextExamples:
         targets: arrays [N, ...] by name; {} if unknown.
         ids: what identifies each example in files of predictions; None for 0, 1, 2, ...
         notes: faults in the data, with their counts, such as "3 lines without a label skipped".
+        negatives: third texts, each a wrong partner of the first; None if there are none.
     """
 
     texts_a: list[bytes]
@@ -34,6 +35,7 @@ class TextExamples:
     targets: Mapping[str, np.ndarray]
     ids: list[str] | None = None
     notes: tuple[str, ...] = ()
+    negatives: list[bytes] | None = None
 
     @property
     def index(self) -> Sequence[str | int]:
@@ -48,6 +50,8 @@ class TextExamples:
             if self.texts_b is None
             else {"text_a": self.texts_a, "text_b": self.texts_b}
         )
+        if self.negatives:
+            columns["negative"] = self.negatives
         return {
             name: [text.decode(errors="replace") for text in texts]
             for name, texts in columns.items()
@@ -64,6 +68,7 @@ class TextExamples:
             {name: values[indices] for name, values in self.targets.items()},
             self.ids and [self.ids[i] for i in indices],
             self.notes,
+            self.negatives and [self.negatives[i] for i in indices],
         )
 
 

@@ -1,5 +1,6 @@
 """Tokenizes the examples of text tasks once, before training."""
 
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sized
@@ -24,7 +25,7 @@ class Features:
     """Tokenized examples without padding. A task may extend it with what its `score` needs.
 
     Attributes:
-        ids, types: token and segment ids, int32 [N, (length)], or [N, K, (length)] for K choices.
+        ids, types: token and segment ids, int32 [N, (length)], or [N, K, (length)] for K rows.
         targets: by name, an array [N, ...], or a RaggedTensor [N, (length)] for a target per token;
             {} if unknown.
         examples: the examples of the split as the task read them.
@@ -62,7 +63,7 @@ class Features:
 
     @property
     def lengths(self) -> np.ndarray:
-        """The number of tokens of each example, or of its longest choice, int64 [N]."""
+        """The number of tokens of each example, or of its longest row, int64 [N]."""
         if self.ids.shape.rank == 2:
             return self.ids.row_lengths().numpy()
         return tf.reduce_max(self.ids.row_lengths(axis=2), axis=1).numpy()
@@ -93,6 +94,34 @@ def encode_texts(
         num_truncated=int(sum(truncated)),
         num_not_utf8=sum(not is_utf8(text) for texts in columns for text in texts),
         notes=(*examples.notes, *[f"{empty:,} with an empty text"] * bool(empty)),
+    )
+
+
+def encode_rows(
+    rows: TextExamples,
+    count: int,
+    noun: str,
+    examples: Sized,
+    tokenizer: WordPieceTokenizer,
+    max_seq_length: int,
+) -> Features:
+    """Tokenizes `count` rows of texts for each example; ids and types are [N, K, (length)].
+
+    `noun` is what messages call the rows; `examples` has the targets.
+    """
+    features = encode_texts(rows, tokenizer, max_seq_length)
+    notes = features.notes
+    if cut := features.num_truncated:
+        cut = f"{cut:,} of {len(features):,} {noun} truncated to {max_seq_length} tokens"
+        notes = (cut, *notes)
+    return dataclasses.replace(
+        features,
+        ids=tf.RaggedTensor.from_uniform_row_length(features.ids, count),
+        types=tf.RaggedTensor.from_uniform_row_length(features.types, count),
+        targets=examples.targets,
+        examples=examples,
+        num_truncated=0,
+        notes=notes,
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import ModelSpec
+from bert_tf.choices import VECTOR_TYPES
+from bert_tf.config import EMBEDDING, ModelSpec
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import check_kind, in_task_order, load_task_model
 from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, Training
@@ -18,6 +19,7 @@ from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import (
     DATA_CHECKSUMS,
     LENGTHS,
+    SETTINGS,
     check_resumable,
     check_same_data,
     compared_splits,
@@ -35,6 +37,7 @@ from bert_tf.training.reports import EVAL_RESULTS, read_results, write_results
 from bert_tf.training.strategy import check_batch_size, chief_say
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
 from tfrecords.command_help import command_line, unused_name
 from tfrecords.progress import counted
 from tfrecords.vocabulary import warn_about_casing
@@ -85,11 +88,12 @@ def _fine_tune(
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
     session = Session.open(options, strategy, run, init)
-    trained = None if trains else _open_trained(run, session.init)
+    trained = None if trains else _open_trained(run, session.init, options.label_type)
     if trained and trained is session.init and trained.run:
         options = with_values_of(options, trained.run.flags, LENGTHS)
     spec = model_spec(session)
     options = with_length(options, options.task, spec.config, say)
+    options = _with_settings(options, session.init)
     session = dataclasses.replace(session, options=options)
     # A run that stopped before its first checkpoint may have had other data.
     head = trained.head if trained else run.head if run.has_checkpoint else None
@@ -142,12 +146,23 @@ def check_data_of(options: FineTuningOptions) -> None:
     check_same_data(run, data_checksums(splits))
 
 
-def _open_trained(run: Run, init: Checkpoint | None) -> Checkpoint:
-    """Opens the weights to evaluate: the best of the run in the output folder, or `init`."""
+def _with_settings(options: FineTuningOptions, init: Checkpoint | None) -> FineTuningOptions:
+    """Returns the flags; how to compute vectors is that of the initial checkpoint, if not given."""
+    if options.label_type not in VECTOR_TYPES:
+        return options
+    found = (init and settings_of(init, options.pooling)) or EmbeddingSettings()
+    return with_values_of(options, found._asdict(), SETTINGS)
+
+
+def _open_trained(run: Run, init: Checkpoint | None, label_type: str) -> Checkpoint:
+    """Opens the weights to evaluate: the best of the run in the output folder, or `init`.
+
+    Every encoder computes vectors.
+    """
     if run.best.has_checkpoint:
         return open_checkpoint(run.best.path, any_encoder=True)
     run.check_single()
-    if not init or not init.head:
+    if not init or not (init.head or label_type in VECTOR_TYPES):
         raise ValueError(
             f"{run.path} holds no fine-tuned weights to evaluate: give --do_train, the "
             "--output_dir of a fine-tuning run, or a fine-tuned model as --init_checkpoint"
@@ -210,6 +225,8 @@ def load_evaluator(
     check_kind(task.name, task.head, trained.head, trained.path)
     session.say(f"Evaluating {trained.path}.")
     trained = in_task_order(trained, task.head, session.say)
+    if not trained.head:  # an encoder that computes vectors untrained
+        trained = dataclasses.replace(trained, head=task.head)
     with session.strategy.scope():
         model = load_task_model(training, trained)
     trainer = Trainer(session.strategy, model, task.objective)
@@ -290,6 +307,11 @@ def _class_table(results: dict[str, float]) -> list[str]:
 def next_step(task: Task, folder: str) -> str:
     """Returns lines that say how to use a run."""
     output = unused_name("classifier")
+    if task.head and task.head.kind == EMBEDDING:
+        arguments = dict(checkpoint=folder, output_dir=unused_name("embedder"))
+        export = command_line("export.embedder", **arguments)
+        load = f"in Python, bert_tf.load_embedder({folder!r})"
+        return f"Next, export a SavedModel that computes vectors, or load it:\n  {export}\n  {load}"
     if task.name in (*TASKS, *MAKERS):
         predict = command_line("bert_tf.predict", checkpoint=folder)
         export = command_line("export.classifier", checkpoint=folder, output_dir=output)

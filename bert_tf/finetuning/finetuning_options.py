@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_tf.choices import BATCH, FEATURES, LABEL_TYPES, PAIR_LENGTH, RATE, SEED, SHARE
+from bert_tf.choices import (
+    BATCH,
+    EMBEDDING_POOLINGS,
+    FEATURES,
+    LABEL_TYPES,
+    PAIR_LENGTH,
+    RATE,
+    SEED,
+    SHARE,
+)
 from bert_tf.flags import DeviceOptions
 from tfrecords import command
 from tfrecords.command import option, rare_option
@@ -42,6 +51,11 @@ class TaskOptions(command.Options):
     text_b_column: str | None = rare_option(
         None, "Column of the second text, for pairs of texts in files of --task=csv."
     )
+    negative_column: str | None = rare_option(
+        None,
+        "Column of wrong second texts that are hard to tell from the right ones, with "
+        "--label_type=pairs.",
+    )
     label_column: str | None = rare_option(
         None,
         "Column to predict in files of --task=csv. Default: label. With --label_type=classes, "
@@ -53,13 +67,31 @@ class TaskOptions(command.Options):
     label_type: str = rare_option(
         "class",
         "What --label_column holds: class, one class; classes, several at once; number, a "
-        "number; tags, a tag for every word (the columns tokens and tags hold lists).",
+        "number; tags, a tag for every word (the columns tokens and tags hold lists). To train "
+        "vectors of texts: similarity, a number for two texts (also with --task=stsb); pairs, "
+        "nothing: the second text belongs to the first.",
         choices=LABEL_TYPES,
     )
     label_separator: str | None = rare_option(
         None,
         "Separator between the classes in a cell, with --label_type=classes. Default: a "
         "comma. Lists in brackets need no separator.",
+    )
+
+    # Vectors of texts.
+    pooling: str | None = rare_option(
+        None,
+        "How to compute the vector of a text: mean or max of the last layer's outputs for all "
+        "tokens, or cls, its output for [CLS]. Default: as in --init_checkpoint, or mean.",
+        choices=EMBEDDING_POOLINGS,
+    )
+    normalize: bool | None = rare_option(
+        None,
+        "Divide each vector by its length. Default: as in --init_checkpoint, or no. The loss "
+        "compares directions, so this changes only the vectors that later commands compute.",
+    )
+    temperature: float = rare_option(
+        0.05, "--label_type=pairs divides the cosines in the loss by this.", at_least=0.001
     )
 
     # Tagging.

@@ -178,6 +178,19 @@ def measure_numbers(path: str, column: str, values: np.ndarray) -> tuple[float, 
     return mean, deviation
 
 
+def cosine_range(path: str, column: str, values: np.ndarray) -> tuple[float, float]:
+    """Returns the numbers that the cosines 0 and 1 stand for, given those in a training file.
+
+    Numbers from -1 to 1 are cosines. Otherwise, the smallest one is 0 and the largest is 1.
+    """
+    measure_numbers(path, column, values)  # checks them
+    low, high = float(values.min()), float(values.max())
+    if -1 <= low and high <= 1:
+        return 0.0, 1.0
+    say(f"{path}: {low:g} in {column!r} is learned as the cosine 0, and {high:g} as 1.")
+    return low, high
+
+
 def has_labels(table: Table, columns: Sequence[str]) -> bool:
     """Returns whether any row of a table has a label; an empty list counts as one."""
     cells = [value for name in columns for value in table.columns.get(name, [])]

@@ -7,11 +7,14 @@ import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import logsumexp
 
 from bert_tf.finetuning.predictions import cross_entropy
 
 # The metrics of each class, as scikit-learn returns them.
 OF_A_CLASS = ("precision", "recall", "f1")
+_QUERIES_AT_ONCE = 1024
 
 
 def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
@@ -93,6 +96,43 @@ def precision_recall_f1(
         for metric, column in columns.items()
         for key, value in zip(keys, column, strict=True)
     }
+
+
+def rank_right_texts(
+    vectors: np.ndarray, texts: np.ndarray, temperature: float
+) -> dict[str, np.ndarray]:
+    """Ranks the distinct second texts of all examples by their cosine with each first text.
+
+    A first text may occur with several second ones, which all are right. The first text itself is
+    no candidate, unless it is right.
+
+    Args:
+        vectors: those of both texts, of length 1, float [N, 2, H].
+        texts: their numbers, int [N, 2 or more]; equal texts have the same number.
+        temperature: divides the cosines in the loss.
+
+    Returns:
+        arrays [N]: `ranks`, those of the best right texts, counted from 1; ties count as worse.
+        `cosines`, with these texts. `losses`, the cross-entropy of each example's second text among
+        the candidates, without other right ones.
+    """
+    queries, query = np.unique(texts[:, 0], return_inverse=True)
+    names, first, own = np.unique(texts[:, 1], return_index=True, return_inverse=True)
+    candidates, shape = vectors[first, 1], (len(queries), len(names))
+    pairs = csr_array((np.ones(len(texts), np.int8), (query, own)), shape)
+    parts: dict[str, list] = {"ranks": [], "cosines": [], "losses": []}
+    for start in range(0, len(texts), _QUERIES_AT_ONCE):
+        part = slice(start, start + _QUERIES_AT_ONCE)
+        cosines = vectors[part, 0] @ candidates.T
+        right = pairs[query[part]].toarray() > 0
+        wrong = ~right & (names != texts[part, :1])
+        best = np.max(cosines, axis=1, where=right, initial=-np.inf)
+        mine = np.take_along_axis(cosines, own[part, None], axis=1)[:, 0]
+        parts["ranks"].append(1 + np.sum(wrong & (cosines >= best[:, None]), axis=1))
+        parts["cosines"].append(best)
+        above = np.where(wrong, (cosines - mine[:, None]) / temperature, -np.inf)
+        parts["losses"].append(np.logaddexp(0, logsumexp(above, axis=1)))
+    return {name: np.concatenate(arrays) for name, arrays in parts.items()}
 
 
 def _correlation(function: Callable, values: np.ndarray, predictions: np.ndarray) -> float:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import keras
 import tensorflow as tf
 
+from bert_tf.models.inputs import INPUTS, rows_of
+
 Tensors = Mapping[str, tf.Tensor]
 
 
@@ -151,6 +153,73 @@ class SpanObjective(_PerExample):
         return {"loss": tf.reduce_sum(losses * batch["example_weights"])}
 
 
+def _unit_vectors(model: keras.Model, batch: Tensors, training: bool) -> tf.Tensor:
+    """Returns the vectors of the K texts of each example, of length 1, float32 [B, K, H]."""
+    vectors = model(rows_of(batch), training=training)
+    vectors = tf.reshape(vectors, [-1, batch["input_word_ids"].shape[1], vectors.shape[-1]])
+    return tf.math.l2_normalize(vectors, axis=-1)
+
+
+@dataclass(frozen=True)
+class SimilarityObjective(_PerExample):
+    """Squared error of the cosine of two vectors, for inputs [B, 2, S]; predicts `values` [B].
+
+    The target `values`, float [B], are the cosines times `deviation`, plus `mean`.
+
+    Source: sentence-transformers CosineSimilarityLoss.
+    """
+
+    mean: float
+    deviation: float
+
+    def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
+        goals = (batch["values"] - self.mean) / self.deviation
+        errors = tf.square(self._cosines(model, batch, training) - goals)
+        return {"loss": tf.reduce_sum(errors * batch["example_weights"])}
+
+    def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
+        return {"values": self._cosines(model, batch, False) * self.deviation + self.mean}
+
+    def _cosines(self, model: keras.Model, batch: Tensors, training: bool) -> tf.Tensor:
+        first, second = tf.unstack(_unit_vectors(model, batch, training), axis=1)
+        return tf.reduce_sum(first * second, axis=-1)
+
+
+@dataclass(frozen=True)
+class RankingObjective(_PerExample):
+    """Cross-entropy of finding the second text of each example by its first, for [B, K, S].
+
+    The logits are cosines, divided by `temperature`; the candidates are the second and further
+    texts of all examples in the batch of the replica. The target `texts`, int [B, K], holds the
+    same number for the same text: candidates that are the first text itself, or known to be right
+    as well, do not count. Predicts `vectors`, of length 1, of the first two texts, float [B, 2, H].
+
+    Source: sentence-transformers MultipleNegativesRankingLoss, which counts all candidates.
+    """
+
+    temperature: float
+
+    def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
+        vectors, texts = _unit_vectors(model, batch, training), batch["texts"]
+        # The second texts of all examples come first.
+        candidates = tf.concat(tf.unstack(vectors, axis=1)[1:], axis=0)
+        names = tf.concat(tf.unstack(texts, axis=1)[1:], axis=0)
+        logits = tf.matmul(vectors[:, 0], candidates, transpose_b=True) / self.temperature
+        same_first = tf.cast(texts[:, :1] == texts[:, 0], tf.float32)
+        right = tf.matmul(same_first, tf.cast(texts[:, 1:2] == names, tf.float32)) > 0
+        ignored = tf.cast(right | (texts[:, :1] == names), tf.float32)
+        examples = tf.shape(logits)[0]
+        logits -= 1e9 * ignored * (1 - tf.eye(examples, tf.shape(logits)[1]))
+        losses = keras.losses.sparse_categorical_crossentropy(
+            tf.range(examples), logits, from_logits=True
+        )
+        return {"loss": tf.reduce_sum(losses * batch["example_weights"])}
+
+    def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
+        pairs = {name: batch[name][:, :2] for name in INPUTS}
+        return {"vectors": _unit_vectors(model, pairs, training=False)}
+
+
 OBJECTIVES = (
     ClassificationObjective,
     RegressionObjective,
@@ -158,4 +227,4 @@ OBJECTIVES = (
     TaggingObjective,
     SpanObjective,
 )
-"""All objectives."""
+"""Those that predict logits or numbers."""

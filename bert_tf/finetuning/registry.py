@@ -68,6 +68,8 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
     options = with_length(options, name)
     if name in MAKERS:
         task = MAKERS[name](name, options, head)
+    elif name == "stsb" and options.label_type == "similarity":
+        task = glue.make_similarity(options)
     else:
         task = TASKS[name]
         if head and isinstance(task, RegressionTask):

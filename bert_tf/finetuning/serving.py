@@ -47,6 +47,7 @@ class TextModule(ServingModule):
         max_seq_length: longer texts are truncated.
         pairs: whether an example is two texts.
         outputs: maps what the model returns to the outputs by name, in the graph.
+        apart: whether the model reads each text of a pair alone; `outputs` then takes two results.
         labels: see `ServingModule`.
     """
 
@@ -59,11 +60,13 @@ class TextModule(ServingModule):
         max_seq_length: int,
         *,
         pairs: bool,
-        outputs: Callable[[tf.Tensor], Tensors],
+        outputs: Callable[..., Tensors],
+        apart: bool = False,
         labels: tuple[str, ...] = (),
     ):
         super().__init__(model, tokenizer, labels)
-        self._max_seq_length = max_seq_length
+        # Tokens of an example that are not special.
+        self._apart, self._room = apart, max_seq_length - (3 if pairs and not apart else 2)
         names = ("text", "text_b") if pairs else ("text",)
 
         @tf.function(
@@ -71,16 +74,18 @@ class TextModule(ServingModule):
         )
         def serve(*texts):
             segments = [tokenizer.tokenize_flat(text) for text in texts]
-            inputs = pack_segments(segments, max_seq_length, tokenizer.vocab)
-            return outputs(model(without_shared_padding(inputs), training=False))
+            rows = [[segment] for segment in segments] if apart else [segments]
+            inputs = [pack_segments(row, max_seq_length, tokenizer.vocab) for row in rows]
+            return outputs(*(model(without_shared_padding(x), training=False) for x in inputs))
 
         self.__call__ = in_any_shape(serve)
         self.serving = serve
 
     def num_truncated(self, *texts: tf.Tensor) -> tf.Tensor:
         """Returns how many of some examples are truncated, given the inputs of `serving`."""
-        tokens = sum(self._tokenizer.tokenize_flat(x).row_lengths() for x in texts)
-        return tf.math.count_nonzero(tokens > self._max_seq_length - len(texts) - 1)
+        tokens = tf.stack([self._tokenizer.tokenize_flat(x).row_lengths() for x in texts])
+        combine = tf.reduce_max if self._apart else tf.reduce_sum
+        return tf.math.count_nonzero(combine(tokens, axis=0) > self._room)
 
 
 def in_any_shape(serve: tf.types.experimental.PolymorphicFunction) -> Callable[..., Tensors]:

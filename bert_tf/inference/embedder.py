@@ -14,7 +14,7 @@ from bert_tf.models.encoder import skip_padding
 from bert_tf.resolution import check_length, fitting_length, resolve_vocab
 from bert_tf.text.preprocessor import BertPreprocessor, without_shared_padding
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, read_settings
+from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
 
 _ANY_LENGTH = 2**30
 
@@ -93,7 +93,8 @@ def load_embedder(
     """Loads the Keras layer that turns text into vectors.
 
     Args:
-        path: a sentence-transformers folder, or any checkpoint that `load` reads.
+        path: a run that trained vectors, a sentence-transformers folder, or any checkpoint that
+            `load` reads.
         pooling, normalize: see `BertEmbedder`. Default: as in the folder; otherwise "mean" and
             False.
         max_seq_length: tokens per text; longer texts are truncated. Default: as in the folder;
@@ -122,7 +123,7 @@ def embedding_settings(
 ) -> EmbeddingSettings:
     """Returns the arguments; for those that are None, the settings of the folder or defaults."""
     config = checkpoint.spec.config
-    settings = read_settings(checkpoint.config_file, pooling)
+    settings = settings_of(checkpoint, pooling)
     settings = settings or EmbeddingSettings(pooling or "mean", max_seq_length=128)
     if settings.do_lower_case and not checkpoint.spec.lower_case:
         raise ValueError(

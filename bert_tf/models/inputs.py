@@ -83,6 +83,19 @@ class BertModel(Configured, keras.Model):
         return None if seed is None else DropoutSeeds(seed)
 
 
+def rows_of(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the inputs of an encoder, [B * K, S], for those of K texts per example, [B, K, S]."""
+    ids = inputs["input_word_ids"]
+    # A constant number of rows lets the encoder group them.
+    rows = ids.shape[0] * ids.shape[1] if ids.shape[0] else -1
+    shape = rows, ops.shape(ids)[2]
+    return {
+        name: ops.reshape(values, shape) if name in INPUTS else values
+        for name, values in inputs.items()
+        if name in (*INPUTS, "dropout_seed", "token_places")
+    }
+
+
 def _with_our_names(inputs: Any, reads: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(inputs, Mapping):
         raise ValueError(f"the inputs are of the type {type(inputs).__name__}")

@@ -9,7 +9,7 @@ from bert_tf.config import HEADS, BertConfig
 from bert_tf.models.bilstm import BiLSTMEncoder
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead
-from bert_tf.models.inputs import INPUTS, BertModel
+from bert_tf.models.inputs import BertModel, rows_of
 
 
 def make_encoder(config: BertConfig, **arguments: Any) -> BertEncoder | BiLSTMEncoder:
@@ -89,14 +89,7 @@ class BertTaskModel(BertModel):
 
     def rows(self, inputs):
         """Returns the encoder's inputs [B, S]: those of the model, with a row for every choice."""
-        if self.kind != "multiple_choice":
-            return inputs
-        length = ops.shape(inputs["input_word_ids"])[2]
-        return {
-            name: ops.reshape(values, (-1, length)) if name in INPUTS else values
-            for name, values in inputs.items()
-            if name in (*INPUTS, "dropout_seed", "token_places")
-        }
+        return rows_of(inputs) if self.kind == "multiple_choice" else inputs
 
     def logits(self, outputs, inputs, seeds=None, training=None):
         """Applies the head to what the encoder computed for the `rows` of `inputs`."""

@@ -58,3 +58,29 @@ def test_undefined_is_zero_without_a_warning():
         assert function(np.ones(1), np.zeros(1)) == 0
         # Predictions that are not finite must not look like constant ones.
         assert math.isnan(function(VALUES, np.array([np.nan, 1, 2, 3])))
+
+
+def test_ranks_of_right_texts():
+    """Oracle: a loop over the candidates, in Python; by hand: ties are worse, and the first text.
+
+    Query 0 has two right texts, one of them twice; the second text of the last example is the
+    query of another one.
+    """
+    texts = np.array([[0, 1], [0, 3], [2, 1], [4, 5], [6, 0]])
+    vectors = np.random.default_rng(0).normal(size=(5, 2, 4))
+    vectors[2, 1], vectors[1, 0] = vectors[0, 1], vectors[0, 0]
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    found = metrics.rank_right_texts(vectors, texts, 0.5)
+    candidates = {name: vectors[i, 1] for i, name in enumerate(texts[:, 1])}
+    for row, (query, own) in enumerate(texts):
+        right = {second for first, second in texts if first == query}
+        cosines = {name: vectors[row, 0] @ x for name, x in candidates.items() if name != query}
+        best = max(cosines[name] for name in right)
+        wrong = [cosines[name] for name in cosines.keys() - right]
+        assert found["ranks"][row] == 1 + sum(x > best for x in wrong)
+        assert found["cosines"][row] == pytest.approx(best)
+        total = sum(np.exp(x / 0.5) for x in [*wrong, cosines[own]])
+        assert found["losses"][row] == pytest.approx(np.log(total) - cosines[own] / 0.5)
+    equal = metrics.rank_right_texts(np.ones([5, 2, 1]), texts, 0.5)
+    # Of the candidates 0, 1, 3 and 5, the first text and right ones are not wrong.
+    assert equal["ranks"].tolist() == [2, 2, 4, 4, 4]

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.finetuning import objectives
+from bert_tf.models.inputs import INPUTS
 
 WEIGHTS = tf.constant([1.0, 1.0, 0.0])
 
@@ -78,3 +79,56 @@ def test_span():
     )
     first = (np.log(4 / 3) + np.log(2)) / 2
     assert means == pytest.approx({"loss": (first + np.log(3)) / 2}, rel=1e-6)
+
+
+# Random vectors of three texts for each of four examples, and labels.
+VECTORS = np.random.default_rng(0).normal(size=(4, 3, 5)).astype(np.float32)
+LABELS = np.array([0.9, 0.1, 0.5, 0.3], np.float32)
+
+
+def loss_of_vectors(objective, columns: int, **batch) -> tuple[float, float]:
+    """Returns the mean loss, and the norm of its gradient with respect to the vectors."""
+    vectors = tf.constant(VECTORS[:, :columns])
+    batch |= {name: tf.zeros([4, columns, 7], tf.int32) for name in INPUTS}
+    with tf.GradientTape() as tape:
+        tape.watch(vectors)
+        batch["example_weights"] = tf.ones(4)
+        sums = objective.sums(lambda x, training: tf.reshape(vectors, [-1, 5]), batch, True)
+        loss = sums["loss"] / objective.counts(batch)["loss"]
+    return float(loss), float(tf.norm(tape.gradient(loss, vectors)))
+
+
+def test_similarity_equals_sentence_transformers():
+    """Oracle: CosineSimilarityLoss of sentence-transformers 6.2 with the same vectors and labels.
+
+    A label of 4.5 between 0 and 5 is its 0.9.
+    """
+    expected = pytest.approx((0.16202980, 0.28658903), rel=1e-5)
+    for low, high in ((0.0, 1.0), (0.0, 5.0), (-3.0, 2.0)):
+        objective = objectives.SimilarityObjective(low, high - low)
+        assert loss_of_vectors(objective, 2, values=LABELS * (high - low) + low) == expected
+
+
+def test_ranking_equals_sentence_transformers():
+    """Oracle: MultipleNegativesRankingLoss of sentence-transformers 6.2 with the same vectors."""
+    for columns, temperature, *expected in (
+        (2, 0.05, 6.75135756, 7.7017293),
+        (3, 0.05, 9.54562283, 9.47874737),
+        (3, 0.5, 2.06231499, 0.72595304),
+    ):
+        texts = tf.reshape(tf.range(4 * columns), [4, columns])
+        found = loss_of_vectors(objectives.RankingObjective(temperature), columns, texts=texts)
+        assert found == pytest.approx(tuple(expected), rel=1e-5)
+
+
+def test_right_candidates_are_no_negatives():
+    """Oracle: NumPy, over the candidates that remain, listed by hand."""
+    # The first two queries are one text, so both 1 and 3 are right. 0 is a query and a negative.
+    texts = np.array([[0, 1, 2], [0, 3, 4], [5, 1, 3], [6, 5, 0]])
+    # The texts of the candidates are 1, 3, 1, 5, 2, 4, 3, 0.
+    kept = [{0, 3, 4, 5}, {1, 3, 4, 5}, {1, 2, 4, 5, 6, 7}, {0, 1, 2, 3, 4, 5, 6, 7}]
+    unit = VECTORS / np.linalg.norm(VECTORS, axis=-1, keepdims=True)
+    logits = unit[:, 0] @ np.concatenate([unit[:, 1], unit[:, 2]]).T / 0.05
+    losses = [np.log(np.exp(logits[i, [*k]] - logits[i, i]).sum()) for i, k in enumerate(kept)]
+    loss, _ = loss_of_vectors(objectives.RankingObjective(0.05), 3, texts=tf.constant(texts))
+    assert loss == pytest.approx(np.mean(losses), rel=1e-5)

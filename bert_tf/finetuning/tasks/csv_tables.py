@@ -1,17 +1,20 @@
-"""The user's own tables: one class, several, or a number for each text or pair of texts."""
+"""The user's own tables: classes or a number for each text or pair of texts, or only pairs."""
 
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from bert_tf.config import Head
+from bert_tf.choices import VECTOR_TYPES
+from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning import labels
 from bert_tf.finetuning.columns import Columns, open_table
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.tables import Table, fold
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
+from bert_tf.finetuning.tasks import embedding
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
@@ -22,6 +25,7 @@ _FLAGS = (
     *("train_file", "dev_file", "test_file", "text_column", "text_b_column"),
     *("label_column", "label_type", "label_separator"),
 )
+_PAIRS_FLAGS = (*_FLAGS[:5], "negative_column", "temperature")
 
 
 def make_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
@@ -38,6 +42,11 @@ def make_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
         return make_tagging(name, options, head)
     if options.label_separator and options.label_type != "classes":
         raise ValueError("--label_separator is only for --label_type=classes: omit it")
+    kind = options.label_type
+    if kind == "similarity" and not options.text_b_column:
+        raise ValueError("--label_type=similarity needs --text_b_column, the second texts")
+    if options.negative_column and not options.text_b_column:
+        raise ValueError("--negative_column needs --text_b_column, the right second texts")
     reader = _Reader(options)
     head = head or reader.learn(DataFiles.of(options))
     shared = dict(
@@ -50,15 +59,26 @@ def make_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
         columns=reader.guessed,
         read_own=functools.partial(reader.read, head.labels),
     )
-    if options.label_type == "number":
+    if kind in VECTOR_TYPES:
+        # A model of another kind is refused when its head is compared with this one.
+        shared |= dict(head=replace(head, kind=EMBEDDING), flags=(*_FLAGS, *embedding.FLAGS))
+    if kind == "similarity":
+        return embedding.SimilarityTask(**shared)
+    if kind == "pairs":
+        shared["flags"] = (*_PAIRS_FLAGS, *embedding.FLAGS)
+        # A text finds itself at once.
+        metric = "mrr@10" if options.text_b_column else "loss"
+        return embedding.RankingTask(**shared, temperature=options.temperature, metric=metric)
+    if kind == "number":
         return RegressionTask(head=number_head(head), **shared)
     if not head.labels:
         raise ValueError("the checkpoint does not name its classes: fine-tune it with --do_train")
-    if options.label_type == "classes":
+    if kind == "classes":
         return MultiLabelTask(labels=head.labels, separator=reader.separator, **shared)
     return ClassificationTask(labels=head.labels, **shared)
 
 
+_NUMBERS = ("number", "similarity")
 # The classes of each row, or the numbers [N].
 _Rows = list[tuple[str, ...]] | np.ndarray
 
@@ -76,6 +96,8 @@ class _Reader:
         self.separator = options.label_separator or ","
         flags = options.text_column, options.text_b_column, options.label_column
         self._wanted = Columns.of(*flags, options.label_type)
+        self._wanted = replace(self._wanted, negative=options.negative_column)
+        self._options = options
         # The training table, until it is read.
         self._opened: dict[str, tuple[Table, Columns, _Rows]] = {}
         self.guessed: Mapping[str, str] = {}
@@ -85,6 +107,8 @@ class _Reader:
 
         Classes are sorted, or the names of their columns.
         """
+        if self._type == "pairs":
+            return embedding.embedding_head(self._options)
         if not files.train_file:
             raise files.missing(NAME, TRAIN)
         table, columns, rows = opened = self._open(files.train_file, TRAIN)
@@ -95,6 +119,9 @@ class _Reader:
         if not self._wanted.labels and fold(column) != "label":
             self._wanted = columns
             self.guessed = {"text_column": columns.text, "label_column": column}
+        if self._type == "similarity":
+            limits = labels.cosine_range(table.path, column, rows)
+            return embedding.embedding_head(self._options, *limits)
         if self._type == "number":
             mean, deviation = labels.measure_numbers(table.path, column, rows)
             return Head("classifier", mean=mean, deviation=deviation)
@@ -108,27 +135,30 @@ class _Reader:
             raise files.missing(NAME, split)
         table, columns, rows = self._opened.pop(path, None) or self._open(path, split)
         ids, notes = labels.read_ids(table, columns.id)
-        texts_b = table.texts(columns.text_b) if columns.text_b else None
-        if rows is None:
-            targets = {}
+        others = (columns.text_b, columns.negative)
+        texts_b, negatives = (name and table.texts(name) for name in others)
+        targets = {}
+        if self._type == "pairs":
+            pass
+        elif rows is None:
             notes = (*notes, f"no labels in {' or '.join(map(repr, columns.labels))}")
-        elif self._type == "number":
+        elif self._type in _NUMBERS:
             targets = {"values": rows.astype(np.float32)}
         else:
             several = self._type == "classes"
             targets = {"labels": labels.class_targets(table, rows, names, several)}
-        return TextExamples(table.texts(columns.text), texts_b, targets, ids, notes)
+        return TextExamples(table.texts(columns.text), texts_b, targets, ids, notes, negatives)
 
     def _open(self, path: str, split: str) -> tuple[Table, Columns, _Rows | None]:
         """Returns a table, its columns and its labels; None if a test file has none."""
-        tests = split == "test"
-        table, columns = open_table(path, self._wanted, labelled=not tests)
-        if tests and not labels.has_labels(table, columns.labels):
+        tests, pairs = split == "test", self._type == "pairs"
+        table, columns = open_table(path, self._wanted, labelled=not (tests or pairs))
+        if pairs or (tests and not labels.has_labels(table, columns.labels)):
             return table, columns, None
         if len(columns.labels) > 1:
             return table, columns, labels.read_flags(table, columns.labels, self._wanted.labels)
         (column,) = columns.labels
-        if self._type == "number":
+        if self._type in _NUMBERS:
             return table, columns, labels.read_numbers(table, column)
         if self._type == "classes":
             return table, columns, labels.read_several(table, column, self.separator)

@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.features import Features, encode_texts, note_constant
+from bert_tf.finetuning.features import Features, encode_rows, note_constant
 from bert_tf.finetuning.metrics import accuracy
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.predictions import class_columns, cross_entropy, write_table
@@ -83,23 +82,13 @@ class MultipleChoiceTask(Task):
         self, examples: ChoiceExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> Features:
         """Tokenizes all choices; ids and types are [N, K, (length)]."""
-        rows = encode_texts(examples.flatten(), tokenizer, max_seq_length)
-        count, notes = len(self.labels), rows.notes
-        if cut := rows.num_truncated:
-            cut = f"{cut:,} of {len(rows):,} choices truncated to {max_seq_length} tokens"
-            notes = (cut, *notes)
-        if "labels" in examples.targets:
-            labels = examples.targets["labels"]
-            notes = (*notes, *note_constant(labels, lambda label: f'"{self.labels[label]}"'))
-        return dataclasses.replace(
-            rows,
-            ids=tf.RaggedTensor.from_uniform_row_length(rows.ids, count),
-            types=tf.RaggedTensor.from_uniform_row_length(rows.types, count),
-            targets=examples.targets,
-            examples=examples,
-            num_truncated=0,
-            notes=notes,
-        )
+        rows, count = examples.flatten(), len(self.labels)
+        features = encode_rows(rows, count, "choices", examples, tokenizer, max_seq_length)
+        if "labels" not in examples.targets:
+            return features
+        labels = examples.targets["labels"]
+        constant = note_constant(labels, lambda label: f'"{self.labels[label]}"')
+        return dataclasses.replace(features, notes=(*features.notes, *constant))
 
     def score(self, outputs: Outputs, features: Features) -> dict[str, float]:
         """Returns the mean cross-entropy, `loss`, and the `accuracy`."""

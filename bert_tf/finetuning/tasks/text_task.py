@@ -55,11 +55,12 @@ class TextTask(Task):
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     hold_out = staticmethod(hold_out)
+    encode = staticmethod(encode_texts)
 
     def featurize(
         self, examples: TextExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> Features:
-        features = encode_texts(examples, tokenizer, max_seq_length)
+        features = self.encode(examples, tokenizer, max_seq_length)
         if not features.targets:
             return features
         notes = (*features.notes, *self.note_targets(features.targets))

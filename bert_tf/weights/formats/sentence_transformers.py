@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from bert_tf.choices import SINGLE_LENGTH
+from bert_tf.config import EMBEDDING
 from bert_tf.text.tokenizer_files import TOKENIZER
+from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.files import read_file, read_json
 from tfrecords.writer import atomic_write
 
@@ -48,6 +50,15 @@ class EmbeddingSettings(NamedTuple):
     max_seq_length: int | None = None
     do_lower_case: bool = False
     others: Mapping[str, Any] = MappingProxyType({})
+
+
+def settings_of(checkpoint: Checkpoint, pooling: str | None = None) -> EmbeddingSettings | None:
+    """Returns how a checkpoint computes vectors: a run that trained them, or as `read_settings`."""
+    head, run = checkpoint.head, checkpoint.run
+    if not head or head.kind != EMBEDDING:
+        return read_settings(checkpoint.config_file, pooling)
+    length = run.flags.get("max_seq_length") if run else None
+    return EmbeddingSettings(pooling or head.pooling, head.normalize, length)
 
 
 def read_settings(config_file: str | None, pooling: str | None = None) -> EmbeddingSettings | None:

@@ -1,0 +1,144 @@
+"""Vectors of texts: similar texts get vectors with a large cosine."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import EMBEDDING, BertConfig, Head
+from bert_tf.finetuning.examples import TextExamples
+from bert_tf.finetuning.features import Features, encode_rows
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
+from bert_tf.finetuning.metrics import rank_right_texts
+from bert_tf.finetuning.objectives import RankingObjective, SimilarityObjective
+from bert_tf.finetuning.serving import Tensors, TextModule
+from bert_tf.finetuning.task import Outputs
+from bert_tf.finetuning.tasks.regression import RegressionTask
+from bert_tf.finetuning.tasks.text_task import TextTask
+from bert_tf.models.embedder import BertEmbedder
+from bert_tf.text.tokenizer import WordPieceTokenizer
+
+# The flags that only these tasks read.
+FLAGS = ("label_type", "pooling", "normalize")
+
+
+def embedding_head(options: FineTuningOptions, low: float = 0.0, high: float = 1.0) -> Head:
+    """Returns a head for vectors; cosines from 0 to 1 stand for numbers from `low` to `high`."""
+    if options.freeze_encoder:
+        raise ValueError(
+            f"--freeze_encoder leaves nothing to train with --label_type={options.label_type}: "
+            "omit it"
+        )
+    pooling, normalize = options.pooling or "mean", bool(options.normalize)
+    return Head(EMBEDDING, mean=low, deviation=high - low, pooling=pooling, normalize=normalize)
+
+
+class _EmbeddingTask(TextTask):
+    """Trains a `BertEmbedder`, which reads every text of an example alone.
+
+    The exported module compares two texts: it returns the cosine of their vectors as a number.
+    """
+
+    head: Head
+    predicted = "the value"
+
+    @staticmethod
+    def encode(
+        examples: TextExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> Features:
+        """Tokenizes the texts of each example; ids and types are [N, K, (length)]."""
+        columns = _columns(examples)
+        texts = [text for row in zip(*columns, strict=True) for text in row]
+        rows = TextExamples(texts, None, {}, notes=examples.notes)
+        return encode_rows(rows, len(columns), "texts", examples, tokenizer, max_seq_length)
+
+    def build_model(self, config: BertConfig) -> BertEmbedder:
+        return BertEmbedder(config, self.head.pooling, self.head.normalize)
+
+    def serve(self, vectors: tf.Tensor, others: tf.Tensor) -> Tensors:
+        """Returns `value`, float32 [B]."""
+        vectors, others = (tf.math.l2_normalize(x, axis=-1) for x in (vectors, others))
+        cosines = tf.reduce_sum(vectors * others, axis=-1)
+        return {"value": cosines * self.head.deviation + self.head.mean}
+
+    def serving(
+        self, model: BertEmbedder, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> TextModule:
+        """Builds a module that returns what `serve` says."""
+        shared = dict(pairs=True, apart=True, outputs=self.serve)
+        return TextModule(model, tokenizer, max_seq_length, **shared)
+
+    def example_call(self) -> str:
+        return '(["a text"], ["another"])  # a dict: the value, which their cosine stands for'
+
+
+def _columns(examples: TextExamples) -> list[list[bytes]]:
+    """Returns the K texts of each example, by column; a text without another one is its own."""
+    columns = [examples.texts_a, examples.texts_b or examples.texts_a]
+    return columns + [examples.negatives] * bool(examples.negatives)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilarityTask(_EmbeddingTask, RegressionTask):
+    """Predicts a number for a pair of texts as the cosine of their vectors.
+
+    Source: Sentence-BERT (arXiv:1908.10084) section 3, "regression objective function".
+    """
+
+    @property
+    def objective(self) -> SimilarityObjective:
+        return SimilarityObjective(self.head.mean, self.head.deviation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingTask(_EmbeddingTask):
+    """Finds the text that belongs to another one among those of all examples.
+
+    The target is `texts`, int [N, K]: the number of each text; equal texts have the same.
+
+    Args:
+        temperature: divides the cosines in the loss.
+
+    Source: sentence-transformers MultipleNegativesRankingLoss; without second texts, unsupervised
+    SimCSE (arXiv:2104.08821), in which the other text is the same one under another dropout mask.
+    """
+
+    head: Head
+    temperature: float
+    metric: str = "mrr@10"
+    metrics = ("mrr@10", "recall@1", "recall@5", "recall@10", "loss")
+
+    @property
+    def objective(self) -> RankingObjective:
+        return RankingObjective(self.temperature)
+
+    def featurize(
+        self, examples: TextExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> Features:
+        features = super().featurize(examples, tokenizer, max_seq_length)
+        numbers: dict[bytes, int] = {}
+        columns = [[numbers.setdefault(x, len(numbers)) for x in c] for c in _columns(examples)]
+        return replace(features, targets={"texts": np.array(columns, np.int32).T})
+
+    def decode(self, outputs: Outputs, features: Features) -> Outputs:
+        """Returns what `metrics.rank_right_texts` does."""
+        return rank_right_texts(outputs["vectors"], features.targets["texts"], self.temperature)
+
+    def score(self, outputs: Outputs, features: Features) -> dict[str, float]:
+        """Returns the mean reciprocal rank, the recalls and the mean loss of the distinct queries.
+
+        `recall@k` is the share of the queries with a right text among the first k. Ranks after the
+        tenth count 0 in `mrr@10`.
+        """
+        _, first = np.unique(features.targets["texts"][:, 0], return_index=True)
+        ranks = outputs["ranks"][first]
+        recalls = {f"recall@{k}": float(np.mean(ranks <= k)) for k in (1, 5, 10)}
+        reciprocal = float(np.mean(np.where(ranks <= 10, 1 / ranks, 0.0)))
+        return {"mrr@10": reciprocal, **recalls, "loss": float(np.mean(outputs["losses"][first]))}
+
+    def prediction_columns(
+        self, outputs: Outputs, targets: Mapping[str, np.ndarray]
+    ) -> dict[str, Sequence]:
+        """Returns the columns rank, that of the right text that ranks first, and its cosine."""
+        return {"rank": outputs["ranks"], "cosine": outputs["cosines"]}

@@ -1,0 +1,169 @@
+"""Vectors of texts: from tables to runs, and what reads these runs."""
+
+import csv
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import save_run, tuning_options
+
+from bert_tf import compress, convert_checkpoint, predict
+from bert_tf.config import EMBEDDING, BertConfig, Head
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
+from bert_tf.finetuning.registry import make_task
+from bert_tf.inference.embedder import load_embedder
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.run_finetuning import run
+from bert_tf.runs.run import Run
+from bert_tf.training.reports import read_results
+from export import embedder
+from tfrecords.vocabulary import load_vocab
+
+
+def table(folder, name: str, header: list[str], rows) -> str:
+    path = folder / name
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return str(path)
+
+
+def trained(files, folder, label_type: str, **flags) -> FineTuningOptions:
+    flags |= dict(task="csv", label_type=label_type, data_dir=None)
+    options = tuning_options(files, folder / "run", **flags)
+    run(options)
+    return options
+
+
+def results(options) -> dict[str, float]:
+    return read_results(f"{options.output_dir}/eval_results.txt")
+
+
+def predictions(options) -> list[dict[str, str]]:
+    with open(f"{options.output_dir}/predictions_dev.tsv") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+@pytest.fixture(scope="module")
+def similar(files, sentences, tmp_path_factory) -> FineTuningOptions:
+    """A finished run: texts with the same word of sentiment are similar, 9; others are not, 1."""
+    folder = tmp_path_factory.mktemp("similar")
+    first, second = sentences(128, seed=0), sentences(128, seed=1)
+    rows = [(a, b, 9 if x == y else 1) for (a, x), (b, y) in zip(first, second, strict=True)]
+    path = table(folder, "train.csv", ["text", "other", "label"], rows)
+    flags = dict(train_file=path, dev_file=path, text_b_column="other", num_train_epochs=4.0)
+    return trained(files, folder, "similarity", **flags, pooling="max", normalize=True)
+
+
+@pytest.fixture(scope="module")
+def ranked(files, tmp_path_factory) -> FineTuningOptions:
+    """A finished run: texts of two letters belong to the same letters among other words."""
+    folder = tmp_path_factory.mktemp("ranked")
+    pairs = [*itertools.combinations("abcdefgh", 2)]
+    rows = [(f"{x} {y}", f"good {y} bad {x}", f"good {x} bad {x}") for x, y in pairs * 8]
+    columns = dict(text_column="anchor", text_b_column="positive", negative_column="negative")
+    train = table(folder, "train.csv", columns.values(), rows)
+    dev = table(folder, "dev.csv", columns.values(), rows[:28] + [("a b", "a b bad", "")])
+    flags = dict(train_file=train, dev_file=dev, num_train_epochs=1.0, temperature=0.1)
+    return trained(files, folder, "pairs", **columns, **flags)
+
+
+def test_cosines_learn_the_numbers_of_a_table(similar, capsys):
+    """Oracles: the labels; NumPy with the vectors of `load_embedder`; `predict`."""
+    head = Run(similar.output_dir).head
+    assert head == Head(EMBEDDING, mean=1.0, deviation=8.0, pooling="max", normalize=True)
+    assert results(similar)["eval_spearman"] > 0.8
+    rows = predictions(similar)[:8]
+    encode = load_embedder(similar.output_dir).encode
+    vectors = [encode([x[name] for x in rows]) for name in ("text_a", "text_b")]
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=-1), 1, atol=1e-5)
+    expected = 1 + 8 * np.sum(vectors[0] * vectors[1], axis=-1)
+    np.testing.assert_allclose([float(x["prediction"]) for x in rows], expected, atol=1e-3)
+    capsys.readouterr()
+    texts = tuple(f"{x['text_a']} ||| {x['text_b']}" for x in rows)
+    predict.run(predict.Options(checkpoint=similar.output_dir, texts=texts))
+    found = [float(line.split("\t")[0]) for line in capsys.readouterr().out.splitlines()]
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+def test_exports_and_other_formats_have_the_vectors_of_the_run(similar, tmp_path):
+    """Oracles: the vectors of `load_embedder`; the length of the run."""
+    texts = ["a good b", "bad", "c " * 40]
+    expected = load_embedder(similar.output_dir)(texts)
+    folder = str(tmp_path / "saved")
+    embedder.run(embedder.Options(checkpoint=similar.output_dir, output_dir=folder))
+    np.testing.assert_allclose(tf.saved_model.load(folder)(texts)["embedding"], expected, atol=1e-5)
+    folder = str(tmp_path / "folder")
+    options = dict(from_=similar.output_dir, output_dir=folder, to="huggingface")
+    convert_checkpoint.run(convert_checkpoint.Options(**options))
+    converted = load_embedder(folder)
+    np.testing.assert_allclose(converted(texts), expected, atol=1e-5)
+    assert converted.preprocessor.seq_length == 24
+    flags = {x: getattr(similar, x) for x in ("task", "label_type", "text_b_column", "train_file")}
+    student = dict(recipe="layers", teacher=similar.output_dir, output_dir=f"{tmp_path}/student")
+    with pytest.raises(ValueError, match="computes vectors, which no recipe compresses"):
+        compress.run(compress.Options(**flags, **student))
+
+
+def test_texts_find_the_ones_that_belong_to_them(ranked):
+    """Oracle: NumPy with the vectors of `load_embedder`; "a b" has two right texts."""
+    assert Run(ranked.output_dir).head == Head(EMBEDDING)
+    rows = predictions(ranked)
+    encode = load_embedder(ranked.output_dir, normalize=True).encode
+    queries, positives = (encode([x[n] for x in rows]) for n in ("text_a", "text_b"))
+    cosines = queries @ positives.T
+    cosines[[0, -1], -1] = cosines[[0, -1], 0] = cosines[0, [0, -1]].max()
+    own = np.diag(cosines)
+    ranks = 1 + np.sum(cosines > own[:, None], axis=1)
+    np.testing.assert_array_equal([int(x["rank"]) for x in rows], ranks)
+    np.testing.assert_allclose([float(x["cosine"]) for x in rows], own, atol=1e-4)
+    # The query that occurs twice counts once.
+    ranks, found = ranks[:-1], results(ranked)
+    assert found["eval_recall@1"] == pytest.approx(np.mean(ranks == 1))
+    assert 0.5 < found["eval_recall@1"] < 1
+    assert found["eval_mrr@10"] == pytest.approx(np.mean(np.where(ranks <= 10, 1 / ranks, 0)))
+
+
+def test_a_text_is_its_own_partner_under_another_dropout_mask(files, sentences, tmp_path):
+    """Oracle: SimCSE: without a second column, training makes different texts less similar."""
+    path = table(tmp_path, "texts.csv", ["text"], [(text,) for text, _ in sentences(64, seed=0)])
+    flags = dict(dev_file=path, train_file=path, num_train_epochs=2.0)
+    options = trained(files, tmp_path, "pairs", **flags)
+    folder, config = tmp_path / "init", BertConfig.from_json_file(options.bert_config_file)
+    init = save_run(folder, BertEncoder(config), load_vocab(options.vocab_file))
+    changes = dict(init_checkpoint=init, do_train=False, output_dir=f"{tmp_path}/before")
+    before, after = run(dataclasses.replace(options, **changes)), results(options)
+    assert after["eval_loss"] < before["eval_loss"]
+    assert Run(options.output_dir).flags["pooling"] == "mean"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "limits"),
+    [([0, 1, 1], (0, 1)), ([-0.5, 0.25, 0.5], (0, 1)), ([2, 5, 1], (1, 5)), ([0, 3], (0, 3))],
+)
+def test_range_of_numbers(read, write, numbers, limits):
+    """Oracles: by hand, where cosines stay as they are; the scale of STS-B."""
+    path = write("a.csv", "text,b,label\n" + "".join(f"a,b,{x}\n" for x in numbers))
+    task, splits = read(train_file=path, dev_file=path, label_type="similarity", text_b_column="b")
+    assert (task.head.mean, task.head.mean + task.head.deviation) == limits
+    assert splits["dev"].targets["values"].tolist() == numbers
+    flags = dict(task="stsb", label_type="similarity", pooling="cls", output_dir="x", do_eval=True)
+    head = make_task(FineTuningOptions(**flags)).head
+    assert head == Head(EMBEDDING, mean=0.0, deviation=5.0, pooling="cls")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"label_type": "similarity"}, "--label_type=similarity needs --text_b_column"),
+        ({"label_type": "pairs", "negative_column": "c"}, "--negative_column needs --text_b"),
+        ({"label_type": "pairs", "freeze_encoder": True}, "--freeze_encoder leaves nothing"),
+        ({"pooling": "cls"}, "--pooling has no effect"),
+    ],
+)
+def test_flags_that_do_not_go_together(read, write, flags, message):
+    """Oracle: the message names the flag."""
+    path = write("a.csv", "text,label\na,1\nb,2\n")
+    with pytest.raises(ValueError, match=message):
+        read(train_file=path, dev_file=path, **flags)

@@ -58,7 +58,9 @@ def distill(options: GeneralOptions) -> dict[str, float]:
 
 def _check_same_run(options: GeneralOptions, recipe: Recipe, run: Run) -> None:
     """Raises a ValueError if the output folder holds another run, or one with other stages."""
-    names = ["recipe", "teacher", *["num_train_steps"] * bool(recipe.last_stage)]
+    names = ["recipe", "teacher"]
+    if recipe.last_stage:
+        names.append("num_train_steps")
     flags = {name: getattr(options, name) for name in names}
     run.check_flags(flags | {COMMAND: options.command})
 

@@ -84,6 +84,7 @@ def encode_texts(
     pack = _packer(tokenizer, max_seq_length, len(columns))
     ids, types, truncated = zip(*_pack_in_parallel(pack, columns), strict=True)
     empty = sum(any(not text.strip() for text in row) for row in zip(*columns, strict=True))
+    notes = (f"{empty:,} with an empty text",) if empty else ()
     return Features(
         ids=tf.concat(ids, 0),
         types=tf.concat(types, 0),
@@ -93,7 +94,7 @@ def encode_texts(
         max_seq_length=max_seq_length,
         num_truncated=int(sum(truncated)),
         num_not_utf8=sum(not is_utf8(text) for texts in columns for text in texts),
-        notes=(*examples.notes, *[f"{empty:,} with an empty text"] * bool(empty)),
+        notes=(*examples.notes, *notes),
     )
 
 

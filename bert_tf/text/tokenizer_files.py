@@ -102,8 +102,9 @@ class TokenizerFiles:
         ideographs = self._normalizer.get("handle_chinese_chars")
         splits = self.config.get("tokenize_chinese_chars", ideographs) is False
         kind = self.config.get("tokenizer_class") or _CLASSES[0]
-        differences = ["tokenize_chinese_chars is False"] * splits
-        differences += [f"tokenizer_class is {kind}"] * (kind not in (*_CLASSES, *_GENERIC))
+        differences = ["tokenize_chinese_chars is False"] if splits else []
+        if kind not in (*_CLASSES, *_GENERIC):
+            differences.append(f"tokenizer_class is {kind}")
         for difference in differences:
             print(
                 f"WARNING: {os.path.join(self._folder, TOKENIZER)}: {difference}, which bert_tf "

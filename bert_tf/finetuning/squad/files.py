@@ -110,7 +110,7 @@ def _row(question: Any, context: str, where: str) -> _Row:
     mark = "is_impossible"
     impossible = _get({mark: None} | question, mark, (bool, type(None)), where)
     if impossible:
-        answers, faults = [], (_DROPPED,) * bool(question.get("answers"))
+        answers, faults = [], (_DROPPED,) if question.get("answers") else ()
     elif "answers" in question:
         answers = [
             (_get(answer, "text", str, of), _get(answer, "answer_start", int, of))

@@ -49,7 +49,8 @@ def read_conll(path: str, word: int = 0, tag: int = 0, learn: bool = False) -> T
     if columns[0] >= width:
         raise ValueError(f"{path} has {counted(width, 'column')}, but --text_column={word}")
     prefix = find_prefix([row[columns[0]] for rows in sentences for row in rows])
-    notes += [f"the prefix {prefix} of the words left out"] * bool(prefix)
+    if prefix:
+        notes.append(f"the prefix {prefix} of the words left out")
     found = zip(("text_column", "label_column"), columns, strict=True)
     found = {flag: str(index + 1) for flag, index in found if index is not None}
     if columns == (0, width - 1) or width == 1:
@@ -92,10 +93,12 @@ def _documents(path: str) -> tuple[list[list[list[_Row]]], list[str]]:
         elif cells is not header:
             sentence.append((number, cells))
     documents, ranges = without_ranges([[x for x in document if x] for document in documents])
-    notes = ["the header left out"] * bool(header)
-    notes += [f"{counted(comments, 'comment')} left out"] * bool(comments)
-    notes += [f"{counted(ranges, 'line')} of ranges and empty nodes left out"] * bool(ranges)
-    return documents, notes
+    left_out = {
+        "the header": header,
+        counted(comments, "comment"): comments,
+        f"{counted(ranges, 'line')} of ranges and empty nodes": ranges,
+    }
+    return documents, [f"{name} left out" for name, found in left_out.items() if found]
 
 
 def _without_empty_ends(rows: list[_Row]) -> tuple[list[_Row], int]:
@@ -144,7 +147,7 @@ def write_conll(path: str, text: TaggedText, predicted: Sequence[str]) -> None:
     tags, lines = iter(text.by_sentence(predicted)), []
     for document in text.documents:
         if text.marks_documents:
-            lines += [" ".join([DOCUMENT, "O", *["O"] * bool(text.tags)]), ""]
+            lines += [f"{DOCUMENT} O O" if text.tags else f"{DOCUMENT} O", ""]
         for sentence in document:
             columns = filter(None, (sentence.words, sentence.tags, next(tags)))
             rows = zip(*columns, strict=True)

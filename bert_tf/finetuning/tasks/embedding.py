@@ -75,8 +75,8 @@ class _EmbeddingTask(TextTask):
 
 def _columns(examples: TextExamples) -> list[list[bytes]]:
     """Returns the K texts of each example, by column; a text without another one is its own."""
-    columns = [examples.texts_a, examples.texts_b or examples.texts_a]
-    return columns + [examples.negatives] * bool(examples.negatives)
+    columns = [examples.texts_a, examples.texts_b or examples.texts_a, examples.negatives]
+    return [column for column in columns if column]
 
 
 @dataclass(frozen=True, kw_only=True)

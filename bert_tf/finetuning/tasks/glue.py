@@ -139,7 +139,8 @@ def _read_table(
     for number, fields in enumerate(lines[first:], first + 1):
         if not b"".join(fields).strip():
             continue
-        long += [number] * (len(fields) > len(header))
+        if len(fields) > len(header):
+            long.append(number)
         if len(fields) > max(places.values()):
             rows.append((number, fields))
         elif skips_short:

@@ -27,6 +27,7 @@ _STUDENT_SOURCES = ("recipe", "teacher", "student_layers")
 # Flags that say where a model comes from, and what of it is trained.
 _SOURCES = (
     *("init_checkpoint", "preset", "bert_config_file", "freeze_encoder", "feature_based"),
+    *("lora_rank", "lora_alpha"),
     *_STUDENT_SOURCES,
 )
 
@@ -262,4 +263,6 @@ def _model_row(published: PublishedTable, groups: Sequence[Group]) -> list[str |
         name += f", {features} as features"
     elif flags.get("freeze_encoder"):
         name += ", frozen"
+    elif rank := flags.get("lora_rank"):
+        name += f", LoRA of rank {rank}"
     return [name, *row]

@@ -103,7 +103,7 @@ def _check_stages(options: CompressionOptions, recipe: Recipe) -> None:
             f"--augment does not suit --recipe={options.recipe}, which learns from labels alone: "
             "omit it"
         )
-    for name in ("feature_based", *recipe.training.unsuited):
+    for name in ("feature_based", "lora_rank", *recipe.training.unsuited):
         if getattr(options, name) != getattr(CompressionOptions, name):
             raise ValueError(f"--{name} does not suit --recipe={options.recipe}: omit it")
 

@@ -12,6 +12,7 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import check_kind, in_task_order, load_task_model
 from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, Training
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
+from bert_tf.finetuning.lora import LoraTraining
 from bert_tf.finetuning.metrics import OF_A_CLASS
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.runs.tables import aligned
@@ -96,7 +97,9 @@ def _fine_tune(
     task = task or make_task(options, head)
     if options.metric not in (None, task.metric):
         task = task.with_metric(options.metric)
-    training = training or Training(task)
+    if not training:
+        lora = options.lora_rank and not trained
+        training = LoraTraining(task, options) if lora else Training(task)
     training.task = task
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))

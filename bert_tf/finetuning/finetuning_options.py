@@ -14,6 +14,7 @@ from tfrecords import command
 from tfrecords.command import option, rare_option
 
 EVAL_RESULTS_JSON = "eval_results.json"
+LORA_ALPHA = 16.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,6 +231,17 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     freeze_encoder: bool = rare_option(
         False, "Train only the head. The encoder keeps its weights and has no dropout."
     )
+    lora_rank: int | None = option(
+        None,
+        "Train only the head and, for every query and value projection, two matrices of this rank, "
+        "with a --learning_rate such as 1e-3. 8 is usual.",
+        at_least=1,
+    )
+    lora_alpha: float | None = rare_option(
+        None,
+        "The factor on the product of the two matrices, times --lora_rank. Default: 16.",
+        at_least=1,
+    )
     layer_decay: float = rare_option(
         1.0,
         "Multiply the learning rate by this factor per layer, from the head down to the "
@@ -257,6 +269,13 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
             raise ValueError("--feature_based freezes the encoder: omit --freeze_encoder")
         if self.layer_decay != 1 and (self.freeze_encoder or self.feature_based):
             raise ValueError("--layer_decay has no effect on a frozen encoder: omit it")
+        if self.lora_rank and (self.freeze_encoder or self.feature_based or self.layer_decay != 1):
+            raise ValueError(
+                "--lora_rank freezes the encoder and trains matrices beside it: omit "
+                "--freeze_encoder, --feature_based and --layer_decay"
+            )
+        if self.lora_alpha and not self.lora_rank:
+            raise ValueError("--lora_alpha has no effect without --lora_rank: omit it")
         if self.random_seed + self.num_seeds - 1 > SEED["at_most"]:
             raise ValueError(
                 f"--random_seed={self.random_seed} and --num_seeds={self.num_seeds} need seeds "

@@ -74,7 +74,7 @@ def load_adapters(path: str, base: str) -> LoadedRun:
 
     Example:
         model, tokenizer, config = bert_tf.load_adapters("mrpc/adapters.npz", "run")
-        inputs = bert_tf.load_preprocessor("run")(["a text", "another one"])
+        inputs = bert_tf.load_preprocessor("run")(["a text"], ["another one"])
         logits = model(inputs)
 
     Raises:

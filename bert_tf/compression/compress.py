@@ -37,6 +37,8 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
     """
     name = task.name if task else task_name(options.task)
     options = dataclasses.replace(options, task=name)
+    if "," in name:
+        raise ValueError(f"--task={name}: a student learns one task, so name one")
     recipe, run = RECIPES[options.recipe], Run(options.output_dir)
     _check_stages(options, recipe)
     teacher = open_checkpoint(options.teacher)

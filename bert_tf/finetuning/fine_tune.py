@@ -14,6 +14,7 @@ from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, Training
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.lora import LoraTraining
 from bert_tf.finetuning.metrics import OF_A_CLASS
+from bert_tf.finetuning.multi_task import MultiTask, MultiTaskTraining
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import (
@@ -97,9 +98,7 @@ def _fine_tune(
     task = task or make_task(options, head)
     if options.metric not in (None, task.metric):
         task = task.with_metric(options.metric)
-    if not training:
-        lora = options.lora_rank and not trained
-        training = LoraTraining(task, options) if lora else Training(task)
+    training = training or _training(options, task, not trained)
     training.task = task
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))
@@ -131,6 +130,12 @@ def _fine_tune(
     if not trained:
         say(next_step(task, run.path))
     return results
+
+
+def _training(options: FineTuningOptions, task: Task, trains: bool) -> Training:
+    if isinstance(task, MultiTask):
+        return MultiTaskTraining(task)
+    return LoraTraining(task, options) if options.lora_rank and trains else Training(task)
 
 
 def check_data_of(options: FineTuningOptions) -> None:
@@ -293,6 +298,9 @@ def _class_table(results: dict[str, float]) -> list[str]:
 def next_step(task: Task, folder: str) -> str:
     """Returns lines that say how to use a run."""
     output = unused_name("classifier")
+    if isinstance(task, MultiTask):
+        task = task.tasks[0]
+        folder = f"{folder}/{task.name}"
     if task.name in (*TASKS, *MAKERS):
         predict = command_line("bert_tf.predict", checkpoint=folder)
         export = command_line("export.classifier", checkpoint=folder, output_dir=output)

@@ -121,7 +121,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
 
     task: str = option(
         help="cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad, squad2, ner, swag, imdb, "
-        "or csv for your own tables.",
+        "or csv for your own tables. Several at once share an encoder: mrpc,rte,stsb.",
         aliases=("task_name",),
     )
     output_dir: str = option(

@@ -17,13 +17,13 @@ import tensorflow as tf
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.finetuning_options import LORA_ALPHA, FineTuningOptions
-from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.task import Task, make_model
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.session import Session
 from bert_tf.training.checkpoints import BEST
 from bert_tf.training.driver import Driver
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
-from bert_tf.weights.names import HEAD_BIAS, SIDE_BY_SIDE, part_of
+from bert_tf.weights.names import SIDE_BY_SIDE, part_of
 from tfrecords.files import read_file
 from tfrecords.writer import atomic_write
 
@@ -183,8 +183,7 @@ def adapted_model(base: Checkpoint, path: str) -> BertTaskModel:
             "--lora_rank wrote"
         ) from None
     head = Head.from_dict(description["head"])
-    outputs = arrays[HEAD_BIAS].shape[0]
-    task_model = BertTaskModel(base.spec.config, outputs, head.kind, head.mean, head.deviation)
+    task_model = make_model(head, base.spec.config)
     model = LoraModel(task_model, description["rank"], description["alpha"], head.reads_pooler)
     load_weights(base.path, base.tensors, model.encoder.weights, optional_parts=OPTIONAL)
     if model.base_checksum() != description["base_sha256"]:

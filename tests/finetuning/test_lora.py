@@ -12,7 +12,6 @@ from support import assert_same_state, one_device, save_run, tuning_options, two
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, MobileBertConfig
-from bert_tf.finetuning import fine_tuner
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.finetuning.lora import LoraModel
 from bert_tf.finetuning.objectives import ClassificationObjective
@@ -20,7 +19,6 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import run
 from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Checkpointer
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Trainer
 
@@ -170,23 +168,10 @@ def test_the_best_weights_are_merged_and_the_adapters_stand_alone(
         bert_tf.load_adapters(f"{moved}/bert_config.json", moved)
 
 
-def test_an_interrupted_run_resumes_exactly(options, tmp_path, monkeypatch):
-    """Oracle: the uninterrupted run, also its adapters; the kill comes amid the second epoch."""
+def test_an_interrupted_run_resumes_exactly(options, tmp_path, run_killed_once):
+    """Oracle: the uninterrupted run, also its adapters; the kill comes amid the first epoch."""
     again = dataclasses.replace(options, output_dir=str(tmp_path / "broken"))
-    saved = []
-
-    def save(self, real=Checkpointer.save):
-        if len(saved) == 4:  # 15, 20, its best weights, 30
-            raise KeyboardInterrupt
-        saved.append(real(self))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(fine_tuner, "_SAVE_CHECKPOINTS_STEPS", 15)
-        patch.setattr(Checkpointer, "save", save)
-        with pytest.raises(KeyboardInterrupt):
-            run(again)
-    assert saved[-1].endswith("broken/ckpt-30")
-    run(again)
+    run_killed_once(again)
     assert_same_state(options.output_dir, again.output_dir)
     files = [np.load(f"{x.output_dir}/adapters.npz") for x in (options, again)]
     for name in files[0]:

@@ -5,8 +5,7 @@ from typing import NamedTuple
 import keras
 
 from bert_tf.checkpoint import local_path, open_checkpoint
-from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.finetuning.lora import adapted_model
+from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import check_length, fitting_length
@@ -60,31 +59,6 @@ def load(path: str) -> LoadedRun:
     spec = checkpoint.spec
     model = (BertPretrainer if "masked_lm" in checkpoint.parts else BertEncoder)(spec.config)
     load_or_warn(checkpoint, model.weights)
-    return _loaded(model, spec)
-
-
-def load_adapters(path: str, base: str) -> LoadedRun:
-    """Loads the model of a run of run_finetuning --lora_rank from its adapters alone.
-
-    Args:
-        path: the run's `adapters.npz`, or a folder with it.
-        base: the run's --init_checkpoint, which may have moved.
-
-    Returns a `LoadedRun` whose model is a `BertTaskModel`.
-
-    Example:
-        model, tokenizer, config = bert_tf.load_adapters("mrpc/adapters.npz", "run")
-        inputs = bert_tf.load_preprocessor("run")(["a text"], ["another one"])
-        logits = model(inputs)
-
-    Raises:
-        ValueError: the file holds no adapters, or they belong to another model.
-    """
-    checkpoint = open_checkpoint(base)
-    return _loaded(adapted_model(checkpoint, path), checkpoint.spec)
-
-
-def _loaded(model: keras.Model, spec: ModelSpec) -> LoadedRun:
     warn_about_casing(spec.vocab, spec.lower_case)
     tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case) if spec.vocab else None
     return LoadedRun(model, tokenizer, spec.config)

@@ -28,7 +28,7 @@ _STUDENT_SOURCES = ("recipe", "teacher", "student_layers")
 # Flags that say where a model comes from, and what of it is trained.
 _SOURCES = (
     *("init_checkpoint", "preset", "bert_config_file", "freeze_encoder", "feature_based"),
-    *("lora_rank", "lora_alpha", TOGETHER),
+    *("lora_rank", TOGETHER),
     *_STUDENT_SOURCES,
 )
 

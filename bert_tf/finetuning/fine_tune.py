@@ -98,7 +98,10 @@ def _fine_tune(
     task = task or make_task(options, head)
     if options.metric not in (None, task.metric):
         task = task.with_metric(options.metric)
-    training = training or _training(options, task, not trained)
+    if not training:
+        kind = MultiTaskTraining if isinstance(task, MultiTask) else Training
+        lora = options.lora_rank and not trained
+        training = LoraTraining(task, options) if lora else kind(task)
     training.task = task
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))
@@ -130,12 +133,6 @@ def _fine_tune(
     if not trained:
         say(next_step(task, run.path))
     return results
-
-
-def _training(options: FineTuningOptions, task: Task, trains: bool) -> Training:
-    if isinstance(task, MultiTask):
-        return MultiTaskTraining(task)
-    return LoraTraining(task, options) if options.lora_rank and trains else Training(task)
 
 
 def check_data_of(options: FineTuningOptions) -> None:

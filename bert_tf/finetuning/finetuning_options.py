@@ -14,7 +14,6 @@ from tfrecords import command
 from tfrecords.command import option, rare_option
 
 EVAL_RESULTS_JSON = "eval_results.json"
-LORA_ALPHA = 16.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,10 +236,8 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "with a --learning_rate such as 1e-3. 8 is usual.",
         at_least=1,
     )
-    lora_alpha: float | None = rare_option(
-        None,
-        "The factor on the product of the two matrices, times --lora_rank. Default: 16.",
-        at_least=1,
+    lora_alpha: float = rare_option(
+        16.0, "The factor on the product of the two matrices, times --lora_rank."
     )
     layer_decay: float = rare_option(
         1.0,
@@ -265,16 +262,12 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         super().__post_init__()
         if not (self.do_train or self.do_eval or self.do_predict):
             raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
-        if self.freeze_encoder and self.feature_based:
-            raise ValueError("--feature_based freezes the encoder: omit --freeze_encoder")
-        if self.layer_decay != 1 and (self.freeze_encoder or self.feature_based):
+        freezing = [x for x in ("freeze_encoder", "feature_based", "lora_rank") if getattr(self, x)]
+        if len(freezing) > 1:
+            raise ValueError(f"--{freezing[1]} freezes the encoder: omit --{freezing[0]}")
+        if self.layer_decay != 1 and freezing:
             raise ValueError("--layer_decay has no effect on a frozen encoder: omit it")
-        if self.lora_rank and (self.freeze_encoder or self.feature_based or self.layer_decay != 1):
-            raise ValueError(
-                "--lora_rank freezes the encoder and trains matrices beside it: omit "
-                "--freeze_encoder, --feature_based and --layer_decay"
-            )
-        if self.lora_alpha and not self.lora_rank:
+        if self.lora_alpha != 16 and not self.lora_rank:
             raise ValueError("--lora_alpha has no effect without --lora_rank: omit it")
         if self.random_seed + self.num_seeds - 1 > SEED["at_most"]:
             raise ValueError(

@@ -4,9 +4,7 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 import re
-import zipfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
@@ -14,24 +12,21 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.fine_tuner import Training
-from bert_tf.finetuning.finetuning_options import LORA_ALPHA, FineTuningOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import Task, make_model
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.session import Session
-from bert_tf.training.checkpoints import BEST
 from bert_tf.training.driver import Driver
-from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
+from bert_tf.weights.checkpoint import OPTIONAL, load_weights
 from bert_tf.weights.names import SIDE_BY_SIDE, part_of
 from tfrecords.files import read_file
 from tfrecords.writer import atomic_write
 
 ADAPTERS = "adapters.npz"
-_DESCRIPTION = "description"
-_KERNEL = re.compile(r"encoder/(layer_\d+)/attention/(\w+)_kernel")
-
-Pair = tuple[tf.Variable, tf.Variable]
+_KERNEL = re.compile(r"encoder/(layer_\d+)/attention/(qkv|qk|value)_kernel")
 
 
 class LoraModel(keras.Model):
@@ -47,7 +42,8 @@ class LoraModel(keras.Model):
 
     def __init__(self, task_model: keras.Model, rank: int, alpha: float, trains_pooler: bool):
         super().__init__(name="lora")
-        self.task_model, self._rank, self._scale = task_model, rank, alpha / rank
+        self.task_model, self.encoder = task_model, task_model.encoder
+        self._rank, self._scale = rank, alpha / rank
         for weight in self.encoder.weights:
             weight.trainable = trains_pooler and part_of(weight.path) == "pooler"
         adapted = []
@@ -55,38 +51,23 @@ class LoraModel(keras.Model):
             if match := _KERNEL.fullmatch(kernel.path):
                 names = SIDE_BY_SIDE.get(match[2], (match[2],))
                 shape = kernel.shape[0], kernel.shape[1] // len(names)
-                pairs = [
-                    self._pair(f"{match[1]}_{name}", *shape) if name in ("query", "value") else None
-                    for name in names
-                ]
+                pairs = [x != "key" and self._pair(f"{match[1]}_{x}", *shape) for x in names]
                 # In a call in half precision, `kernel.value` would be cast.
                 adapted.append((kernel, kernel.value, pairs))
         # In a function, where Keras does not find them twice.
-        self._adapted = lambda: [entry for entry in adapted if any(entry[2])]
+        self._adapted = lambda: adapted
         self.built = True
 
-    @property
-    def encoder(self) -> keras.Model:
-        return self.task_model.encoder
-
-    def _pair(self, name: str, width: int, outputs: int) -> Pair:
+    def _pair(self, name: str, width: int, outputs: int) -> tuple[tf.Variable, tf.Variable]:
         """Adds A and B for a kernel [width, outputs]."""
         # From -1 / sqrt(width) to 1 / sqrt(width).
-        uniform = keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform")
-        a, b = (
-            self.add_weight(
-                shape=shape, initializer=start, name=f"{name}_{part}", autocast=False
-            ).value
-            for part, shape, start in (
-                ("a", (width, self._rank), uniform),
-                ("b", (self._rank, outputs), "zeros"),
-            )
-        )
-        return a, b
+        uniform, rank = keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform"), self._rank
+        a = self.add_weight((width, rank), uniform, name=f"{name}_a", autocast=False)
+        b = self.add_weight((rank, outputs), "zeros", name=f"{name}_b", autocast=False)
+        return a.value, b.value
 
     def call(self, inputs, training=None):
-        sums = self._sums() if training else ()
-        with keras.StatelessScope(sums) if training else contextlib.nullcontext():
+        with keras.StatelessScope(self._sums()) if training else contextlib.nullcontext():
             return self.task_model(inputs, training=training)
 
     def _sums(self) -> list[tuple[keras.Variable, tf.Tensor]]:
@@ -119,22 +100,18 @@ class LoraModel(keras.Model):
     def base_checksum(self) -> str:
         """Returns a checksum of the weights that the adapters belong to, outside `merged`."""
         digest = hashlib.sha256()
-        for weight in sorted(self.encoder.weights, key=lambda weight: weight.path):
+        for weight in self.encoder.weights:
             if part_of(weight.path) != "pooler":
-                digest.update(weight.path.encode() + weight.numpy().tobytes())
+                digest.update(weight.numpy().tobytes())
         return digest.hexdigest()
 
 
 class LoraTraining(Training):
-    """Trains a `LoraModel` of a task. The best weights are merged; `ADAPTERS` has what trained."""
+    """Trains a `LoraModel`. The best weights are merged; `ADAPTERS` has what trained."""
 
     def __init__(self, task: Task, options: FineTuningOptions):
         super().__init__(task)
-        if not task.head:
-            raise ValueError(
-                f"--lora_rank does not suit --task={task.name}, whose model is its own: omit it"
-            )
-        self._rank, self._alpha = options.lora_rank, options.lora_alpha or LORA_ALPHA
+        self._rank, self._alpha = options.lora_rank, options.lora_alpha
 
     def build_model(self, config: BertConfig) -> LoraModel:
         model = super().build_model(config)
@@ -148,47 +125,42 @@ class LoraTraining(Training):
 
     def finish(self, session: Session, driver: Driver, model: LoraModel) -> None:
         # Before the best weights, which are merged, take the place of the frozen ones.
-        description = {
-            "task": self.task.name,
-            "head": self.task.head.to_dict(),
-            "rank": self._rank,
-            "alpha": self._alpha,
-            "base": session.options.init_checkpoint,
-            "base_sha256": model.base_checksum(),
-        }
+        base = {"base": session.options.init_checkpoint, "base_sha256": model.base_checksum()}
         super().finish(session, driver, model)
-        if not session.is_chief:
-            return
-        file = io.BytesIO()
+        head = {"task": self.task.name, "head": self.task.head.to_dict()}
+        description = base | head | {"rank": self._rank, "alpha": self._alpha}
         arrays = {weight.path: weight.numpy() for weight in model.trainable_weights}
-        np.savez(file, **{_DESCRIPTION: json.dumps(description)}, **arrays)
-        atomic_write(session.run.file(ADAPTERS), file.getvalue())
-        trained = sum(array.size for array in arrays.values())
-        session.say(
-            f"{ADAPTERS} has the {trained:,} weights that trained, and {BEST} all "
-            f"{model.task_model.count_params():,}."
-        )
+        if session.is_chief:
+            file = io.BytesIO()
+            np.savez(file, description=json.dumps(description), **arrays)
+            atomic_write(session.run.file(ADAPTERS), file.getvalue())
 
 
-def adapted_model(base: Checkpoint, path: str) -> BertTaskModel:
-    """Returns the fine-tuned model of a file of adapters on the model that they belong to."""
-    path = os.path.join(path, ADAPTERS) if tf.io.gfile.isdir(path) else path
-    try:
-        with np.load(io.BytesIO(read_file(path)), allow_pickle=False) as file:
-            arrays = dict(file)
-        description = json.loads(str(arrays.pop(_DESCRIPTION)))
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"{path} holds no adapters ({error}): give the {ADAPTERS} that run_finetuning "
-            "--lora_rank wrote"
-        ) from None
-    head = Head.from_dict(description["head"])
-    task_model = make_model(head, base.spec.config)
+def load_adapters(path: str, base: str) -> BertTaskModel:
+    """Loads the model of a run of run_finetuning --lora_rank from its adapters alone.
+
+    Args:
+        path: the run's `adapters.npz`.
+        base: the model that the run started from, which may have moved.
+
+    Example:
+        model = bert_tf.load_adapters("mrpc/adapters.npz", "run")
+        logits = model(bert_tf.load_preprocessor("run")(["a text"], ["another one"]))
+
+    Raises:
+        ValueError: the adapters belong to another model.
+    """
+    with np.load(io.BytesIO(read_file(path)), allow_pickle=False) as file:
+        arrays = dict(file)
+    description = json.loads(str(arrays.pop("description")))
+    checkpoint, head = open_checkpoint(base), Head.from_dict(description["head"])
+    task_model = make_model(head, checkpoint.spec.config)
     model = LoraModel(task_model, description["rank"], description["alpha"], head.reads_pooler)
-    load_weights(base.path, base.tensors, model.encoder.weights, optional_parts=OPTIONAL)
+    weights = model.encoder.weights
+    load_weights(checkpoint.path, checkpoint.tensors, weights, optional_parts=OPTIONAL)
     if model.base_checksum() != description["base_sha256"]:
         raise ValueError(
-            f"{path} belongs to {description['base']}, which {base.path} is not: give that model"
+            f"{path} belongs to {description['base']}, not to {checkpoint.path}: give that model"
         )
     for weight in model.trainable_weights:
         weight.assign(arrays[weight.path])

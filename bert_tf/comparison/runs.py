@@ -143,7 +143,6 @@ def _runs(folder: str) -> Iterator[Run]:
     for path, folders, files in tf.io.gfile.walk(folder):
         run = Run(path)
         if FLAGS in files and {FINISHED, "task"} <= run.flags.keys():
-            # The tasks of a run of several have folders of their own.
             if "," not in run.flags["task"]:
                 folders.clear()
                 yield run

@@ -25,7 +25,6 @@ from bert_tf.weights.names import SIDE_BY_SIDE, part_of
 from tfrecords.files import read_file
 from tfrecords.writer import atomic_write
 
-ADAPTERS = "adapters.npz"
 _KERNEL = re.compile(r"encoder/(layer_\d+)/attention/(qkv|qk|value)_kernel")
 
 
@@ -107,7 +106,7 @@ class LoraModel(keras.Model):
 
 
 class LoraTraining(Training):
-    """Trains a `LoraModel`. The best weights are merged; `ADAPTERS` has what trained."""
+    """Trains a `LoraModel`. The best weights are merged; adapters.npz has what trained."""
 
     def __init__(self, task: Task, options: FineTuningOptions):
         super().__init__(task)
@@ -133,7 +132,7 @@ class LoraTraining(Training):
         if session.is_chief:
             file = io.BytesIO()
             np.savez(file, description=json.dumps(description), **arrays)
-            atomic_write(session.run.file(ADAPTERS), file.getvalue())
+            atomic_write(session.run.file("adapters.npz"), file.getvalue())
 
 
 def load_adapters(path: str, base: str) -> BertTaskModel:
@@ -156,8 +155,7 @@ def load_adapters(path: str, base: str) -> BertTaskModel:
     checkpoint, head = open_checkpoint(base), Head.from_dict(description["head"])
     task_model = make_model(head, checkpoint.spec.config)
     model = LoraModel(task_model, description["rank"], description["alpha"], head.reads_pooler)
-    weights = model.encoder.weights
-    load_weights(checkpoint.path, checkpoint.tensors, weights, optional_parts=OPTIONAL)
+    load_weights(checkpoint.path, checkpoint.tensors, model.encoder.weights, None, OPTIONAL)
     if model.base_checksum() != description["base_sha256"]:
         raise ValueError(
             f"{path} belongs to {description['base']}, not to {checkpoint.path}: give that model"

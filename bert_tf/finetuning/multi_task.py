@@ -33,15 +33,14 @@ _TASK = "task"
 class MultiFeatures(Features):
     """The examples of several tasks, one task after the other.
 
-    The target `task`, int32 [N], is the index of an example's task. A target of one task is named
-    `<task>/<target>` and is 0 for the others.
+    The target `task`, int32 [N], is the index of the task. Targets are named `<task>/<target>`.
     """
 
     parts: Mapping[str, Features]
 
     @classmethod
     def of(cls, parts: Mapping[str, Features]) -> "MultiFeatures":
-        """Joins the examples of tasks by their names."""
+        """Joins the examples of tasks; a target is 0 for those of other tasks."""
         every = [*parts.values()]
         targets = {_TASK: np.repeat(np.arange(len(every), dtype=np.int32), [*map(len, every)])}
         for index, (name, part) in enumerate(parts.items()):

@@ -105,8 +105,8 @@ def options_of_run(run: Run) -> FineTuningOptions:
     """Returns the flags of a fine-tuning run."""
     flags = run.flags
     if "," in flags.get("task", ""):
-        name = flags["task"].partition(",")[0]
-        raise ValueError(f"{run.path} has several tasks: give the folder of one, {run.file(name)}")
+        one = run.file(flags["task"].partition(",")[0])
+        raise ValueError(f"{run.path} has several tasks: give the folder of one, {one}")
     if not {"task", "output_dir"} <= flags.keys() or not run.head:
         raise ValueError(f"{run.path} holds no fine-tuning run: give the output folder of one")
     names = {field.name for field in dataclasses.fields(FineTuningOptions)}

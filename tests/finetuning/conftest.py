@@ -7,12 +7,10 @@ import pytest
 from support import save_run
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import fine_tuner
-from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint, saved_tensors
+from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
 from bert_tf.weights.checkpoint import load_weights
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab
 
@@ -104,26 +102,3 @@ def pretrained(tmp_path_factory) -> str:
     """A run folder of run_pretraining with another dropout rate and a cased vocabulary."""
     folder, model = tmp_path_factory.mktemp("pretrained"), BertPretrainer(CONFIG_TRAINED)
     return save_run(folder, model, VOCAB, lower_case=False)
-
-
-@pytest.fixture
-def run_killed_once(monkeypatch):
-    """A function that runs options until the checkpoint of step 15, and then to their end."""
-
-    def run(options, save=Checkpointer.save):
-        saved = []
-
-        def save_once(self):
-            if saved:
-                raise KeyboardInterrupt
-            saved.append(save(self))
-
-        with monkeypatch.context() as patch:
-            patch.setattr(fine_tuner, "_SAVE_CHECKPOINTS_STEPS", 15)
-            patch.setattr(Checkpointer, "save", save_once)
-            with pytest.raises(KeyboardInterrupt):
-                fine_tune(options)
-        assert saved == [f"{options.output_dir}/ckpt-15"]
-        fine_tune(options)
-
-    return run

@@ -309,6 +309,29 @@ def test_an_interrupted_run_resumes_exactly(step, files, finished, tmp_path, mon
     assert_same_state(finished.output_dir, folder)
 
 
+@pytest.mark.parametrize(
+    ("flags", "part"), [({"lora_rank": 4}, ""), ({"task": "sst2,imdb"}, "/imdb/best")]
+)
+def test_runs_with_models_of_their_own_resume_exactly(files, tmp_path, monkeypatch, flags, part):
+    """Oracle: the uninterrupted run; the kill comes after a checkpoint amid the only epoch."""
+
+    def save_once(self, real=checkpoints.Checkpointer.save):
+        real(self)
+        raise KeyboardInterrupt
+
+    whole, broken = (
+        tuning_options(files, tmp_path / x, num_train_epochs=1.0, **flags) for x in "ab"
+    )
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(fine_tuner, "_SAVE_CHECKPOINTS_STEPS", 15)
+        patch.setattr(checkpoints.Checkpointer, "save", save_once)
+        run(broken)
+    assert checkpoints.latest_checkpoint(broken.output_dir) == f"{broken.output_dir}/ckpt-15"
+    run(broken)
+    run(whole)
+    assert_same_state(whole.output_dir + part, broken.output_dir + part)
+
+
 def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
     files, pretrained, load_best, tmp_path, capsys, no_learning
 ):

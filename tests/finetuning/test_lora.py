@@ -1,13 +1,12 @@
 """LoRA: what trains, what the best weights hold, and the adapters alone."""
 
-import dataclasses
 import json
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import assert_same_state, one_device, save_run, tuning_options, two_replicas
+from support import one_device, save_run, tuning_options, two_replicas
 
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
@@ -35,10 +34,10 @@ def _batches():
     for _ in range(5):
         lengths = random.integers(3, 9, 4)
         yield {
-            "input_word_ids": random.integers(0, 20, [4, 8]).astype(np.int32),
-            "input_mask": (np.arange(8) < lengths[:, None]).astype(np.int32),
-            "input_type_ids": random.integers(0, 2, [4, 8]).astype(np.int32),
-            "labels": random.integers(0, 2, 4).astype(np.int32),
+            "input_word_ids": random.integers(0, 20, [4, 8]),
+            "input_mask": np.int64(np.arange(8) < lengths[:, None]),
+            "input_type_ids": random.integers(0, 2, [4, 8]),
+            "labels": random.integers(0, 2, 4),
             "example_weights": np.ones(4, np.float32),
         }
 
@@ -96,18 +95,14 @@ def options(files, pretrained, tmp_path_factory):
     """Of a finished run whose initial checkpoint has no pooler."""
     folder, spec = tmp_path_factory.mktemp("lora"), Run(pretrained).spec
     base = save_run(folder / "base", BertEncoder(spec.config), spec.vocab, spec.lower_case)
-    flags = dict(init_checkpoint=base, bert_config_file=None, vocab_file=None, lora_rank=4)
-    flags |= dict(num_train_epochs=2.0, learning_rate=3e-2)
-    options = tuning_options(files, folder / "sst2", **flags)
+    flags = dict(init_checkpoint=base, bert_config_file=None, vocab_file=None, learning_rate=3e-2)
+    options = tuning_options(files, folder / "sst2", **flags, lora_rank=4, num_train_epochs=2.0)
     assert run(options)["eval_accuracy"] > 0.95
     return options
 
 
 def test_the_best_weights_are_merged_and_the_adapters_stand_alone(options, pack, tmp_path):
-    """Oracles: base + 16 / 4 A B in NumPy; the model that every other command opens.
-
-    The adapters have what trained; the base may move, but no other model takes its place.
-    """
+    """Oracles: base + 16 / 4 A B in NumPy; the model that other commands open; the base moved."""
     base = open_checkpoint(options.init_checkpoint).tensors
     best, task, _ = open_fine_tuned(options.output_dir, None, None, pairs=False)
     adapters = f"{options.output_dir}/adapters.npz"
@@ -121,24 +116,11 @@ def test_the_best_weights_are_merged_and_the_adapters_stand_alone(options, pack,
     assert abs(product).max() > 1e-2
     for path, tensor in best.tensors.items():
         expected = arrays[path] if path in arrays else base[path].read()
-        if path.endswith("qkv_kernel"):
-            expected = expected + product
+        expected = expected + (product if path.endswith("qkv_kernel") else 0)
         np.testing.assert_allclose(tensor.read(), expected, atol=1e-6, err_msg=path)
 
     moved = str(shutil.copytree(options.init_checkpoint, tmp_path / "moved"))
-    inputs = pack(["good a b", "bad c"])
-    expected = load_task_model(task, best)(inputs)
-    model = bert_tf.load_adapters(adapters, moved)
-    np.testing.assert_allclose(model(inputs), expected, atol=1e-6)
+    model, inputs = bert_tf.load_adapters(adapters, moved), pack(["good a b", "bad c"])
+    np.testing.assert_allclose(model(inputs), load_task_model(task, best)(inputs), atol=1e-6)
     with pytest.raises(ValueError, match="adapters.npz belongs to .*/base, not to .*best/ckpt"):
         bert_tf.load_adapters(adapters, f"{options.output_dir}/best")
-
-
-def test_an_interrupted_run_resumes_exactly(options, tmp_path, run_killed_once):
-    """Oracle: the uninterrupted run, also its adapters; the kill comes amid the first epoch."""
-    again = dataclasses.replace(options, output_dir=str(tmp_path / "broken"))
-    run_killed_once(again)
-    assert_same_state(options.output_dir, again.output_dir)
-    files = [np.load(f"{x.output_dir}/adapters.npz") for x in (options, again)]
-    for name in files[0]:
-        np.testing.assert_array_equal(files[0][name], files[1][name])

@@ -230,7 +230,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     freeze_encoder: bool = rare_option(
         False, "Train only the head. The encoder keeps its weights and has no dropout."
     )
-    lora_rank: int | None = option(
+    lora_rank: int | None = rare_option(
         None,
         "Train only the head and, for every query and value projection, two matrices of this rank, "
         "with a --learning_rate such as 1e-3. 8 is usual.",

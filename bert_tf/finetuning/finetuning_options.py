@@ -233,11 +233,11 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     lora_rank: int | None = rare_option(
         None,
         "Train only the head and, for every query and value projection, two matrices of this rank, "
-        "with a --learning_rate such as 1e-3. 8 is usual.",
+        "with a --learning_rate of 1e-3 to 5e-3. 8 is usual.",
         at_least=1,
     )
     lora_alpha: float = rare_option(
-        16.0, "The factor on the product of the two matrices, times --lora_rank."
+        16.0, "The factor on the product of the two matrices, times --lora_rank.", at_least=0
     )
     layer_decay: float = rare_option(
         1.0,

@@ -11,6 +11,7 @@ from tfrecords import __version__, process
 _MODULES = {
     "load": "bert_tf.loading",
     "load_preprocessor": "bert_tf.loading",
+    "load_adapters": "bert_tf.finetuning.lora",
     "load_embedder": "bert_tf.inference.embedder",
     "BertConfig": "bert_tf.config",
     "PRESETS": "bert_tf.presets",

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf.comparison.published import TABLES, PublishedTable
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
+from bert_tf.finetuning.multi_task import TOGETHER
 from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.runs.sweep import summarize
 from bert_tf.finetuning.runs.tables import aligned, markdown
@@ -27,6 +28,7 @@ _STUDENT_SOURCES = ("recipe", "teacher", "student_layers")
 # Flags that say where a model comes from, and what of it is trained.
 _SOURCES = (
     *("init_checkpoint", "preset", "bert_config_file", "freeze_encoder", "feature_based"),
+    *("lora_rank", TOGETHER),
     *_STUDENT_SOURCES,
 )
 
@@ -141,8 +143,9 @@ def _runs(folder: str) -> Iterator[Run]:
     for path, folders, files in tf.io.gfile.walk(folder):
         run = Run(path)
         if FLAGS in files and {FINISHED, "task"} <= run.flags.keys():
-            folders.clear()
-            yield run
+            if "," not in run.flags["task"]:
+                folders.clear()
+                yield run
 
 
 def _group(folder: str, results: Mapping[Run, Mapping[str, float]]) -> Group:
@@ -262,4 +265,8 @@ def _model_row(published: PublishedTable, groups: Sequence[Group]) -> list[str |
         name += f", {features} as features"
     elif flags.get("freeze_encoder"):
         name += ", frozen"
+    elif tasks := flags.get(TOGETHER):
+        name += f", {tasks} at once"
+    elif rank := flags.get("lora_rank"):
+        name += f", LoRA of rank {rank}"
     return [name, *row]

@@ -38,6 +38,8 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
     """
     name = task.name if task else task_name(options.task)
     options = dataclasses.replace(options, task=name)
+    if "," in name:
+        raise ValueError(f"--task={name}: a student learns one task, so name one")
     recipe, run = RECIPES[options.recipe], Run(options.output_dir)
     _check_stages(options, recipe)
     teacher = open_checkpoint(options.teacher)
@@ -106,7 +108,7 @@ def _check_stages(options: CompressionOptions, recipe: Recipe) -> None:
             f"--augment does not suit --recipe={options.recipe}, which learns from labels alone: "
             "omit it"
         )
-    for name in ("feature_based", *recipe.training.unsuited):
+    for name in ("feature_based", "lora_rank", *recipe.training.unsuited):
         if getattr(options, name) != getattr(CompressionOptions, name):
             raise ValueError(f"--{name} does not suit --recipe={options.recipe}: omit it")
 

@@ -35,7 +35,7 @@ def train_batches(
         device: for which devices to pad; see `padded_lengths`.
         context: input context from `distribute_datasets_from_function`.
     """
-    order = train_order(len(features), batch_size, steps.stop, seed)[steps.start * batch_size :]
+    order = features.train_order(batch_size, steps.stop, seed)[steps.start * batch_size :]
     rows, batch_size = _share(tf.data.Dataset.from_tensor_slices(order), batch_size, context)
     rows = rows.batch(batch_size, drop_remainder=True)
     lengths = tf.constant(padded_lengths(features, device))
@@ -46,17 +46,6 @@ def train_batches(
     mean = np.count_nonzero(features.targets["tags"].flat_values >= 0) / len(features)
     means = np.full(batch_size, mean, np.float32)
     return batches.map(lambda batch: batch | {"mean_tags": means})
-
-
-def train_order(count: int, batch_size: int, num_batches: int, seed: int) -> np.ndarray:
-    """Returns the numbers of the examples in training order, int64 [num_batches * batch_size].
-
-    Every epoch holds each of `count` examples once, in random order. A batch may span two epochs.
-    """
-    total = num_batches * batch_size
-    epochs = range(-(-total // count))
-    orders = [np.random.default_rng((seed, epoch)).permutation(count) for epoch in epochs]
-    return np.concatenate([np.zeros(0, np.int64), *orders])[:total]
 
 
 @tf.autograph.experimental.do_not_convert

@@ -68,6 +68,21 @@ class Features:
             return self.ids.row_lengths().numpy()
         return tf.reduce_max(self.ids.row_lengths(axis=2), axis=1).numpy()
 
+    def train_order(self, batch_size: int, num_batches: int, seed: int) -> np.ndarray:
+        """See `train_order`."""
+        return train_order(len(self), batch_size, num_batches, seed)
+
+
+def train_order(count: int, batch_size: int, num_batches: int, seed: int) -> np.ndarray:
+    """Returns the numbers of the examples in training order, int64 [num_batches * batch_size].
+
+    Every epoch holds each of `count` examples once, in random order. A batch may span two epochs.
+    """
+    total = num_batches * batch_size
+    epochs = range(-(-total // count))
+    orders = [np.random.default_rng((seed, epoch)).permutation(count) for epoch in epochs]
+    return np.concatenate([np.zeros(0, np.int64), *orders])[:total]
+
 
 def note_constant(targets: np.ndarray, name: Callable[[Any], str]) -> tuple[str, ...]:
     """Returns a note if there are several examples, all with one target; `name` describes it."""

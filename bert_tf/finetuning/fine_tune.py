@@ -13,7 +13,9 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import check_kind, in_task_order, load_task_model
 from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, Training
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
+from bert_tf.finetuning.lora import LoraTraining
 from bert_tf.finetuning.metrics import OF_A_CLASS
+from bert_tf.finetuning.multi_task import MultiTask, MultiTaskTraining
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import (
@@ -100,7 +102,10 @@ def _fine_tune(
     task = task or make_task(options, head)
     if options.metric not in (None, task.metric):
         task = task.with_metric(options.metric)
-    training = training or Training(task)
+    if not training:
+        kind = MultiTaskTraining if isinstance(task, MultiTask) else Training
+        lora = options.lora_rank and not trained
+        training = LoraTraining(task, options) if lora else kind(task)
     training.task = task
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))
@@ -307,6 +312,9 @@ def _class_table(results: dict[str, float]) -> list[str]:
 def next_step(task: Task, folder: str) -> str:
     """Returns lines that say how to use a run."""
     output = unused_name("classifier")
+    if isinstance(task, MultiTask):
+        task = task.tasks[0]
+        folder = f"{folder}/{task.name}"
     if task.head and task.head.kind == EMBEDDING:
         arguments = dict(checkpoint=folder, output_dir=unused_name("embedder"))
         export = command_line("export.embedder", **arguments)

@@ -97,6 +97,10 @@ class Training:
         """
         return contextlib.nullcontext()
 
+    def finish(self, session: Session, driver: Driver, model: keras.Model) -> None:
+        """Makes the best weights those of the model, after the last step."""
+        driver.restore_best()
+
 
 class Evaluator:
     """Computes the metrics of the current weights of a task's model, and writes its predictions.
@@ -259,7 +263,7 @@ class FineTuner:
             shortcut=session.shortcut(lambda: batch_sizes(self._examples, device), batch_size),
         )
         results = self.driver.train([phase])
-        self.driver.restore_best()
+        self._training.finish(session, self.driver, self.model)
         return results
 
     def _batches(self, first_step: int) -> tf.distribute.DistributedDataset:

@@ -152,7 +152,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
 
     task: str = option(
         help="cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad, squad2, ner, swag, imdb, "
-        "or csv for your own tables.",
+        "or csv for your own tables. Several at once share an encoder: mrpc,rte,stsb.",
         aliases=("task_name",),
     )
     output_dir: str = option(
@@ -262,6 +262,15 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     freeze_encoder: bool = rare_option(
         False, "Train only the head. The encoder keeps its weights and has no dropout."
     )
+    lora_rank: int | None = rare_option(
+        None,
+        "Train only the head and, for every query and value projection, two matrices of this rank, "
+        "with a --learning_rate of 1e-3 to 5e-3. 8 is usual.",
+        at_least=1,
+    )
+    lora_alpha: float = rare_option(
+        16.0, "The factor on the product of the two matrices, times --lora_rank.", at_least=0
+    )
     layer_decay: float = rare_option(
         1.0,
         "Multiply the learning rate by this factor per layer, from the head down to the "
@@ -285,10 +294,13 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         super().__post_init__()
         if not (self.do_train or self.do_eval or self.do_predict):
             raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
-        if self.freeze_encoder and self.feature_based:
-            raise ValueError("--feature_based freezes the encoder: omit --freeze_encoder")
-        if self.layer_decay != 1 and (self.freeze_encoder or self.feature_based):
+        freezing = [x for x in ("freeze_encoder", "feature_based", "lora_rank") if getattr(self, x)]
+        if len(freezing) > 1:
+            raise ValueError(f"--{freezing[1]} freezes the encoder: omit --{freezing[0]}")
+        if self.layer_decay != 1 and freezing:
             raise ValueError("--layer_decay has no effect on a frozen encoder: omit it")
+        if self.lora_alpha != 16 and not self.lora_rank:
+            raise ValueError("--lora_alpha has no effect without --lora_rank: omit it")
         if self.random_seed + self.num_seeds - 1 > SEED["at_most"]:
             raise ValueError(
                 f"--random_seed={self.random_seed} and --num_seeds={self.num_seeds} need seeds "

@@ -1,10 +1,11 @@
 """The table of fine-tuning tasks."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions, TaskOptions
+from bert_tf.finetuning.multi_task import MultiTask
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks import csv_tables, glue, imdb, multiple_choice, squad, tagged_files
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
@@ -30,6 +31,8 @@ _OTHER_NAMES = {"conll2003": "ner"}
 
 def task_name(name: str) -> str:
     """Returns the name of a task that is given in any case and with or without hyphens."""
+    if "," in name:
+        return ",".join(map(task_name, name.split(",")))
     key = name.lower().replace("-", "")
     key = _OTHER_NAMES.get(key, key)
     if key not in TASKS.keys() | MAKERS.keys():
@@ -65,6 +68,8 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
     training file.
     """
     name = task_name(options.task)
+    if "," in name:
+        return _make_together(options, name.split(","))
     options = with_length(options, name)
     if name in MAKERS:
         task = MAKERS[name](name, options, head)
@@ -81,6 +86,18 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
     return task.with_metric(options.metric) if options.metric else task
 
 
+def _make_together(options: FineTuningOptions, names: Sequence[str]) -> MultiTask:
+    for flag in ("do_predict", "metric", "lora_rank"):
+        if getattr(options, flag):
+            raise ValueError(f"--{flag} does not suit several tasks at once: omit it")
+    for name in names:
+        if name in MAKERS or TASKS[name].head.kind != "classifier":
+            raise ValueError(
+                f"--task={name} trains alone: only the tasks of GLUE and imdb train together"
+            )
+    return MultiTask([make_task(dataclasses.replace(options, task=name)) for name in names])
+
+
 def task_of_run(run: Run) -> Task:
     """Creates the task of a fine-tuning run from its flags and its head."""
     return make_task(options_of_run(run), run.head)
@@ -89,6 +106,9 @@ def task_of_run(run: Run) -> Task:
 def options_of_run(run: Run) -> FineTuningOptions:
     """Returns the flags of a fine-tuning run."""
     flags = run.flags
+    if "," in flags.get("task", ""):
+        one = run.file(flags["task"].partition(",")[0])
+        raise ValueError(f"{run.path} has several tasks: give the folder of one, {one}")
     if not {"task", "output_dir"} <= flags.keys() or not run.head:
         raise ValueError(f"{run.path} holds no fine-tuning run: give the output folder of one")
     names = {field.name for field in dataclasses.fields(FineTuningOptions)}

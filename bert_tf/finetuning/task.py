@@ -5,7 +5,7 @@ import copy
 import re
 from collections.abc import Callable, Collection, Mapping, Sized
 from types import MappingProxyType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import keras
 import numpy as np
@@ -48,6 +48,12 @@ class DataFiles(NamedTuple):
             )
         others = f", or --data_dir with {names[0]}" if names else ""
         return ValueError(f"--task={task} needs {flag}{others}")
+
+
+def make_model(head: Head, config: BertConfig, **arguments: Any) -> BertTaskModel:
+    """Returns the model with a head; `arguments` are others of `BertTaskModel`."""
+    outputs = {"span": 2, "multiple_choice": 1}.get(head.kind, len(head.labels) or 1)
+    return BertTaskModel(config, outputs, head.kind, head.mean, head.deviation, **arguments)
 
 
 class Task(abc.ABC):
@@ -171,9 +177,7 @@ class Task(abc.ABC):
 
     def build_model(self, config: BertConfig) -> keras.Model:
         """Builds the model: a `BertTaskModel`, or another one with a `BertEncoder` as `encoder`."""
-        head = self.head
-        outputs = {"span": 2, "multiple_choice": 1}.get(head.kind, len(head.labels) or 1)
-        return BertTaskModel(config, outputs, head.kind, head.mean, head.deviation)
+        return make_model(self.head, config)
 
     def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
         """Returns the weights of the model that are set from the initial checkpoint."""

@@ -38,6 +38,7 @@ class BertTaskModel(BertModel):
         kind: one of `config.HEADS`.
         mean, deviation: a "classifier" with one output multiplies it by the deviation and adds the
             mean; see `config.Head`.
+        encoder: the encoder of another model, to share; by default a new one.
 
     Call: the encoder's inputs -> float32 output of the table.
 
@@ -59,6 +60,7 @@ class BertTaskModel(BertModel):
         mean: float = 0.0,
         deviation: float = 1.0,
         name: str = "task_model",
+        encoder: BertEncoder | BiLSTMEncoder | None = None,
         **kwargs,
     ):
         super().__init__(config, name, **kwargs)
@@ -68,7 +70,7 @@ class BertTaskModel(BertModel):
         self.mean, self.deviation = mean, deviation
         self._reads_tokens = kind in ("tagger", "span")
         self.input_rank = 3 if kind == "multiple_choice" else 2
-        self.encoder = make_encoder(config, dtype=self.dtype_policy)
+        self.encoder = encoder or make_encoder(config, dtype=self.dtype_policy)
         rate = 0.0 if kind == "span" else config.head_dropout_prob
         self.head = DenseHead(config, num_outputs, rate, name="head", dtype=self.dtype_policy)
         self.build()
@@ -78,14 +80,18 @@ class BertTaskModel(BertModel):
         self.built = True
 
     def call(self, inputs, training=None):
+        outputs, seeds = self.encode(inputs, training)
+        return self.logits(outputs, inputs, seeds, training)
+
+    def encode(self, inputs, training=None):
+        """Returns what the encoder computes for the head, and the seeds for `logits`."""
         rows = self.rows(inputs)
         seeds = self.encoder.dropout_seeds(rows, training)
         if self.config.has_layers and not self._reads_tokens:
             # The last layer then computes only what the pooler reads.
             rows = rows | {"output_places": ops.zeros((0,), "int32")}
         trains_encoder = training and self.encoder.trainable
-        outputs = self.encoder(rows, seeds=seeds, training=trains_encoder)
-        return self.logits(outputs, inputs, seeds, training)
+        return self.encoder(rows, seeds=seeds, training=trains_encoder), seeds
 
     def rows(self, inputs):
         """Returns the encoder's inputs [B, S]: those of the model, with a row for every choice."""

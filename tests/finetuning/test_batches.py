@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import features
-from bert_tf.finetuning.batches import eval_batches, padded_lengths, train_batches, train_order
+from bert_tf.finetuning.batches import eval_batches, padded_lengths, train_batches
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.features import _packer, encode_texts
+from bert_tf.finetuning.features import _packer, encode_texts, train_order
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer

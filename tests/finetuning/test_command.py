@@ -309,6 +309,29 @@ def test_an_interrupted_run_resumes_exactly(step, files, finished, tmp_path, mon
     assert_same_state(finished.output_dir, folder)
 
 
+@pytest.mark.parametrize(
+    ("flags", "part"), [({"lora_rank": 4}, ""), ({"task": "sst2,imdb"}, "/imdb/best")]
+)
+def test_runs_with_models_of_their_own_resume_exactly(files, tmp_path, monkeypatch, flags, part):
+    """Oracle: the uninterrupted run; the kill comes after a checkpoint amid the only epoch."""
+
+    def save_once(self, real=checkpoints.Checkpointer.save):
+        real(self)
+        raise KeyboardInterrupt
+
+    whole, broken = (
+        tuning_options(files, tmp_path / x, num_train_epochs=1.0, **flags) for x in "ab"
+    )
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(fine_tuner, "_SAVE_CHECKPOINTS_STEPS", 15)
+        patch.setattr(checkpoints.Checkpointer, "save", save_once)
+        run(broken)
+    assert checkpoints.latest_checkpoint(broken.output_dir) == f"{broken.output_dir}/ckpt-15"
+    run(broken)
+    run(whole)
+    assert_same_state(whole.output_dir + part, broken.output_dir + part)
+
+
 def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
     files, pretrained, load_best, tmp_path, capsys, no_learning
 ):
@@ -349,6 +372,14 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         ({"train_file": "a.csv"}, "--train_file has no effect with --task=sst2: omit it"),
         ({"layer_decay": 0.9, "freeze_encoder": True}, "--layer_decay has no effect on a frozen"),
         ({"feature_based": "last", "freeze_encoder": True}, "--feature_based freezes the encoder"),
+        ({"lora_rank": 8, "freeze_encoder": True}, "--lora_rank freezes the encoder: omit --fre"),
+        ({"lora_rank": 8, "feature_based": "last"}, "--lora_rank freezes the encoder: omit --fea"),
+        ({"lora_rank": 8, "layer_decay": 0.9}, "--layer_decay has no effect on a frozen"),
+        ({"lora_alpha": 8.0}, "--lora_alpha has no effect without --lora_rank: omit it"),
+        ({"task": "sst2,nothing"}, "no task 'nothing'"),
+        ({"task": "sst2,swag"}, "--task=swag trains alone: only the tasks of GLUE and imdb train"),
+        ({"task": "sst2,imdb", "do_predict": True}, "--do_predict does not suit several tasks at"),
+        ({"task": "sst2,imdb", "train_file": "a"}, "--train_file has no effect with --task=sst2"),
         ({"do_train": False}, "holds no fine-tuned weights to evaluate: give --do_train"),
         ({"vocab_file": "nowhere"}, "nowhere"),
         ({"vocab_file": None}, "give --vocab_file"),

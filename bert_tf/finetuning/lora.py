@@ -1,0 +1,166 @@
+"""LoRA: trains small matrices beside frozen weights, and keeps them in a file of their own."""
+
+import contextlib
+import hashlib
+import io
+import json
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import BertConfig, Head
+from bert_tf.finetuning.fine_tuner import Training
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
+from bert_tf.finetuning.task import Task, make_model
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.session import Session
+from bert_tf.training.driver import Driver
+from bert_tf.weights.checkpoint import OPTIONAL, load_weights
+from bert_tf.weights.names import SIDE_BY_SIDE, part_of
+from tfrecords.files import read_file
+from tfrecords.writer import atomic_write
+
+_KERNEL = re.compile(r"encoder/(layer_\d+)/attention/(qkv|qk|value)_kernel")
+
+
+class LoraModel(keras.Model):
+    """A task's model of which little trains.
+
+    The kernel W [in, out] of every query and value becomes W + alpha / rank A B, with A [in, rank]
+    and B [rank, out]. Only A, B, the head and, if the head reads it, the pooler train. Training
+    computes with the sum; an evaluation assumes that W holds it: see `merged`.
+
+    Source: LoRA (arXiv:2106.09685) section 4. The pooler belongs to the head, as the same layer of
+    RoBERTa does there. A starts as in the authors' code and in peft.
+    """
+
+    def __init__(self, task_model: keras.Model, rank: int, alpha: float, trains_pooler: bool):
+        super().__init__(name="lora")
+        self.task_model, self.encoder = task_model, task_model.encoder
+        self._rank, self._scale = rank, alpha / rank
+        for weight in self.encoder.weights:
+            weight.trainable = trains_pooler and part_of(weight.path) == "pooler"
+        adapted = []
+        for kernel in self.encoder.weights:
+            if match := _KERNEL.fullmatch(kernel.path):
+                names = SIDE_BY_SIDE.get(match[2], (match[2],))
+                shape = kernel.shape[0], kernel.shape[1] // len(names)
+                pairs = [x != "key" and self._pair(f"{match[1]}_{x}", *shape) for x in names]
+                # In a call in half precision, `kernel.value` would be cast.
+                adapted.append((kernel, kernel.value, pairs))
+        # In a function, where Keras does not find them twice.
+        self._adapted = lambda: adapted
+        self.built = True
+
+    def _pair(self, name: str, width: int, outputs: int) -> tuple[tf.Variable, tf.Variable]:
+        """Adds A and B for a kernel [width, outputs]."""
+        # From -1 / sqrt(width) to 1 / sqrt(width).
+        uniform, rank = keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform"), self._rank
+        a = self.add_weight((width, rank), uniform, name=f"{name}_a", autocast=False)
+        b = self.add_weight((rank, outputs), "zeros", name=f"{name}_b", autocast=False)
+        return a.value, b.value
+
+    def call(self, inputs, training=None):
+        with keras.StatelessScope(self._sums()) if training else contextlib.nullcontext():
+            return self.task_model(inputs, training=training)
+
+    def _sums(self) -> list[tuple[keras.Variable, tf.Tensor]]:
+        """Returns the adapted kernels with W + alpha / rank A B."""
+        sums = []
+        for kernel, value, pairs in self._adapted():
+            pieces = tf.split(value, len(pairs), axis=1)
+            for index, pair in enumerate(pairs):
+                if pair:
+                    pieces[index] += self._scale * tf.matmul(*pair)
+            sums.append((kernel, tf.concat(pieces, axis=1)))
+        return sums
+
+    def merge(self) -> None:
+        """Makes the kernels hold the sums."""
+        for (_, value, _), (_, total) in zip(self._adapted(), self._sums(), strict=True):
+            value.assign(total)
+
+    @contextlib.contextmanager
+    def merged(self) -> Iterator[None]:
+        """Makes a context in which the kernels hold the sums."""
+        kept = [tf.identity(value) for _, value, _ in self._adapted()]
+        self.merge()
+        try:
+            yield
+        finally:
+            for (_, value, _), before in zip(self._adapted(), kept, strict=True):
+                value.assign(before)
+
+    def base_checksum(self) -> str:
+        """Returns a checksum of the weights that the adapters belong to, outside `merged`."""
+        digest = hashlib.sha256()
+        for weight in self.encoder.weights:
+            if part_of(weight.path) != "pooler":
+                digest.update(weight.numpy().tobytes())
+        return digest.hexdigest()
+
+
+class LoraTraining(Training):
+    """Trains a `LoraModel`. The best weights are merged; adapters.npz has what trained."""
+
+    def __init__(self, task: Task, options: FineTuningOptions):
+        super().__init__(task)
+        self._rank, self._alpha = options.lora_rank, options.lora_alpha
+
+    def build_model(self, config: BertConfig) -> LoraModel:
+        model = super().build_model(config)
+        return LoraModel(model, self._rank, self._alpha, self.task.head.reads_pooler)
+
+    def preset_weights(self, model: LoraModel) -> list[keras.Variable]:
+        return [weight for weight in model.weights if weight.path.startswith("lora/")]
+
+    def evaluated_weights(self, model: LoraModel) -> AbstractContextManager:
+        return model.merged()
+
+    def finish(self, session: Session, driver: Driver, model: LoraModel) -> None:
+        # Before the best weights, which are merged, take the place of the frozen ones.
+        base = {"base": session.options.init_checkpoint, "base_sha256": model.base_checksum()}
+        super().finish(session, driver, model)
+        head = {"task": self.task.name, "head": self.task.head.to_dict()}
+        description = base | head | {"rank": self._rank, "alpha": self._alpha}
+        arrays = {weight.path: weight.numpy() for weight in model.trainable_weights}
+        if session.is_chief:
+            file = io.BytesIO()
+            np.savez(file, description=json.dumps(description), **arrays)
+            atomic_write(session.run.file("adapters.npz"), file.getvalue())
+
+
+def load_adapters(path: str, base: str) -> BertTaskModel:
+    """Loads the model of a run of run_finetuning --lora_rank from its adapters alone.
+
+    Args:
+        path: the run's `adapters.npz`.
+        base: the model that the run started from, which may have moved.
+
+    Example:
+        model = bert_tf.load_adapters("mrpc/adapters.npz", "run")
+        logits = model(bert_tf.load_preprocessor("run")(["a text"], ["another one"]))
+
+    Raises:
+        ValueError: the adapters belong to another model.
+    """
+    with np.load(io.BytesIO(read_file(path)), allow_pickle=False) as file:
+        arrays = dict(file)
+    description = json.loads(str(arrays.pop("description")))
+    checkpoint, head = open_checkpoint(base), Head.from_dict(description["head"])
+    task_model = make_model(head, checkpoint.spec.config)
+    model = LoraModel(task_model, description["rank"], description["alpha"], head.reads_pooler)
+    load_weights(checkpoint.path, checkpoint.tensors, model.encoder.weights, None, OPTIONAL)
+    if model.base_checksum() != description["base_sha256"]:
+        raise ValueError(
+            f"{path} belongs to {description['base']}, not to {checkpoint.path}: give that model"
+        )
+    for weight in model.trainable_weights:
+        weight.assign(arrays[weight.path])
+    model.merge()
+    return task_model

@@ -1,0 +1,126 @@
+"""LoRA: what trains, what the best weights hold, and the adapters alone."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import one_device, save_run, tuning_options, two_replicas
+
+import bert_tf
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import BertConfig, Head, MobileBertConfig
+from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
+from bert_tf.finetuning.lora import LoraModel
+from bert_tf.finetuning.objectives import ClassificationObjective
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.task_model import BertTaskModel
+from bert_tf.run_finetuning import run
+from bert_tf.runs.run import Run
+from bert_tf.training.optimizers import AdamW
+from bert_tf.training.trainer import Trainer
+
+_NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+CONFIG = BertConfig(20, 8, 2, 2, 16, max_position_embeddings=16, **_NO_DROPOUT)
+LOSSES = [1.385470, 0.647839, 0.761670, 0.773625, 0.635718]
+# Of A and B of queries and values, layer by layer, then of pooler and head, kernel before bias.
+NORMS = [1.921594, 0.579767, 1.375714, 0.453276, 2.256769, 0.715850, 2.023949, 0.448200,
+         4.661800, 1.918621, 2.145881, 0.308625]  # fmt: skip
+
+
+def _batches():
+    random = np.random.default_rng(1)
+    for _ in range(5):
+        lengths = random.integers(3, 9, 4)
+        yield {
+            "input_word_ids": random.integers(0, 20, [4, 8]),
+            "input_mask": np.int64(np.arange(8) < lengths[:, None]),
+            "input_type_ids": random.integers(0, 2, [4, 8]),
+            "labels": random.integers(0, 2, 4),
+            "example_weights": np.ones(4, np.float32),
+        }
+
+
+@pytest.mark.parametrize("make_strategy", [one_device, two_replicas])
+def test_trains_as_peft_does(make_strategy):
+    """Oracle: peft 0.21.2 with transformers 5.24 and torch 2.14, on the same weights and batches.
+
+    There, `LoraConfig(r=2, lora_alpha=3, target_modules=["query", "value"], modules_to_save=
+    ["pooler", "classifier"])` wraps a BertForSequenceClassification; `clip_grad_norm_` clips to 1,
+    and torch's AdamW (1e-6, no decay of biases) takes the steps.
+    """
+    strategy, random = make_strategy(), np.random.default_rng(0)
+    with strategy.scope():
+        model = LoraModel(BertTaskModel(CONFIG, 2), rank=2, alpha=3.0, trains_pooler=True)
+        for weight in model.weights:
+            if not weight.path.endswith("_b"):
+                weight.assign(random.normal(0, 0.5, weight.shape))
+        optimizer = AdamW(model.trainable_weights, bias_correction=True)
+    objective, rate = ClassificationObjective(), tf.constant(0.05)
+    trainer = Trainer(strategy, model, objective, optimizer, lambda step: rate)
+    losses = []
+    for batch in _batches():
+        trainer.restart_means()
+        batches = tf.data.Dataset.from_tensor_slices(batch).batch(4)
+        trainer.train(iter(strategy.experimental_distribute_dataset(batches)), 1)
+        losses.append(trainer.training_means()["loss"])
+    assert losses == pytest.approx(LOSSES, abs=2e-6)
+    norms = [np.linalg.norm(weight) for weight in model.trainable_weights]
+    assert norms == pytest.approx(NORMS, rel=3e-5)
+
+
+def test_mobilebert_has_values_apart():
+    """Oracles: equation 3 of the paper in NumPy; peft's range of A; a tagger reads no pooler."""
+    sizes = dict(embedding_size=8, intra_bottleneck_size=4, num_feedforward_networks=1)
+    config = MobileBertConfig(20, 8, 1, 2, 8, **sizes)
+    model = LoraModel(BertTaskModel(config, 3, "tagger"), 2, 3.0, Head("tagger").reads_pooler)
+    assert {w.path.partition("/")[0] for w in model.trainable_weights} == {"lora", "task_model"}
+    weights = {weight.path: weight for weight in model.weights}
+    for name in ("query", "value"):
+        weights[f"lora/layer_0_{name}_b"].assign([[1, 2, 3, 4], [5, 6, 7, 8]])
+    before = {path: weight.numpy() for path, weight in weights.items()}
+    assert 0.7 * 8**-0.5 < abs(before["lora/layer_0_query_a"]).max() < 8**-0.5
+    with model.merged():
+        for path, name in (("qk_kernel", "query"), ("value_kernel", "value")):
+            a, b = (before[f"lora/layer_0_{name}_{x}"] for x in "ab")
+            path = f"encoder/layer_0/attention/{path}"
+            expected = before[path]
+            expected[:, :4] += 1.5 * a @ b
+            np.testing.assert_allclose(weights[path], expected, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def options(files, pretrained, tmp_path_factory):
+    """Of a finished run whose initial checkpoint has no pooler."""
+    folder, spec = tmp_path_factory.mktemp("lora"), Run(pretrained).spec
+    base = save_run(folder / "base", BertEncoder(spec.config), spec.vocab, spec.lower_case)
+    flags = dict(init_checkpoint=base, bert_config_file=None, vocab_file=None, learning_rate=3e-2)
+    options = tuning_options(files, folder / "sst2", **flags, lora_rank=4, num_train_epochs=2.0)
+    assert run(options)["eval_accuracy"] > 0.95
+    return options
+
+
+def test_the_best_weights_are_merged_and_the_adapters_stand_alone(options, pack, tmp_path):
+    """Oracles: base + 16 / 4 A B in NumPy; the model that other commands open; the base moved."""
+    base = open_checkpoint(options.init_checkpoint).tensors
+    best, task, _ = open_fine_tuned(options.output_dir, None, None, pairs=False)
+    adapters = f"{options.output_dir}/adapters.npz"
+    arrays = dict(np.load(adapters))
+    assert json.loads(str(arrays.pop("description")))["task"] == "sst2"
+    parts = {path.rpartition("/")[0] for path in arrays}
+    assert parts == {"lora", "encoder/pooler", "task_model/head"}
+    pairs = ([arrays[f"lora/layer_0_{x}_{y}"] for y in "ab"] for x in ("query", "value"))
+    query, value = (4 * a @ b for a, b in pairs)
+    product = np.concatenate([query, np.zeros_like(query), value], axis=1)
+    assert abs(product).max() > 1e-2
+    for path, tensor in best.tensors.items():
+        expected = arrays[path] if path in arrays else base[path].read()
+        expected = expected + (product if path.endswith("qkv_kernel") else 0)
+        np.testing.assert_allclose(tensor.read(), expected, atol=1e-6, err_msg=path)
+
+    moved = str(shutil.copytree(options.init_checkpoint, tmp_path / "moved"))
+    model, inputs = bert_tf.load_adapters(adapters, moved), pack(["good a b", "bad c"])
+    np.testing.assert_allclose(model(inputs), load_task_model(task, best)(inputs), atol=1e-6)
+    with pytest.raises(ValueError, match="adapters.npz belongs to .*/base, not to .*best/ckpt"):
+        bert_tf.load_adapters(adapters, f"{options.output_dir}/best")

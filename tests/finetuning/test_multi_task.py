@@ -1,0 +1,91 @@
+"""Several tasks at once: their batches, their losses, and a run folder for each."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from support import tuning_options
+
+from bert_tf.comparison.runs import read_groups
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.features import Features, train_order
+from bert_tf.finetuning.fine_tuned import open_fine_tuned
+from bert_tf.finetuning.multi_task import MultiFeatures, MultiTask
+from bert_tf.finetuning.registry import TASKS
+from bert_tf.run_finetuning import run
+
+CONFIG = BertConfig(20, 8, 1, 2, 16, max_position_embeddings=16, initializer_range=0.5)
+
+
+@pytest.mark.parametrize(("batch_size", "shares"), [(4, [3, 6]), (5, [2, 5]), (32, [1, 1])])
+def test_the_batches_of_all_tasks_are_shuffled(batch_size, shares):
+    """Oracles: algorithm 1 of MT-DNN, counted for 11 and 25 examples; the order of each alone."""
+    ids = tf.ragged.constant([[1]] * 25, dtype=tf.int32)
+    parts = {str(n): Features(ids[:n], ids[:n], {}, None, 0, 16) for n in (11, 25)}
+    features, total = MultiFeatures.of(parts), sum(shares)
+    order = features.train_order(batch_size, 3 * total, seed=1).reshape(-1, batch_size)
+    tasks = features.targets["task"][order]
+    assert (tasks == tasks[:, :1]).all()
+    assert [np.bincount(part[:, 0]).tolist() for part in np.split(tasks, 3)] == [shares] * 3
+    assert total == 2 or (tasks[:total] != tasks[total : 2 * total]).any()
+    for index, (start, count) in enumerate([(0, 11), (11, 25)]):
+        expected = start + train_order(count, batch_size, 3 * shares[index], seed=1)
+        np.testing.assert_array_equal(order[tasks[:, 0] == index].ravel(), expected)
+
+
+def test_the_loss_of_a_batch_is_that_of_its_task():
+    """Oracle: the task's own model and objective, with the same weights; so are the predictions.
+
+    The loss of a batch with both tasks is the mean over its examples.
+    """
+    tasks = [TASKS["mrpc"], TASKS["stsb"]]
+    together = MultiTask(tasks)
+    model, objective = together.build_model(CONFIG), together.objective
+    ids = tf.constant(np.random.default_rng(0).integers(0, 20, [4, 8], np.int32))
+    batch = {"input_word_ids": ids, "input_mask": ids * 0 + 1, "input_type_ids": ids * 0}
+    batch["example_weights"] = tf.ones([4])
+    targets = {"labels": tf.constant([0, 1, 1, 0]), "values": tf.constant([0.5, 4.0, 2.0, 5.0])}
+    named = {"mrpc/labels": targets["labels"], "stsb/values": targets["values"]}
+
+    def loss(which: list[int]) -> float:
+        own = batch | named | {"task": tf.constant(which)}
+        sums, counts = objective.sums(model, own, training=False), objective.counts(own)
+        return float(sums["loss"] / counts["loss"])
+
+    for index, task in enumerate(tasks):
+        alone = task.build_model(CONFIG)
+        for weight, value in zip(alone.weights, model.models[task.name].weights, strict=True):
+            weight.assign(value)
+        (predicted,) = task.objective.outputs(alone, batch).values()
+        np.testing.assert_allclose(objective.outputs(model, batch)[task.name], predicted, 1e-5)
+        expected = task.objective.sums(alone, batch | targets, training=False)["loss"] / 4
+        assert loss([index] * 4) == pytest.approx(float(expected), rel=1e-5)
+    total = loss([0] * 4) + loss([1] * 4)
+    assert loss([0, 1, 0, 1]) + loss([1, 0, 1, 0]) == pytest.approx(total, rel=1e-5)
+
+
+@pytest.fixture(scope="module")
+def options(files, tmp_path_factory):
+    """Of a finished run on two tasks, of which imdb has no dev set."""
+    folder = tmp_path_factory.mktemp("multi") / "both"
+    options = tuning_options(files, folder, task="SST-2,imdb", num_train_epochs=2.0)
+    results = run(options)
+    both = [results["eval_sst2_accuracy"], results["eval_imdb_accuracy"]]
+    assert min(both) > 0.95 and results["eval_mean"] == pytest.approx(np.mean(both))
+    return options
+
+
+@pytest.mark.parametrize("name", ["sst2", "imdb"])
+def test_every_task_has_a_run_folder_of_its_own(options, name):
+    """Oracles: the evaluations of the run and of the folder, which is a run of one task."""
+    (group,) = (x for x in read_groups(options.output_dir)[0] if x.task == name)
+    together = run(dataclasses.replace(options, do_train=False))
+    own = dataclasses.replace(options, task=name, output_dir=f"{options.output_dir}/{name}")
+    alone = run(dataclasses.replace(own, do_train=False))
+    for metric, score in group.scores.items():
+        expected = together[metric.replace("eval_", f"eval_{name}_")]
+        assert [alone[metric], score.mean] == pytest.approx([expected] * 2, rel=1e-5)
+    assert open_fine_tuned(own.output_dir, None, None, pairs=False)[1].name == name
+    with pytest.raises(ValueError, match="both has several tasks: give the folder of one, .*sst2"):
+        open_fine_tuned(options.output_dir, None, None, pairs=False)

@@ -32,31 +32,51 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-from turns import Process, argument_parser, serve, take_turns
+from pretraining_step import garden_encoder
+from turns import (
+    GARDEN,
+    HUGGING_FACE,
+    Contender,
+    argument_parser,
+    calls,
+    compare,
+    parse,
+    times_as_fast,
+    versions,
+)
 
-Contender = tuple[Callable[[int], float], str]
 OURS = ("bert_tf", "bert_tf, frozen weights")
-GARDEN = "Model Garden"
-HUGGING_FACE = "Hugging Face"
 ONNX = "ONNX Runtime"
 
 
 def main() -> None:
-    """Compares all contenders, or with --serve computes the outputs of one."""
-    parser = argument_parser(__doc__)
+    """Compares all contenders."""
+    parser = argument_parser(__doc__, 6, "garden", "huggingface")
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
+    parser.add_argument("--preset", default="base")
+    parser.add_argument("--seq_length", type=int, default=128)
     parser.add_argument("--batch_sizes", type=int, nargs="+", default=[1, 32])
     parser.add_argument("--precisions", nargs="+", default=["float32", "bfloat16"])
-    options = parser.parse_args()
-    if options.serve:
-        serve(lambda: CONTENDERS[options.serve](options.sizes))
-        return
+    options = parse(parser, lambda name, options: CONTENDERS[name](options))
+
+    def cells(name: str, rounds: list[dict]) -> list[str]:
+        milliseconds = 1e3 * statistics.median(times[name] for times in rounds)
+        return [f"{milliseconds:.4g}", *(times_as_fast(ours, name, rounds) for ours in OURS)]
+
+    factors = [f"{name} is faster by a factor of (min, max)" for name in OURS]
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder)
-        sizes = _write_models(options, path)
+        sizes = _write_models(options, pathlib.Path(folder))
         for precision in options.precisions:
             for batch_size in options.batch_sizes:
-                _compare(options, sizes | {"B": batch_size, "precision": precision}, path)
+                compare(
+                    options,
+                    options.contenders,
+                    sizes | {"batch_size": batch_size, "precision": precision},
+                    f"{options.preset}, {precision}: batch {batch_size}, "
+                    f"length {options.seq_length}",
+                    ["milliseconds per batch", *factors],
+                    cells,
+                )
 
 
 def _write_models(options: argparse.Namespace, folder: pathlib.Path) -> dict:
@@ -106,130 +126,80 @@ def _write_models(options: argparse.Namespace, folder: pathlib.Path) -> dict:
                 f"--quantize={'int8' if precision == 'int8' else 'none'}",
                 f"--output_file={folder}/{precision}.onnx",
             )
-    return config.to_dict() | {"folder": str(folder), "S": options.seq_length}
+    return config.to_dict() | {"folder": str(folder)}
 
 
 def _run(module: str, *flags: str) -> None:
     subprocess.run([sys.executable, "-m", module, *flags], check=True, stdout=subprocess.DEVNULL)
 
 
-def _compare(options: argparse.Namespace, sizes: dict, folder: pathlib.Path) -> None:
-    pythons = {GARDEN: options.garden, HUGGING_FACE: options.huggingface}
-    processes = {
-        name: Process(__file__, name, pythons.get(name, sys.executable), sizes, folder)
-        for name in options.contenders
-    }
-    rounds = take_turns(processes, options.rounds)
-    print(
-        f"\n{options.preset}, {sizes['precision']}: batch {sizes['B']}, length {sizes['S']}, "
-        f"{options.rounds} rounds\n"
-    )
-    factors = [f"{name} is faster by a factor of (min, max)" for name in OURS]
-    print(f"| | milliseconds per batch | {' | '.join(factors)} |")
-    print("|---|---|---|---|")
-    for name, process in processes.items():
-        print(f"| {name} | {process.failure or _figures(name, rounds)} |")
-    for name, process in processes.items():
-        if not process.failure:
-            print(f"\n{name}: {process.description}")
-
-
-def _figures(name: str, rounds: list[dict[str, float]]) -> str:
-    """Returns the cells of a row."""
-    milliseconds = 1e3 * statistics.median(times[name] for times in rounds)
-    return " | ".join([f"{milliseconds:.4g}", *(_factor(ours, name, rounds) for ours in OURS)])
-
-
-def _factor(ours: str, name: str, rounds: list[dict[str, float]]) -> str:
-    ratios = [times[name] / times[ours] for times in rounds if times.get(ours)]
-    if name == ours or not ratios:
-        return ""
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f})"
-
-
-def _inputs(sizes: dict) -> dict:
+def _inputs(options: argparse.Namespace) -> dict:
     """Returns ids without padding, in NumPy."""
     import numpy as np
 
-    shape = [sizes["B"], sizes["S"]]
-    ids = np.random.default_rng(0).integers(5, sizes["vocab_size"], shape)
+    shape = [options.batch_size, options.seq_length]
+    ids = np.random.default_rng(0).integers(5, options.vocab_size, shape)
     ones = np.ones(shape)
     inputs = {"input_word_ids": ids, "input_mask": ones, "input_type_ids": 0 * ones}
     return {name: values.astype("int32") for name, values in inputs.items()}
 
 
-def _calls(step: Callable, result: Callable, versions: str) -> Contender:
-    """Returns a function that calls `step` repeatedly and returns the mean of |pooled output|."""
-
-    def take_steps(steps: int) -> float:
-        for _ in range(steps):
-            outputs = step()
-        return float(abs(result(outputs)).mean())
-
-    return take_steps, f"{versions}; mean absolute pooled output"
+def _calls(step: Callable, result: Callable, *packages: str) -> Contender:
+    """Returns a contender whose result is the mean of |pooled output|."""
+    take_steps = calls(step, lambda outputs: float(abs(result(outputs)).mean()))
+    return take_steps, f"{versions(*packages)}; mean absolute pooled output"
 
 
-def _saved_model(folder: str, sizes: dict, versions: str) -> Contender:
+def _saved_model(folder: str, options: argparse.Namespace, package: str) -> Contender:
     import tensorflow as tf
 
     encoder = tf.saved_model.load(folder)
-    inputs = {name: tf.constant(values) for name, values in _inputs(sizes).items()}
+    inputs = {name: tf.constant(values) for name, values in _inputs(options).items()}
     return _calls(
         lambda: encoder(inputs, training=False),
         lambda outputs: outputs["pooled_output"].numpy().astype("float32"),
-        f"{versions}, TensorFlow {tf.__version__}",
+        package,
+        "tensorflow",
     )
 
 
-def _bert_tf(sizes: dict) -> Contender:
-    import bert_tf
-
-    folder = f"{sizes['folder']}/bert_tf-{sizes['precision']}"
-    return _saved_model(folder, sizes, f"bert_tf {bert_tf.__version__}")
+def _bert_tf(options: argparse.Namespace) -> Contender:
+    return _saved_model(f"{options.folder}/bert_tf-{options.precision}", options, "bert-tf")
 
 
-def _bert_tf_frozen(sizes: dict) -> Contender:
+def _bert_tf_frozen(options: argparse.Namespace) -> Contender:
     os.environ["TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"] = "1"  # TensorFlow reads it when first needed
-    return _bert_tf(sizes)
+    return _bert_tf(options)
 
 
-def _onnx(sizes: dict) -> Contender:
+def _onnx(options: argparse.Namespace) -> Contender:
     import numpy as np
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(f"{sizes['folder']}/{sizes['precision']}.onnx")
+    session = onnxruntime.InferenceSession(f"{options.folder}/{options.precision}.onnx")
     names = ("input_ids", "attention_mask", "token_type_ids")
-    inputs = zip(names, _inputs(sizes).values(), strict=True)
+    inputs = zip(names, _inputs(options).values(), strict=True)
     inputs = {name: values.astype(np.int64) for name, values in inputs}
     return _calls(
         lambda: session.run(None, inputs),
         lambda outputs: outputs[1],
-        f"onnxruntime {onnxruntime.__version__}",
+        "onnxruntime",
     )
 
 
-def _garden(sizes: dict) -> Contender:
-    import importlib.metadata
-
+def _garden(options: argparse.Namespace) -> Contender:
     import tensorflow as tf
     import tf_keras
-    from official.nlp.configs import encoders
+    from official.nlp.configs.encoders import build_encoder
     from official.nlp.modeling import models
     from official.nlp.tools import export_tfhub_lib
 
-    if sizes["precision"] != "float32":
-        tf_keras.mixed_precision.set_global_policy(f"mixed_{sizes['precision']}")
-    config = encoders.BertEncoderConfig(
-        vocab_size=sizes["vocab_size"],
-        hidden_size=sizes["hidden_size"],
-        num_layers=sizes["num_hidden_layers"],
-        num_attention_heads=sizes["num_attention_heads"],
-        intermediate_size=sizes["intermediate_size"],
-    )
-    config = encoders.EncoderConfig(bert=config)
-    folder = f"{sizes['folder']}/garden-{sizes['precision']}"
+    if options.precision != "float32":
+        tf_keras.mixed_precision.set_global_policy(f"mixed_{options.precision}")
+    config = garden_encoder(options)
+    folder = f"{options.folder}/garden-{options.precision}"
     if not tf.io.gfile.exists(folder):
-        pretrainer = models.BertPretrainerV2(encoders.build_encoder(config))
+        pretrainer = models.BertPretrainerV2(build_encoder(config))
         pretrainer(pretrainer.inputs)
         path = tf.train.Checkpoint(**pretrainer.checkpoint_items).save(f"{folder}-ckpt")
         export_tfhub_lib.export_model(
@@ -237,21 +207,20 @@ def _garden(sizes: dict) -> Contender:
             encoder_config=config,
             model_checkpoint_path=path,
             with_mlm=True,
-            vocab_file=f"{sizes['folder']}/run/vocab.txt",
+            vocab_file=f"{options.folder}/run/vocab.txt",
             do_lower_case=True,
         )
-    versions = f"tf-models-official {importlib.metadata.version('tf-models-official')}"
-    return _saved_model(folder, sizes, versions)
+    return _saved_model(folder, options, "tf-models-official")
 
 
-def _kerashub(sizes: dict) -> Contender:
+def _kerashub(options: argparse.Namespace) -> Contender:
     import keras_hub
     import tensorflow as tf
 
     backbone = keras_hub.models.BertBackbone.from_preset(
-        f"{sizes['folder']}/kerashub", dtype=sizes["precision"]
+        f"{options.folder}/kerashub", dtype=options.precision
     )
-    inputs = {name: tf.constant(values) for name, values in _inputs(sizes).items()}
+    inputs = {name: tf.constant(values) for name, values in _inputs(options).items()}
     named = {
         "token_ids": inputs["input_word_ids"],
         "padding_mask": inputs["input_mask"],
@@ -261,25 +230,26 @@ def _kerashub(sizes: dict) -> Contender:
     return _calls(
         step,
         lambda outputs: outputs["pooled_output"].numpy().astype("float32"),
-        f"KerasHub {keras_hub.__version__}, TensorFlow {tf.__version__}",
+        "keras-hub",
+        "tensorflow",
     )
 
 
-def _huggingface(sizes: dict) -> Contender:
+def _huggingface(options: argparse.Namespace) -> Contender:
     import torch
     import transformers
 
     model = transformers.BertModel.from_pretrained(
-        f"{sizes['folder']}/huggingface",
+        f"{options.folder}/huggingface",
         attn_implementation="sdpa",
-        torch_dtype=getattr(torch, sizes["precision"]),
+        torch_dtype=getattr(torch, options.precision),
     ).eval()
     names = {
         "input_ids": "input_word_ids",
         "attention_mask": "input_mask",
         "token_type_ids": "input_type_ids",
     }
-    inputs = _inputs(sizes)
+    inputs = _inputs(options)
     tensors = {name: torch.tensor(inputs[ours]).long() for name, ours in names.items()}
 
     def step():
@@ -289,11 +259,12 @@ def _huggingface(sizes: dict) -> Contender:
     return _calls(
         step,
         lambda outputs: outputs.pooler_output.float().numpy(),
-        f"transformers {transformers.__version__}, torch {torch.__version__}",
+        "transformers",
+        "torch",
     )
 
 
-CONTENDERS: dict[str, Callable[[dict], Contender]] = {
+CONTENDERS: dict[str, Callable[[argparse.Namespace], Contender]] = {
     OURS[0]: _bert_tf,
     OURS[1]: _bert_tf_frozen,
     ONNX: _onnx,

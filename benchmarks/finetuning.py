@@ -17,85 +17,64 @@ is the speed of bert_tf divided by that of the contender. The table shows the me
 """
 
 import argparse
-import pathlib
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable
 
-from turns import Process, argument_parser, serve, take_turns
+from turns import (
+    HUGGING_FACE,
+    Contender,
+    argument_parser,
+    compare,
+    parse,
+    times_as_fast,
+    versions,
+)
 
-# A function that processes all examples a number of times, and a description.
-Contender = tuple[Callable[[int], float], str]
-OURS, PADDED, HUGGING_FACE = "bert_tf", "bert_tf, padded", "Hugging Face"
+OURS, PADDED = "bert_tf", "bert_tf, padded"
 # More than any benchmark takes.
 _EPOCHS = 500
 
 
 def main() -> None:
-    """Compares all contenders, or with --serve runs one."""
-    parser = argument_parser(__doc__)
-    parser.add_argument("--data_dir", help="Folder of SST-2's train.tsv")
-    parser.add_argument("--model", help="BERT in Hugging Face's format")
+    """Compares all contenders."""
+    parser = argument_parser(__doc__, 6, "huggingface")
+    parser.add_argument("--data_dir", required=True, help="Folder of SST-2's train.tsv")
+    parser.add_argument("--model", required=True, help="BERT in Hugging Face's format")
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument(
         "--work", nargs="+", choices=("train", "predict"), default=["train", "predict"]
     )
     parser.add_argument("--examples", type=int, default=640)
     parser.add_argument("--batch_size", type=int, default=32)
+    parser.add_argument("--seq_length", type=int, default=128)
     parser.add_argument("--precision", default="bfloat16", choices=("float32", "bfloat16"))
-    options = parser.parse_args()
-    if options.serve:
-        serve(lambda: CONTENDERS[options.serve](argparse.Namespace(**options.sizes)))
-        return
-    if not (options.data_dir and options.model):
-        parser.error("give --data_dir and --model")
+    options = parse(parser, lambda name, options: CONTENDERS[name](options))
     if options.examples % options.batch_size:
         parser.error("--examples must be a multiple of --batch_size")
+
+    def cells(name: str, rounds: list[dict]) -> list[str]:
+        rate = options.examples / statistics.median(times[name] for times in rounds)
+        return [f"{rate:.4g}", times_as_fast(OURS, name, rounds)]
+
     with tempfile.TemporaryDirectory() as folder:
         for work in options.work:
-            _compare(options, work, pathlib.Path(folder))
+            compare(
+                options,
+                options.contenders,
+                {"work": work, "folder": folder},
+                f"{work}, {options.precision}: {options.examples} examples, batch "
+                f"{options.batch_size}, at most {options.seq_length} tokens",
+                ["examples per second", "bert_tf is faster by a factor of (min, max)"],
+                cells,
+            )
 
 
-def _compare(options: argparse.Namespace, work: str, folder: pathlib.Path) -> None:
-    names = "data_dir", "model", "examples", "batch_size", "precision", "seq_length"
-    sizes = {name: getattr(options, name) for name in names} | {"work": work, "folder": str(folder)}
-    pythons = {HUGGING_FACE: options.huggingface}
-    processes = {
-        name: Process(__file__, name, pythons.get(name, sys.executable), sizes, folder)
-        for name in options.contenders
-    }
-    rounds = take_turns(processes, options.rounds)
-    print(
-        f"\n{work}, {options.precision}: {options.examples} examples, batch {options.batch_size}, "
-        f"at most {options.seq_length} tokens, {options.rounds} rounds\n"
-    )
-    print("| | examples per second | bert_tf is faster by a factor of (min, max) |")
-    print("|---|---|---|")
-    for name, process in processes.items():
-        print(f"| {name} | {process.failure or _figures(name, rounds, options.examples)} |")
-    for name, process in processes.items():
-        if not process.failure:
-            print(f"\n{name}: {process.description}")
-
-
-def _figures(name: str, rounds: list[dict[str, float]], examples: int) -> str:
-    """Returns the cells of a row."""
-    rate = examples / statistics.median(times[name] for times in rounds)
-    ratios = [times[name] / times[OURS] for times in rounds if times.get(OURS)]
-    if name == OURS or not ratios:
-        return f"{rate:.4g} | "
-    factors = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f})"
-    return f"{rate:.4g} | {factors}"
-
-
-def _bert_tf(sizes: argparse.Namespace, skips_padding: bool = True) -> Contender:
+def _bert_tf(options: argparse.Namespace, skips_padding: bool = True) -> Contender:
     from tfrecords import command
 
     command.import_tensorflow()
-    import keras
     import numpy as np
-    import tensorflow as tf
 
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.finetuning.batches import eval_batches, train_batches
@@ -108,27 +87,28 @@ def _bert_tf(sizes: argparse.Namespace, skips_padding: bool = True) -> Contender
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from bert_tf.training.strategy import make_strategy, set_precision
 
-    set_precision(sizes.precision)
-    task, init = TASKS["sst2"], open_checkpoint(sizes.model)
-    options = FineTuningOptions(
+    set_precision(options.precision)
+    task, init = TASKS["sst2"], open_checkpoint(options.model)
+    flags = FineTuningOptions(
         task="sst2",
         strategy="cpu",
-        output_dir=f"{sizes.folder}/run",
+        output_dir=f"{options.folder}/run",
         do_train=True,
-        train_batch_size=sizes.batch_size,
-        eval_batch_size=sizes.batch_size,
+        train_batch_size=options.batch_size,
+        eval_batch_size=options.batch_size,
         num_train_epochs=_EPOCHS,
-        max_seq_length=sizes.seq_length,
+        max_seq_length=options.seq_length,
     )
     tokenizer = WordPieceTokenizer(init.spec.vocab, init.spec.lower_case is not False)
-    examples = task.read_splits([TRAIN], DataFiles(sizes.data_dir), 0)[TRAIN]
-    features = task.featurize(examples.take(np.arange(sizes.examples)), tokenizer, sizes.seq_length)
-    session = Session(options, make_strategy(options), Run(options.output_dir), init)
+    examples = task.read_splits([TRAIN], DataFiles(options.data_dir), 0)[TRAIN]
+    examples = examples.take(np.arange(options.examples))
+    features = task.featurize(examples, tokenizer, options.seq_length)
+    session = Session(flags, make_strategy(flags), Run(flags.output_dir), init)
     tuner = FineTuner(session, Training(task), init.spec.config, {TRAIN: features})
     tuner.set_weights()
     tuner.model.encoder.skips_padding = skips_padding
-    trainer, steps = tuner.trainer, sizes.examples // sizes.batch_size
-    iterator = iter(train_batches(features, sizes.batch_size, range(steps * _EPOCHS), 0))
+    trainer, steps = tuner.trainer, options.examples // options.batch_size
+    iterator = iter(train_batches(features, options.batch_size, range(steps * _EPOCHS), 0))
 
     def train(epochs: int) -> float:
         trainer.restart_means()
@@ -137,34 +117,32 @@ def _bert_tf(sizes: argparse.Namespace, skips_padding: bool = True) -> Contender
 
     def predict(epochs: int) -> float:
         for _ in range(epochs):
-            outputs = trainer.predict(eval_batches(features, sizes.batch_size))
+            outputs = trainer.predict(eval_batches(features, options.batch_size))
         return float(outputs["logits"].mean())
 
-    versions = f"TensorFlow {tf.__version__}, Keras {keras.__version__}"
-    return (train if sizes.work == "train" else predict), f"{versions}, {_result(sizes)}"
+    return _working(options, train, predict, "tensorflow", "keras")
 
 
-def _huggingface(sizes: argparse.Namespace) -> Contender:
-    import torch
+def _huggingface(options: argparse.Namespace) -> Contender:
     import transformers
 
-    with open(f"{sizes.data_dir}/train.tsv", encoding="utf-8") as file:
-        rows = [line.rstrip("\n").split("\t") for line in file][1 : sizes.examples + 1]
-    tokenizer = transformers.BertTokenizerFast.from_pretrained(sizes.model)
-    encoded = tokenizer([text for text, _ in rows], truncation=True, max_length=sizes.seq_length)
+    with open(f"{options.data_dir}/train.tsv", encoding="utf-8") as file:
+        rows = [line.rstrip("\n").split("\t") for line in file][1 : options.examples + 1]
+    tokenizer = transformers.BertTokenizerFast.from_pretrained(options.model)
+    encoded = tokenizer([text for text, _ in rows], truncation=True, max_length=options.seq_length)
     data = [
         {name: values[i] for name, values in encoded.items()} | {"labels": int(rows[i][1])}
         for i in range(len(rows))
     ]
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(sizes.model)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(options.model)
 
     def trainer(epochs: int) -> transformers.Trainer:
         arguments = transformers.TrainingArguments(
-            f"{sizes.folder}/trainer",
+            f"{options.folder}/trainer",
             num_train_epochs=epochs,
-            per_device_train_batch_size=sizes.batch_size,
-            per_device_eval_batch_size=sizes.batch_size,
-            bf16=sizes.precision == "bfloat16",
+            per_device_train_batch_size=options.batch_size,
+            per_device_eval_batch_size=options.batch_size,
+            bf16=options.precision == "bfloat16",
             use_cpu=True,
             save_strategy="no",
             logging_strategy="no",
@@ -185,18 +163,21 @@ def _huggingface(sizes: argparse.Namespace) -> Contender:
             outputs = predictor.predict(data)
         return float(outputs.predictions.mean())
 
-    versions = f"transformers {transformers.__version__}, torch {torch.__version__}"
-    return (train if sizes.work == "train" else predict), f"{versions}, {_result(sizes)}"
+    return _working(options, train, predict, "transformers", "torch")
 
 
-def _result(sizes: argparse.Namespace) -> str:
-    """Returns what the number is that `serve` adds to the description."""
-    return "loss" if sizes.work == "train" else "mean logit"
+def _working(
+    options: argparse.Namespace, train: Callable, predict: Callable, *packages: str
+) -> Contender:
+    """Returns the function for the work, and a description."""
+    trains = options.work == "train"
+    result = "loss" if trains else "mean logit"
+    return (train if trains else predict), f"{versions(*packages)}, {result}"
 
 
 CONTENDERS: dict[str, Callable[[argparse.Namespace], Contender]] = {
     OURS: _bert_tf,
-    PADDED: lambda sizes: _bert_tf(sizes, skips_padding=False),
+    PADDED: lambda options: _bert_tf(options, skips_padding=False),
     HUGGING_FACE: _huggingface,
 }
 

@@ -7,21 +7,18 @@ fast skipping is; the table shows the median. The share of the tokens that are n
 to expect: where a token costs the same wherever it is, the ratio is 1 divided by it.
 """
 
-import argparse
-import os
 import statistics
 import time
 
-from contenders import make_trainer
+from pretraining_step import make_trainer
+from turns import argument_parser, print_table, spread
 
 from tfrecords import command
 
 
 def main() -> None:
     """Prints a table with a row for each way."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__, 4)
     parser.add_argument("--input_file", required=True, help="A file of create_pretraining_data")
     parser.add_argument("--preset", default="base")
     parser.add_argument("--train_batch_size", type=int, default=4)
@@ -29,9 +26,7 @@ def main() -> None:
     parser.add_argument("--max_predictions_per_seq", type=int, default=77)
     parser.add_argument("--precision", default="bfloat16", choices=("float32", "bfloat16"))
     parser.add_argument("--steps", type=int, default=4, help="Steps in each round")
-    parser.add_argument("--rounds", type=int, default=4)
     options = parser.parse_args()
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     command.import_tensorflow()
     from bert_tf.presets import preset_config
     from tfrecords.order import RecordSet
@@ -64,13 +59,12 @@ def main() -> None:
         f"{options.preset}, {options.precision}: batches of {options.train_batch_size} x "
         f"{options.max_seq_length}, {real:.1%} of them tokens\n"
     )
-    print("| padding | tokens per second | faster by a factor of (min, max) | loss |")
-    print("|---|---|---|---|")
+    rows = {}
     for way, seconds in ways.items():
         ratios = [a / b for a, b in zip(ways["computed"], seconds, strict=True)]
-        factors = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f})"
         rate = tokens / statistics.median(seconds)
-        print(f"| {way} | {rate:,.0f} | {factors} | {losses[way]:.3f} |")
+        rows[f"padding {way}"] = [f"{rate:,.0f}", spread(ratios), f"{losses[way]:.3f}"]
+    print_table(["tokens per second", "faster by a factor of (min, max)", "loss"], rows)
 
 
 if __name__ == "__main__":

@@ -19,18 +19,15 @@ import tempfile
 import time
 
 import tensorflow as tf
+from turns import argument_parser, print_table
 
 
 def main() -> None:
     """Runs all contenders and prints a table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__, 3, "garden")
     parser.add_argument("--text", required=True)
     parser.add_argument("--vocab", required=True)
-    parser.add_argument("--garden", help="Python of an environment with tf-models-official")
     parser.add_argument("--dupe_factor", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     ours = [sys.executable, "-m", "bert_tf.create_pretraining_data"]
     runs = {
@@ -42,20 +39,18 @@ def main() -> None:
         runs["Model Garden, 1 core"] = (garden, {0})
     size = os.path.getsize(options.text) / 1e6
     print(f"{options.text}: {size:.1f} MB, dupe_factor {options.dupe_factor}")
-    print("| | seconds | examples | examples/s | CPU seconds | peak memory, MB |")
-    print("|---|---|---|---|---|---|")
     times: dict[str, list[tuple]] = {name: [] for name in runs}
     for _ in range(options.rounds):
         for name, (command, cores) in runs.items():
             times[name].append(_run(command, cores, options))
+    rows = {}
     for name, rounds in times.items():
         seconds, cpu, memory, examples = (
             statistics.median(column) for column in zip(*rounds, strict=True)
         )
-        print(
-            f"| {name} | {seconds:.1f} | {examples:,.0f} | {examples / seconds:,.0f} | "
-            f"{cpu:.1f} | {memory:,.0f} |"
-        )
+        rate = f"{examples / seconds:,.0f}"
+        rows[name] = [f"{seconds:.1f}", f"{examples:,.0f}", rate, f"{cpu:.1f}", f"{memory:,.0f}"]
+    print_table(["seconds", "examples", "examples/s", "CPU seconds", "peak memory, MB"], rows)
 
 
 def _run(

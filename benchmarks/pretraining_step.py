@@ -29,78 +29,32 @@ of the first command need 20 GB of memory together.
 """
 
 import argparse
-import pathlib
 import statistics
-import sys
-import tempfile
 from collections.abc import Callable
 
-from contenders import CONTENDERS, MATMUL, MATMUL_SIZE
-from turns import Process, argument_parser, serve, take_turns
+from turns import (
+    GARDEN,
+    HUGGING_FACE,
+    Contender,
+    argument_parser,
+    calls,
+    compare,
+    parse,
+    times_as_fast,
+    versions,
+)
 
-PEERS = [name for name in CONTENDERS if name != MATMUL]
+LEARNING_RATE = 1e-4
+MATMUL, MATMUL_SIZE = "matmul", 4096
 
 
 def main() -> None:
-    """Compares all contenders, or with --serve takes the steps of one."""
-    parser = argument_parser(__doc__)
-    parser.add_argument("--contenders", nargs="+", choices=PEERS, default=PEERS)
-    parser.add_argument("--precision", default="bfloat16", choices=("float32", "bfloat16"))
-    parser.add_argument("--batch_size", type=int, default=16)
-    parser.add_argument("--predictions", type=int, default=20)
-    options = parser.parse_args()
-    if options.serve:
-        serve(lambda: _make(options.serve, options.sizes))
-    else:
-        _compare(options)
-
-
-def _compare(options: argparse.Namespace) -> None:
-    sizes = _sizes(options)
-    pythons = {"Model Garden": options.garden, "Hugging Face": options.huggingface}
-    with tempfile.TemporaryDirectory() as folder:
-        processes = {
-            name: Process(
-                __file__, name, pythons.get(name, sys.executable), sizes, pathlib.Path(folder)
-            )
-            for name in [*options.contenders, MATMUL]
-        }
-        rounds = take_turns(processes, options.rounds)
-    print(
-        f"{options.preset}, {options.precision}: batch {sizes['B']}, length {sizes['S']}, "
-        f"{sizes['P']} predictions, {sizes['flops'] / 1e12:.3g} TFLOP per step, "
-        f"{options.rounds} rounds\n"
-    )
-    print("| | seconds per step | sequences/s | relative to the Garden (min, max) | utilization |")
-    print("|---|---|---|---|---|")
-    for name, process in processes.items():
-        print(f"| {name} | {process.failure or _figures(name, rounds, sizes)} |")
-    for name, process in processes.items():
-        if not process.failure and name != MATMUL:
-            print(f"\n{name}: {process.description}")
-
-
-def _figures(name: str, rounds: list[dict], sizes: dict) -> str:
-    """Returns the cells of a row."""
-    seconds = statistics.median(times[name] for times in rounds)
-    if name == MATMUL:
-        return f"{seconds:.4g} | | | {2e-9 * MATMUL_SIZE**3 / seconds:.0f} GFLOP/s"
-    ratios = [times["Model Garden"] / times[name] for times in rounds if times.get("Model Garden")]
-    compared = (
-        f"{statistics.median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f})" if ratios else ""
-    )
-    work = sizes["flops"] / (2 * MATMUL_SIZE**3)  # as a number of matmuls
-    used = [work * times[MATMUL] / times[name] for times in rounds if times[MATMUL]]
-    utilization = f"{statistics.median(used):.0%}" if used else ""
-    return f"{seconds:.4g} | {sizes['B'] / seconds:.3g} | {compared} | {utilization}"
-
-
-def _make(name: str, sizes: dict) -> tuple[Callable[[int], float], str]:
-    take_steps, parameters, versions = CONTENDERS[name](sizes)
-    return take_steps, f"{versions}; {parameters:,} parameters; loss of the first step"
-
-
-def _sizes(options: argparse.Namespace) -> dict:
+    """Compares all contenders."""
+    parser = argument_parser(__doc__, 6, "garden", "huggingface")
+    peers = [name for name in CONTENDERS if name != MATMUL]
+    parser.add_argument("--contenders", nargs="+", choices=peers, default=peers)
+    add_sizes(parser)
+    options = parse(parser, lambda name, options: CONTENDERS[name](options))
     from tfrecords import command
 
     command.import_tensorflow()
@@ -108,20 +62,248 @@ def _sizes(options: argparse.Namespace) -> dict:
     from bert_tf.presets import preset_config
 
     config = preset_config(options.preset)
-    flops = training_flops(config, options.seq_length, options.predictions)
-    return {
-        "flops": options.batch_size * flops,
-        "preset": options.preset,
-        "precision": options.precision,
-        "B": options.batch_size,
-        "S": options.seq_length,
-        "P": options.predictions,
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "num_hidden_layers": config.num_hidden_layers,
-        "num_attention_heads": config.num_attention_heads,
-        "intermediate_size": config.intermediate_size,
+    batch, length, predictions = options.batch_size, options.seq_length, options.predictions
+    flops = batch * training_flops(config, length, predictions)
+
+    def cells(name: str, rounds: list[dict]) -> list[str]:
+        seconds = statistics.median(times[name] for times in rounds)
+        if name == MATMUL:
+            return [f"{seconds:.4g}", "", "", f"{2e-9 * MATMUL_SIZE**3 / seconds:.0f} GFLOP/s"]
+        work = flops / (2 * MATMUL_SIZE**3)  # as a number of matmuls
+        used = [work * times[MATMUL] / times[name] for times in rounds if times[MATMUL]]
+        utilization = f"{statistics.median(used):.0%}" if used else ""
+        ratio = times_as_fast(name, GARDEN, rounds)
+        return [f"{seconds:.4g}", f"{batch / seconds:.3g}", ratio, utilization]
+
+    compare(
+        options,
+        [*options.contenders, MATMUL],
+        config.to_dict(),
+        f"{options.preset}, {options.precision}: batch {batch}, length {length}, "
+        f"{predictions} predictions, {flops / 1e12:.3g} TFLOP per step",
+        ["seconds per step", "sequences/s", "relative to the Garden (min, max)", "utilization"],
+        cells,
+    )
+
+
+def add_sizes(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of a step: what it trains, and on how much."""
+    parser.add_argument("--preset", default="base")
+    parser.add_argument("--precision", default="bfloat16", choices=("float32", "bfloat16"))
+    parser.add_argument("--batch_size", type=int, default=16)
+    parser.add_argument("--seq_length", type=int, default=128)
+    parser.add_argument("--predictions", type=int, default=20)
+
+
+def random_batch(batch_size: int, length: int, predictions: int, vocab_size: int) -> dict:
+    """Returns a batch as `training_batches` yields it, in NumPy, of random ids without padding."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    B, S, P = batch_size, length, predictions
+    places = np.tile(np.arange(S), [B, 1])
+    batch = {
+        "input_word_ids": random.integers(1000, vocab_size, [B, S]),
+        "input_mask": np.ones([B, S]),
+        "input_type_ids": places >= S // 2,
+        "masked_lm_positions": np.sort(random.permuted(places, axis=1)[:, :P]),
+        "masked_lm_ids": random.integers(1000, vocab_size, [B, P]),
+        "next_sentence_labels": random.integers(0, 2, [B]),
     }
+    weights = {"masked_lm_weights": np.ones([B, P]), "example_weights": np.ones([B])}
+    return {name: values.astype("int32") for name, values in batch.items()} | {
+        name: values.astype("float32") for name, values in weights.items()
+    }
+
+
+def make_trainer(preset: str, precision: str):
+    """Creates the `Trainer` of a preset on the CPU, as run_pretraining does."""
+    from bert_tf.flags import DeviceOptions
+    from bert_tf.models.encoder import skip_padding
+    from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
+    from bert_tf.presets import preset_config
+    from bert_tf.training import optimizers, strategy
+    from bert_tf.training.trainer import Trainer
+
+    strategy.set_precision(precision)
+    device = strategy.make_strategy(DeviceOptions(strategy="cpu"))
+    with device.scope():
+        model = BertPretrainer(preset_config(preset))
+        skip_padding(model)
+        optimizer = optimizers.AdamW(model.trainable_weights)
+    schedule = optimizers.make_schedule("linear", LEARNING_RATE, 1_000_000, 0)
+    return Trainer(device, model, PretrainingObjective(), optimizer, schedule)
+
+
+def _batch(options: argparse.Namespace) -> dict:
+    sizes = options.batch_size, options.seq_length, options.predictions
+    return random_batch(*sizes, options.vocab_size)
+
+
+def _description(parameters: int, *packages: str) -> str:
+    return f"{versions(*packages)}; {parameters:,} parameters; loss of the first step"
+
+
+def _bert_tf(options: argparse.Namespace) -> Contender:
+    import tensorflow as tf
+
+    trainer = make_trainer(options.preset, options.precision)
+    iterator = iter(tf.data.Dataset.from_tensors(_batch(options)).repeat())
+
+    def take_steps(steps: int) -> float:
+        trainer.restart_means()
+        trainer.train(iterator, steps)
+        return trainer.training_means()["loss"]
+
+    return take_steps, _description(trainer.model.count_params(), "tensorflow", "keras")
+
+
+def _kerashub(options: argparse.Namespace) -> Contender:
+    import keras
+    import keras_hub
+    import tensorflow as tf
+
+    keras.config.set_dtype_policy(_policy(options))
+    backbone = keras_hub.models.BertBackbone(
+        vocabulary_size=options.vocab_size,
+        num_layers=options.num_hidden_layers,
+        num_heads=options.num_attention_heads,
+        hidden_dim=options.hidden_size,
+        intermediate_dim=options.intermediate_size,
+        dropout=0.1,
+    )
+    positions = keras.Input([None], dtype="int32", name="masked_lm_positions")
+    head = keras_hub.layers.MaskedLMHead(
+        token_embedding=backbone.token_embedding, intermediate_activation="gelu"
+    )
+    words = head(backbone.output["sequence_output"], positions)
+    pairs = keras.layers.Dense(2)(backbone.output["pooled_output"])
+    model = keras.Model(backbone.input | {"masked_lm_positions": positions}, [words, pairs])
+    optimizer = keras.optimizers.AdamW(LEARNING_RATE, weight_decay=0.01, global_clipnorm=1.0)
+    optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
+    weights = model.trainable_variables
+    optimizer.build(weights)
+    batch = {name: tf.constant(values) for name, values in _batch(options).items()}
+    batch["token_ids"], batch["segment_ids"] = batch["input_word_ids"], batch["input_type_ids"]
+    batch["padding_mask"] = batch["input_mask"]
+    inputs = {name: batch[name] for name in model.input}
+
+    def mean_loss(labels, logits):
+        logits = tf.cast(logits, tf.float32)
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            words, pairs = model(inputs, training=True)
+            loss = mean_loss(batch["masked_lm_ids"], words)
+            loss += mean_loss(batch["next_sentence_labels"], pairs)
+        optimizer.apply(tape.gradient(loss, [weight.value for weight in weights]), weights)
+        return loss
+
+    packages = ("keras-hub", "keras", "tensorflow")
+    return calls(step), _description(model.count_params(), *packages)
+
+
+def garden_encoder(options: argparse.Namespace):
+    """Returns the Model Garden's configuration of an encoder."""
+    from official.nlp.configs import encoders
+
+    config = encoders.BertEncoderConfig(
+        vocab_size=options.vocab_size,
+        hidden_size=options.hidden_size,
+        num_layers=options.num_hidden_layers,
+        num_attention_heads=options.num_attention_heads,
+        intermediate_size=options.intermediate_size,
+    )
+    return encoders.EncoderConfig(bert=config)
+
+
+def _garden(options: argparse.Namespace) -> Contender:
+    import tensorflow as tf
+    import tf_keras
+    from official.nlp.configs import bert
+    from official.nlp.data.pretrain_dataloader import BertPretrainDataConfig
+    from official.nlp.optimization import create_optimizer
+    from official.nlp.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+
+    tf_keras.mixed_precision.set_global_policy(_policy(options))
+    head = bert.ClsHeadConfig(inner_dim=options.hidden_size, dropout_rate=0.1, name="next_sentence")
+    pretrainer = bert.PretrainerConfig(encoder=garden_encoder(options), cls_heads=[head])
+    data = BertPretrainDataConfig(use_next_sentence_label=True)
+    task = MaskedLMTask(MaskedLMConfig(model=pretrainer, train_data=data))
+    model, metrics = task.build_model(), task.build_metrics()
+    optimizer = create_optimizer(LEARNING_RATE, 1_000_000, 0)
+    batch = {name: tf.constant(values) for name, values in _batch(options).items()}
+    step = tf.function(lambda: task.train_step(batch, model, optimizer, metrics)[task.loss])
+    model(batch)  # creates the remaining weights
+    packages = ("tf-models-official", "tensorflow")
+    return calls(step), _description(model.count_params(), *packages)
+
+
+def _huggingface(options: argparse.Namespace) -> Contender:
+    import torch
+    import transformers
+
+    names = """vocab_size hidden_size num_hidden_layers num_attention_heads
+    intermediate_size""".split()
+    config = transformers.BertConfig(
+        **{name: getattr(options, name) for name in names},
+        attn_implementation="sdpa",
+    )
+    model = transformers.BertForPreTraining(config).train()
+    weights = list(model.named_parameters())
+    decays = [not (name.endswith("bias") or "LayerNorm" in name) for name, _ in weights]
+    groups = [
+        {
+            "params": [w for (_, w), d in zip(weights, decays, strict=True) if d == decay],
+            "weight_decay": 0.01 * decay,
+        }
+        for decay in (True, False)
+    ]
+    optimizer = torch.optim.AdamW(groups, LEARNING_RATE, eps=1e-6, fused=True)
+    batch = {name: torch.tensor(values).long() for name, values in _batch(options).items()}
+    labels = torch.full_like(batch["input_word_ids"], -100)
+    labels.scatter_(1, batch["masked_lm_positions"], batch["masked_lm_ids"])
+
+    def step() -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bfloat16"):
+            loss = model(
+                input_ids=batch["input_word_ids"],
+                attention_mask=batch["input_mask"],
+                token_type_ids=batch["input_type_ids"],
+                labels=labels,
+                next_sentence_label=batch["next_sentence_labels"],
+            ).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    parameters = sum(weight.numel() for _, weight in weights)
+    return calls(step), _description(parameters, "transformers", "torch")
+
+
+def _matmul(options: argparse.Namespace) -> Contender:
+    import tensorflow as tf
+
+    a, b = (tf.cast(tf.random.normal([MATMUL_SIZE] * 2), options.precision) for _ in range(2))
+    step = tf.function(lambda: tf.matmul(a, b)[0, 0])
+    return calls(step), f"{versions('tensorflow')}; an element of the product"
+
+
+def _policy(options: argparse.Namespace) -> str:
+    return "mixed_bfloat16" if options.precision == "bfloat16" else "float32"
+
+
+CONTENDERS: dict[str, Callable[[argparse.Namespace], Contender]] = {
+    "bert_tf": _bert_tf,
+    GARDEN: _garden,
+    "KerasHub": _kerashub,
+    HUGGING_FACE: _huggingface,
+    MATMUL: _matmul,
+}
 
 
 if __name__ == "__main__":

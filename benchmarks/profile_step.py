@@ -7,13 +7,13 @@ the time of each kind, excluding nested operations. Operations that run in paral
 full, so the sum may exceed the time of a step.
 """
 
-import argparse
 import collections
 import glob
 import tempfile
 import time
 
-from contenders import make_trainer, random_batch
+from pretraining_step import add_sizes, make_trainer, random_batch
+from turns import argument_parser, print_table
 
 from tfrecords import command
 
@@ -30,20 +30,13 @@ _LEVEL = 3
 
 def main() -> None:
     """Prints a table with a row for each kind of operation."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--preset", default="base")
-    parser.add_argument("--precision", default="bfloat16", choices=("float32", "bfloat16"))
-    parser.add_argument("--batch_size", type=int, default=16)
-    parser.add_argument("--seq_length", type=int, default=128)
-    parser.add_argument("--predictions", type=int, default=20)
+    parser = argument_parser(__doc__)
+    add_sizes(parser)
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--rows", type=int, default=25)
     options = parser.parse_args()
-    vocab_size = preset_config(options.preset).vocab_size
-    sizes = {"B": options.batch_size, "S": options.seq_length, "P": options.predictions}
-    batch = random_batch(sizes | {"vocab_size": vocab_size})
+    sizes = options.batch_size, options.seq_length, options.predictions
+    batch = random_batch(*sizes, preset_config(options.preset).vocab_size)
     trainer = make_trainer(options.preset, options.precision)
     iterator = iter(tf.data.Dataset.from_tensors(batch).repeat())
     trainer.train(iterator, 2)
@@ -60,13 +53,13 @@ def main() -> None:
     times, counts = _by_kind(space)
     step = seconds / options.steps
     print(f"{step * 1e3:,.1f} ms per step\n")
-    print("| operation | number per step | ms per step | share of the step |")
-    print("|---|---|---|---|")
     rows = [(kind, counts[kind], spent) for kind, spent in times.most_common(options.rows)]
+    cells = {}
     for kind, count, spent in [*rows, ("all", sum(counts.values()), sum(times.values()))]:
         spent /= 1e12 * options.steps
         count /= options.steps
-        print(f"| {kind} | {count:,.0f} | {1e3 * spent:,.2f} | {spent / step:.1%} |")
+        cells[kind] = [f"{count:,.0f}", f"{1e3 * spent:,.2f}", f"{spent / step:.1%}"]
+    print_table(["number per step", "ms per step", "share of the step"], cells)
 
 
 def _by_kind(space) -> tuple[collections.Counter, collections.Counter]:

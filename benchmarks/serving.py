@@ -9,12 +9,13 @@ The settings take turns. The table shows each setting's texts per second relativ
 the median, lowest and highest ratio of the rounds.
 """
 
-import argparse
 import itertools
 import statistics
 import threading
 import time
 from collections.abc import Callable
+
+from turns import argument_parser, print_table, spread
 
 from tfrecords import command
 
@@ -31,14 +32,11 @@ _SETTINGS = (32, 0, 1), (32, 1, 1), (32, 5, 1), (32, 1, 2), (8, 1, 2)
 
 def main() -> None:
     """Prints a table with a row for each setting."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__, 4)
     parser.add_argument("model")
     parser.add_argument("--input_file", required=True, help="A text per line")
     parser.add_argument("--callers", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=6.0, help="Seconds per setting and round")
-    parser.add_argument("--rounds", type=int, default=4)
     options = parser.parse_args()
     with open(options.input_file, encoding="utf-8") as file:
         texts = [tf.constant([line.rstrip("\n")]) for line in itertools.islice(file, 256)]
@@ -57,14 +55,14 @@ def main() -> None:
             if number:  # the first round warms up
                 latencies[name] += seconds
                 rates[name].append(len(seconds) / options.seconds)
-    print("| | texts per second | relative (min, max) | median, ms | 99th percentile, ms |")
-    print("|---|---|---|---|---|")
+    rows = {}
     for name in calls:
         ratios = [a / b for a, b in zip(rates[name], rates["no batching"], strict=True)]
-        relative = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f})"
-        median, high = 1e3 * np.percentile(latencies[name], [50, 99])
-        rate = statistics.median(rates[name])
-        print(f"| {name} | {rate:.0f} | {relative} | {median:.1f} | {high:.1f} |")
+        milliseconds = 1e3 * np.percentile(latencies[name], [50, 99])
+        rate = f"{statistics.median(rates[name]):.0f}"
+        rows[name] = [rate, spread(ratios), *(f"{x:.1f}" for x in milliseconds)]
+    columns = ["texts per second", "relative (min, max)", "median, ms", "99th percentile, ms"]
+    print_table(columns, rows)
 
 
 def _batched(serving: Callable, size: int, wait: int, threads: int) -> Callable:

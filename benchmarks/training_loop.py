@@ -13,13 +13,13 @@ Cases are written PRESET:BATCH_SIZE:STEPS. No step is shorter than that of tiny 
 """
 
 import argparse
-import os
 import statistics
 import tempfile
 import time
 from unittest import mock
 
-from contenders import make_trainer, random_batch
+from pretraining_step import make_trainer, random_batch
+from turns import argument_parser, print_table, spread
 
 from tfrecords import command
 
@@ -29,34 +29,27 @@ FILES, RECORDS_PER_FILE = 4, 8192
 
 def main() -> None:
     """Prints a table with one row per case."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__, 4)
     parser.add_argument("cases", nargs="*", default=["tiny:1:1000", "base:16:3"])
-    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--precision", default="bfloat16")
     options = parser.parse_args()
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     command.import_tensorflow()
-    print(
-        "| case | bare step, ms | driver, ms per step | cost of the driver (lowest, highest) | "
-        "reading alone, ms per batch | checkpoint, s | curves, s |"
-    )
-    print("|---|---|---|---|---|---|---|")
+    rows = {}
     with tempfile.TemporaryDirectory() as folder:
         files = _write_records(folder)
         for case in options.cases:
             preset, batch_size, steps = case.split(":")
-            figures = _measure(preset, int(batch_size), int(steps), files, options)
-            print(f"| {case} | {figures} |", flush=True)
+            rows[case] = _measure(preset, int(batch_size), int(steps), files, options)
+    columns = """bare step, ms | driver, ms per step | cost of the driver (lowest, highest) |
+    reading alone, ms per batch | checkpoint, s | curves, s"""
+    print_table(" ".join(columns.split()).split(" | "), rows)
 
 
 def _write_records(folder: str) -> list[str]:
     from tfrecords.features import serialize_examples
     from tfrecords.writer import write_records
 
-    sizes = {"B": RECORDS_PER_FILE, "S": LENGTH, "P": PREDICTIONS, "vocab_size": VOCAB_SIZE}
-    batch = random_batch(sizes)
+    batch = random_batch(RECORDS_PER_FILE, LENGTH, PREDICTIONS, VOCAB_SIZE)
     batch["next_sentence_labels"] = batch["next_sentence_labels"][:, None]
     del batch["example_weights"]
     files = [f"{folder}/{number}.tfrecord" for number in range(FILES)]
@@ -67,7 +60,7 @@ def _write_records(folder: str) -> list[str]:
 
 def _measure(
     preset: str, batch_size: int, steps: int, files: list[str], options: argparse.Namespace
-) -> str:
+) -> list[str]:
     """Returns the cells of a row."""
     from bert_tf.plots.curves import draw_curves
     from bert_tf.training.checkpoints import Checkpointer
@@ -93,10 +86,8 @@ def _measure(
     del rounds[0]  # includes tracing
     costs = [driver / bare - 1 for bare, driver in rounds]
     bare_ms, driver_ms = (1e3 * statistics.median(column) for column in zip(*rounds, strict=True))
-    return (
-        f"{bare_ms:.4g} | {driver_ms:.4g} | {statistics.median(costs):+.1%} ({min(costs):+.1%}, "
-        f"{max(costs):+.1%}) | {1e3 * reading:.2g} | {saving:.2g} | {drawing:.2g}"
-    )
+    times = (f"{x:.2g}" for x in (1e3 * reading, saving, drawing))
+    return [f"{bare_ms:.4g}", f"{driver_ms:.4g}", spread(costs, "+.1%"), *times]
 
 
 def _driver_seconds(driver, batches, batch_size: int, steps: int) -> float:

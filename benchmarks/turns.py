@@ -1,64 +1,107 @@
-"""Measures contenders that take turns, each in a process and an environment of its own.
+"""What benchmarks share: flags, ratios, and contenders that take turns in processes of their own.
 
 The processes stay alive and take steps in turn, so that other load on the machine affects all of
 them alike. Compare contenders within a round only.
 """
 
 import argparse
+import importlib.metadata
 import json
 import os
-import pathlib
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+GARDEN, HUGGING_FACE = "Model Garden", "Hugging Face"
 TURN_SECONDS = 3.0
+_PACKAGES = {"garden": "tf-models-official", "huggingface": "transformers and torch"}
+
+# A function that takes a number of steps and returns the last result, and a description.
+Contender = tuple[Callable[[int], float], str]
+# The seconds per step of every contender in a round; 0 after a failure.
+Round = Mapping[str, float]
 
 
-def argument_parser(description: str) -> argparse.ArgumentParser:
-    """Returns a parser with the arguments that both benchmarks have, and those of `Process`."""
+def argument_parser(doc: str, rounds: int = 0, *peers: str) -> argparse.ArgumentParser:
+    """Returns a parser with --rounds, if there are any, and the interpreters of `peers`."""
     parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--garden", help="Python interpreter of an environment with tf-models-official"
-    )
-    parser.add_argument(
-        "--huggingface", help="Python interpreter of an environment with transformers and torch"
-    )
-    parser.add_argument("--preset", default="base")
-    parser.add_argument("--seq_length", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--serve", help=argparse.SUPPRESS)
-    parser.add_argument("--sizes", type=json.loads, help=argparse.SUPPRESS)
+    for name in peers:
+        text = f"Python interpreter of an environment with {_PACKAGES[name]}"
+        parser.add_argument(f"--{name}", help=text)
+    if rounds:
+        parser.add_argument("--rounds", type=int, default=rounds)
     return parser
+
+
+def spread(values: Sequence[float], form: str = ".2f") -> str:
+    """Returns median, minimum and maximum as text."""
+    middle, *ends = (format(f(values), form) for f in (statistics.median, min, max))
+    return f"{middle} ({', '.join(ends)})"
+
+
+def times_as_fast(name: str, other: str, rounds: Iterable[Round]) -> str:
+    """Returns the `spread` of how many times as fast a contender is as another one."""
+    ratios = [times[other] / times[name] for times in rounds if times.get(name)]
+    return spread(ratios) if name != other and any(ratios) else ""
+
+
+def versions(*packages: str) -> str:
+    """Returns the names and versions of packages."""
+    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+
+
+def calls(step: Callable, result: Callable = float) -> Callable[[int], float]:
+    """Returns a function that calls `step` repeatedly and returns the last result, as a number."""
+
+    def take_steps(steps: int) -> float:
+        for _ in range(steps):
+            output = step()
+        return result(output)
+
+    return take_steps
+
+
+def parse(
+    parser: argparse.ArgumentParser, make: Callable[[str, argparse.Namespace], Contender]
+) -> argparse.Namespace:
+    """Parses the flags. In the process of a contender, takes the steps of `make(name, flags)`."""
+    parser.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        name, case = options.serve
+        vars(options).update(json.loads(case))
+        _serve(lambda: make(name, options))
+        sys.exit()
+    return options
 
 
 class Process:
     """A contender in its own process, run by its own interpreter.
 
-    The script is started again with `--serve=<name>` and `--sizes=<JSON>`, and must call `serve`.
+    The script is started again with the same flags, and must call `parse`. `case` is what its
+    contenders need to know besides.
 
     Attributes:
         failure: why it does not run; "" if it runs.
-        description: the description that `serve` sent.
+        description: the description of the contender.
     """
 
-    def __init__(
-        self, script: str, name: str, python: str | None, sizes: dict, folder: pathlib.Path
-    ):
+    def __init__(self, name: str, python: str | None, case: dict):
         self.failure = "" if python else "not run: no interpreter given"
         self.description = ""
         if self.failure:
             return
-        self._errors = folder / name
-        command = [python, script, f"--serve={name}", f"--sizes={json.dumps(sizes)}"]
+        self._errors = tempfile.TemporaryFile("w+")
+        command = [python, *sys.argv, "--serve", name, json.dumps(case)]
         pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
         try:
-            with self._errors.open("w") as errors:
-                self._process = subprocess.Popen(command, stderr=errors, env=environment, **pipes)
+            self._process = subprocess.Popen(command, stderr=self._errors, env=environment, **pipes)
         except OSError as error:
             self.failure = f"not run: {error}"
             return
@@ -80,30 +123,56 @@ class Process:
         answer = self._process.stdout.readline()
         if not answer:
             status = self._process.wait()
-            lines = self._errors.read_text().split("\n")
-            messages = [line for line in lines if line.strip()] or [f"status {status}"]
+            self._errors.seek(0)
+            messages = [line for line in self._errors if line.strip()] or [f"status {status}"]
             self.failure = f"not run: {messages[-1].strip()[:200]}"
         return answer
 
 
-def take_turns(processes: Mapping[str, Process], rounds: int) -> list[dict[str, float]]:
-    """Returns the seconds per step of every process for each round, then ends the processes."""
-    measured = []
-    for number in range(rounds):
-        measured.append({name: process.turn() for name, process in processes.items()})
-        print(f"round {number + 1} of {rounds}", file=sys.stderr)
-    for process in processes.values():
-        process.end()
-    return measured
-
-
-def serve(make: Callable[[], tuple[Callable[[int], float], str]]) -> None:
-    """Describes a contender, then times steps for each line on standard input.
+def compare(
+    options: argparse.Namespace,
+    names: Iterable[str],
+    case: dict,
+    title: str,
+    columns: Sequence[str],
+    cells: Callable[[str, Sequence[Round]], Sequence[str]],
+) -> None:
+    """Lets contenders take turns, and prints a table with a row for each, or why it does not run.
 
     Args:
-        make: returns a function that takes a number of steps and returns the last result, and a
-            description of the contender.
+        case: as for `Process`.
+        cells: returns the cells of a contender for the rounds.
     """
+    pythons = {GARDEN: "garden", HUGGING_FACE: "huggingface"}
+    processes = {
+        name: Process(name, getattr(options, pythons.get(name, ""), sys.executable), case)
+        for name in names
+    }
+    rounds = []
+    for number in range(options.rounds):
+        rounds.append({name: process.turn() for name, process in processes.items()})
+        print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
+    for process in processes.values():
+        process.end()
+    print(f"\n{title}, {options.rounds} rounds\n")
+    rows = {
+        name: [x.failure] if x.failure else cells(name, rounds) for name, x in processes.items()
+    }
+    print_table(columns, rows)
+    for name, process in processes.items():
+        if not process.failure:
+            print(f"\n{name}: {process.description}")
+
+
+def print_table(columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:
+    """Prints a table in Markdown, with the names of the rows in its first column."""
+    print(f"| | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}")
+    for name, cells in rows.items():
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def _serve(make: Callable[[], Contender]) -> None:
+    """Describes a contender, then times steps for each line on standard input."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # so that libraries cannot print among the answers
     take_steps, description = make()

@@ -22,6 +22,7 @@ import subprocess
 import tempfile
 
 import numpy as np
+from turns import argument_parser
 
 TASKS = ("mrpc", "rte", "ner", "squad")
 BATCHES, RATES, LOSSES = "batches", "rates.npy", "losses.npy"
@@ -30,13 +31,10 @@ RUN, START, END = "run", "start", "end"
 
 def main() -> None:
     """Trains and compares both, or with --replay trains transformers' model."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__, 0, "huggingface")
     parser.add_argument("--task", choices=TASKS)
     parser.add_argument("--data_dir")
     parser.add_argument("--model", help="Folder of a BERT in Hugging Face's format")
-    parser.add_argument("--huggingface", help="Python interpreter with transformers and torch")
     parser.add_argument("--train_batch_size", type=int, default=32)
     parser.add_argument("--learning_rate", type=float, default=1e-4)
     parser.add_argument("--num_train_epochs", type=float, default=3)

@@ -31,11 +31,14 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     BertTokenizerFast,
+    DataCollatorForTokenClassification,
+    DataCollatorWithPadding,
     Trainer,
     TrainerCallback,
     TrainingArguments,
     set_seed,
 )
+from turns import argument_parser
 
 # Column of text A, of text B and of the label, and the labels.
 PAIRS = {
@@ -46,9 +49,7 @@ IGNORED = -100
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--task", choices=TASKS, required=True)
     parser.add_argument("--data_dir", required=True)
     parser.add_argument("--model", required=True, help="Folder of a BERT in Hugging Face's format")
@@ -59,7 +60,6 @@ def main() -> None:
     parser.add_argument("--max_seq_length", type=int, default=128)
     parser.add_argument("--doc_stride", type=int, default=128)
     parser.add_argument("--precision", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--output_dir", help="Where to save the last model of each seed")
     options = parser.parse_args()
     tokenizer = BertTokenizerFast.from_pretrained(options.model)
     task = TASKS[options.task](options, tokenizer)
@@ -70,7 +70,10 @@ def main() -> None:
 def _fine_tune(
     options: argparse.Namespace, task, tokenizer: BertTokenizerFast, seed: int
 ) -> dict[str, float]:
-    """Returns the metrics of the best epoch and the seconds of training without evaluation."""
+    """Returns the metrics of the best epoch and the seconds of training without evaluation.
+
+    `task` holds `train` and `dev`, lists of dicts of lists.
+    """
     set_seed(seed)
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
@@ -91,9 +94,8 @@ def _fine_tune(
             logging_strategy="no",
             dataloader_pin_memory=False,
         )
-        trainer = _Trainer(
-            task.model(), arguments, data_collator=task.collate, train_dataset=task.train
-        )
+        collator = task.collator(tokenizer)
+        trainer = _Trainer(task.model(), arguments, collator, task.train)
         results, seconds = [], 0.0
 
         def evaluate() -> None:
@@ -105,10 +107,6 @@ def _fine_tune(
         trainer.add_callback(_AtEpochEnds(evaluate))
         started = time.perf_counter()
         trainer.train()
-    if options.output_dir:
-        path = os.path.join(options.output_dir, str(seed))
-        trainer.model.save_pretrained(path)
-        tokenizer.save_pretrained(path)
     best = max(results, key=lambda result: result[task.metric])
     return best | {"train_seconds": round(seconds, 1)}
 
@@ -134,23 +132,9 @@ class _AtEpochEnds(TrainerCallback):
         self._function()
 
 
-class _Task:
-    """Holds `train` and `dev`, lists of dicts of lists, and pads them batch by batch."""
+class Pairs:
+    collator = DataCollatorWithPadding
 
-    padding = {"input_ids": 0, "token_type_ids": 0, "attention_mask": 0, "labels": IGNORED}
-
-    def collate(self, rows: list[dict]) -> dict[str, torch.Tensor]:
-        longest = max(len(row["input_ids"]) for row in rows)
-
-        def padded(name, value):
-            if not isinstance(value, list):
-                return value
-            return value + [self.padding[name]] * (longest - len(value))
-
-        return {n: torch.tensor([padded(n, row[n]) for row in rows]) for n in rows[0]}
-
-
-class Pairs(_Task):
     def __init__(self, options: argparse.Namespace, tokenizer: BertTokenizerFast):
         self._options = options
         self.train, self.dev = (self._read(split, tokenizer) for split in ("train", "dev"))
@@ -187,8 +171,8 @@ class Pairs(_Task):
         }
 
 
-class Ner(_Task):
-    metric = "f1"
+class Ner:
+    metric, collator = "f1", DataCollatorForTokenClassification
 
     def __init__(self, options: argparse.Namespace, tokenizer: BertTokenizerFast):
         self._options = options
@@ -240,8 +224,8 @@ class Ner(_Task):
         return {"f1": f1_score(gold, found)}
 
 
-class Squad(_Task):
-    metric = "f1"
+class Squad:
+    metric, collator = "f1", DataCollatorWithPadding
 
     def __init__(self, options: argparse.Namespace, tokenizer: BertTokenizerFast):
         from transformers.data.processors.squad import SquadV1Processor

@@ -4,10 +4,10 @@
 
 The bare steps are `Trainer.train` over one batch in memory. The driver takes as many steps on
 random records, written to disk at the start, with everything it does: reading, shuffling and
-decoding, the progress bar (on standard error), metrics.jsonl, TensorBoard and signal handling. A
-checkpoint and a drawing of the curves are timed separately, because their number depends on the
-length of a run. Bare steps and the driver alternate; the cost is the median of the ratios within a
-round. "Reading alone" is the time per batch of the input pipeline when no step runs beside it.
+decoding, the progress bar (on standard error), metrics.jsonl, TensorBoard and signal handling.
+Checkpoints do not count, because their number depends on the length of a run. Bare steps and the
+driver alternate; the cost is the median of the ratios within a round. "Reading alone" is the time
+per batch of the input pipeline when no step runs beside it.
 
 Cases are written PRESET:BATCH_SIZE:STEPS. No step is shorter than that of tiny with one row.
 """
@@ -41,7 +41,7 @@ def main() -> None:
             preset, batch_size, steps = case.split(":")
             rows[case] = _measure(preset, int(batch_size), int(steps), files, options)
     columns = """bare step, ms | driver, ms per step | cost of the driver (lowest, highest) |
-    reading alone, ms per batch | checkpoint, s | curves, s"""
+    reading alone, ms per batch"""
     print_table(" ".join(columns.split()).split(" | "), rows)
 
 
@@ -62,10 +62,7 @@ def _measure(
     preset: str, batch_size: int, steps: int, files: list[str], options: argparse.Namespace
 ) -> list[str]:
     """Returns the cells of a row."""
-    from bert_tf.plots.curves import draw_curves
-    from bert_tf.training.checkpoints import Checkpointer
     from bert_tf.training.driver import Driver, Plan
-    from bert_tf.training.reports import read_metrics
 
     trainer = make_trainer(preset, options.precision)
     batches = iter(_dataset(trainer.strategy, files, batch_size))
@@ -78,16 +75,11 @@ def _measure(
             trainer.restart_means()
             driver_seconds = _driver_seconds(driver, batches, batch_size, steps)
             rounds.append((seconds / steps, driver_seconds / steps))
-        saver = Checkpointer(folder, trainer.model, trainer.state)
-        saving = _seconds(saver.save)
-        metrics = read_metrics(f"{folder}/metrics.jsonl")
-        drawing = _seconds(lambda: draw_curves(metrics, [], f"{folder}/curves.png"))
     reading = _seconds(lambda: [next(batches) for _ in range(1000)]) / 1000
     del rounds[0]  # includes tracing
     costs = [driver / bare - 1 for bare, driver in rounds]
     bare_ms, driver_ms = (1e3 * statistics.median(column) for column in zip(*rounds, strict=True))
-    times = (f"{x:.2g}" for x in (1e3 * reading, saving, drawing))
-    return [f"{bare_ms:.4g}", f"{driver_ms:.4g}", spread(costs, "+.1%"), *times]
+    return [f"{bare_ms:.4g}", f"{driver_ms:.4g}", spread(costs, "+.1%"), f"{1e3 * reading:.2g}"]
 
 
 def _driver_seconds(driver, batches, batch_size: int, steps: int) -> float:

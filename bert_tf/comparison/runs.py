@@ -28,7 +28,7 @@ _STUDENT_SOURCES = ("recipe", "teacher", "student_layers")
 # Flags that say where a model comes from, and what of it is trained.
 _SOURCES = (
     *("init_checkpoint", "preset", "bert_config_file", "freeze_encoder", "feature_based"),
-    *("lora_rank", TOGETHER),
+    *("lora_rank", "label_type", TOGETHER),
     *_STUDENT_SOURCES,
 )
 
@@ -269,4 +269,6 @@ def _model_row(published: PublishedTable, groups: Sequence[Group]) -> list[str |
         name += f", {tasks} at once"
     elif rank := flags.get("lora_rank"):
         name += f", LoRA of rank {rank}"
+    if flags.get("label_type") == "similarity":
+        name += ", cosines of vectors"
     return [name, *row]

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import BertConfig
+from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.finite import note_non_finite
 from bert_tf.resolution import (
@@ -117,7 +117,7 @@ def convert(options: ConversionOptions) -> None:
 def _keep_embedding(
     options: ConversionOptions, source: Checkpoint, checkpoint: Checkpoint, folder: str
 ) -> None:
-    """Writes how sentence-transformers computes vectors, or warns that the format cannot say it."""
+    """Writes how the source computes vectors, or warns that the format cannot say it."""
     try:
         settings = settings_of(source)
     except ValueError as error:
@@ -129,16 +129,16 @@ def _keep_embedding(
     length = fitting_length(config, settings.max_seq_length or config.max_position_embeddings)
     if options.to == "huggingface":
         write_settings(settings._replace(max_seq_length=length), config.hidden_size, folder)
-        return
-    export = command_line(
-        "export.embedder",
-        checkpoint=options.output_dir,
-        pooling=settings.pooling,
-        normalize=settings.normalize,
-        max_seq_length=length,
-        output_dir=unused_name("embedder"),
-    )
-    print(f"WARNING: --to={options.to} cannot state how vectors are computed; to export: {export}")
+    elif options.to == "run":
+        pooling, normalize = settings.pooling, settings.normalize
+        head = source.head or Head(EMBEDDING, pooling=pooling, normalize=normalize)
+        Run(folder).write(checkpoint.spec, {"max_seq_length": length})
+        Run(folder).write_head(head)
+    else:
+        print(
+            f"WARNING: --to={options.to} cannot state how vectors are computed: use "
+            "--to=huggingface or --to=run to keep it."
+        )
 
 
 def _noting_non_finite(checkpoint: Checkpoint, bad: dict[str, str]) -> Checkpoint:
@@ -267,11 +267,16 @@ def _next_step(options: ConversionOptions, checkpoint: Checkpoint) -> str:
     if options.to == "kerashub":
         name = kerashub.model_class(checkpoint)
         return f"in Python, keras_hub.models.{name}.from_preset({folder!r})"
-    if checkpoint.head and options.to == "run":
+    head = Run(folder).head if options.to == "run" else None
+    if head and head.kind == EMBEDDING:
+        return command_line(
+            "export.embedder", checkpoint=folder, output_dir=unused_name("embedder")
+        )
+    if head:
         line = command_line(
             "export.classifier", checkpoint=folder, output_dir=unused_name("classifier")
         )
-        if checkpoint.head.kind != "classifier":
+        if head.kind != "classifier":
             return line
         return f"{line}\nAdd --pairs if it classifies pairs of texts, which {folder} does not say."
     return command_line(

@@ -175,9 +175,10 @@ def choose_held_out(
         chosen[random.choice(indices, count, replace=False)] = True
     total, singles = int(chosen.sum()), int(only.sum())
     if not total:
+        reason = ", because each is the only one of its class" if singles else ""
         raise ValueError(
-            f"cannot hold out any of {counted(len(groups), 'training example')}, because each is "
-            "the only one of its class: give --dev_file, or more examples"
+            f"cannot hold out any of {counted(len(groups), 'training example')}{reason}: give "
+            "--dev_file, or more examples"
         )
     notes = (f"held out of {len(groups):,} ({total / len(groups):.1%})",)
     if singles:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import keras
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import Head
+from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import default_length, make_task, options_of_run
@@ -94,6 +94,11 @@ def _converted_task(
     if not head:
         raise ValueError(
             f"{path} is not a fine-tuned model: give the output folder of run_finetuning"
+        )
+    if head.kind == EMBEDDING:
+        raise ValueError(
+            f"{path} computes vectors and states no task: use export.embedder or "
+            "bert_tf.load_embedder"
         )
     if HEAD_BIAS not in checkpoint.tensors:
         raise ValueError(f"{path} lacks the flags.json of its run: give the run's output folder")

@@ -149,15 +149,15 @@ class Evaluator:
 
     def _predict(self, split: str) -> Outputs:
         strategy, features = self._trainer.strategy, self._splits[split]
-        device = device_type(strategy)
+        device, inputs = device_type(strategy), self._task.inputs(features)
 
         def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
-            return eval_batches(features, self._batch_size, device=device, context=context)
+            return eval_batches(inputs, self._batch_size, device=device, context=context)
 
         batches = with_progress(
             strategy.distribute_datasets_from_function(dataset),
             f"Predicting {split}",
-            total=-(-len(features) // self._batch_size),
+            total=-(-len(inputs) // self._batch_size),
             disable=not is_chief(strategy),
         )
         outputs = self._trainer.predict(batches, self._task.token_outputs)

@@ -110,6 +110,10 @@ class LoraTraining(Training):
 
     def __init__(self, task: Task, options: FineTuningOptions):
         super().__init__(task)
+        if not task.head:
+            raise ValueError(
+                "--lora_rank needs a task with a `head`, which this one has not: omit it"
+            )
         self._rank, self._alpha = options.lora_rank, options.lora_alpha
 
     def build_model(self, config: BertConfig) -> LoraModel:

@@ -174,6 +174,11 @@ class MultiTask(Task):
         mean = float(np.mean([found[task.name][task.metric] for task in self.tasks]))
         return {"mean": mean} | {f"{x}_{y}": found[x][y] for x in found for y in found[x]}
 
+    def problem(self, outputs: Outputs, features: MultiFeatures) -> str | None:
+        parts = self._parts(outputs, features)
+        found = {task.name: task.problem(theirs, own) for task, theirs, own in parts}
+        return " ".join(f"{x}: {found[x]}" for x in found if found[x]) or None
+
     def write_predictions(
         self, folder: str, split: str, outputs: Outputs, features: MultiFeatures
     ) -> list[str]:

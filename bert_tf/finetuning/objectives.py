@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import keras
 import tensorflow as tf
 
-from bert_tf.models.inputs import INPUTS, rows_of
+from bert_tf.models.inputs import rows_of
 
 Tensors = Mapping[str, tf.Tensor]
 
@@ -192,7 +192,7 @@ class RankingObjective(_PerExample):
     The logits are cosines, divided by `temperature`; the candidates are the second and further
     texts of all examples in the batch of the replica. The target `texts`, int [B, K], holds the
     same number for the same text: candidates that are the first text itself, or known to be right
-    as well, do not count. Predicts `vectors`, of length 1, of the first two texts, float [B, 2, H].
+    as well, do not count. Predicts `vectors`, of length 1, of the first texts, float [B, H].
 
     Source: sentence-transformers MultipleNegativesRankingLoss, which counts all candidates.
     """
@@ -216,8 +216,7 @@ class RankingObjective(_PerExample):
         return {"loss": tf.reduce_sum(losses * batch["example_weights"])}
 
     def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
-        pairs = {name: batch[name][:, :2] for name in INPUTS}
-        return {"vectors": _unit_vectors(model, pairs, training=False)}
+        return {"vectors": _unit_vectors(model, batch, training=False)[:, 0]}
 
 
 OBJECTIVES = (

@@ -82,7 +82,10 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
             task = dataclasses.replace(task, head=number_head(head))
     for field in dataclasses.fields(TaskOptions):
         if getattr(options, field.name) != field.default and field.name not in task.flags:
-            raise ValueError(f"--{field.name} has no effect with --task={options.task}: omit it")
+            kind = f" --label_type={options.label_type}" if "label_type" in task.flags else ""
+            raise ValueError(
+                f"--{field.name} has no effect with --task={options.task}{kind}: omit it"
+            )
     return task.with_metric(options.metric) if options.metric else task
 
 

@@ -58,8 +58,9 @@ def with_saved_flags(options: FineTuningOptions, run: Run) -> FineTuningOptions:
         if name in _READING and value != field.default:
             continue
         if value not in (field.default, saved[name]):
+            advice = "give that task" if name == "task" else "omit the flag"
             raise ValueError(
-                f"{run.path} was trained with --{name}={saved[name]}, not {value}: omit the flag"
+                f"{run.path} was trained with --{name}={saved[name]}, not {value}: {advice}"
             )
         values[name] = saved[name]
     return dataclasses.replace(options, **values)

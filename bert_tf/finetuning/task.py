@@ -183,6 +183,10 @@ class Task(abc.ABC):
         """Returns the weights of the model that are set from the initial checkpoint."""
         return model.encoder.weights
 
+    def inputs(self, features: Features) -> Features:
+        """Returns what the model reads to predict a split."""
+        return features
+
     def decode(self, outputs: Outputs, features: Features) -> Outputs:
         """Turns what `Trainer.predict` returned into what `score` and `write_predictions` read."""
         return outputs

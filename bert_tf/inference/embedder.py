@@ -125,11 +125,6 @@ def embedding_settings(
     config = checkpoint.spec.config
     settings = settings_of(checkpoint, pooling)
     settings = settings or EmbeddingSettings(pooling or "mean", max_seq_length=128)
-    if settings.do_lower_case and not checkpoint.spec.lower_case:
-        raise ValueError(
-            f"sentence-transformers lower-cases text for {checkpoint.path} before a cased "
-            "tokenizer reads it, which is not supported"
-        )
     if max_seq_length is None:
         max_seq_length = fitting_length(config, settings.max_seq_length or _ANY_LENGTH)
     check_length(config, max_seq_length)

@@ -65,6 +65,19 @@ def test_the_loss_of_a_batch_is_that_of_its_task():
     assert loss([0, 1, 0, 1]) + loss([1, 0, 1, 0]) == pytest.approx(total, rel=1e-5)
 
 
+def test_constant_predictions_of_a_task_are_a_problem():
+    """Oracle: the tasks alone, of which the first one's model predicts one class."""
+    ids = tf.ragged.constant([[1]] * 4, dtype=tf.int32)
+    targets = {"mrpc": {"labels": np.array([0, 0, 0, 1])}, "stsb": {"values": np.arange(4.0)}}
+    parts = {name: Features(ids, ids, x, None, 0, 16) for name, x in targets.items()}
+    tasks, features = [TASKS[name] for name in parts], MultiFeatures.of(parts)
+    outputs = {"mrpc": np.array([[0.0, 1.0]] * 8), "stsb": np.arange(8.0)}
+    problem = tasks[0].problem({"logits": outputs["mrpc"][:4]}, parts["mrpc"])
+    assert MultiTask(tasks).problem(outputs, features) == f"mrpc: {problem}"
+    outputs["mrpc"][0] = [2, 1]
+    assert MultiTask(tasks).problem(outputs, features) is None
+
+
 @pytest.fixture(scope="module")
 def options(files, tmp_path_factory):
     """Of a finished run on two tasks, of which imdb has no dev set."""

@@ -10,6 +10,7 @@ import tensorflow as tf
 from support import save_run
 
 import bert_tf
+from bert_tf import predict
 from bert_tf.config import BertConfig
 from bert_tf.conversion import converting
 from bert_tf.conversion.conversion_options import ConversionOptions
@@ -198,12 +199,15 @@ def test_a_folder_keeps_its_settings_when_it_is_converted(run, tmp_path, capsys)
     third = convert(first, "huggingface", "third", max_position_embeddings=12)
     assert read_settings(f"{third}/config.json") == settings._replace(max_seq_length=12)
     fourth = convert(first, "run", "fourth")
-    flags = "--pooling=max --normalize --max_seq_length=20"
-    assert "WARNING: --to=run cannot state how vectors" in (out := capsys.readouterr().out)
-    assert f"export.embedder --checkpoint={fourth} {flags}" in out
-    np.testing.assert_allclose(
-        load_embedder(first)(TEXTS), load_embedder(fourth, "max", True, 20)(TEXTS), atol=1e-6
-    )
+    assert f"Next: python -m export.embedder --checkpoint={fourth} " in capsys.readouterr().out
+    assert load_embedder(fourth).preprocessor.seq_length == 20
+    np.testing.assert_allclose(load_embedder(first)(TEXTS), load_embedder(fourth)(TEXTS), atol=1e-6)
+    again = convert(fourth, "huggingface", "again")
+    assert read_settings(f"{again}/config.json") == settings._replace(others={})
+    with pytest.raises(ValueError, match="fourth computes vectors and states no task"):
+        predict.run(predict.Options(checkpoint=fourth, texts=("a",)))
+    convert(first, "google", "google")
+    assert "WARNING: --to=google cannot state how vectors" in capsys.readouterr().out
     # A flag replaces the folder's pooling, even one that is not supported, and keeps the rest.
     shutil.rmtree(f"{first}/1_Pooling")
     with pytest.raises(ValueError, match="1_Pooling/config.json is missing"):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from bert_tf.choices import VECTOR_TYPES
-from bert_tf.config import EMBEDDING, Head
+from bert_tf.config import Head
 from bert_tf.finetuning import labels
 from bert_tf.finetuning.columns import Columns, open_table
 from bert_tf.finetuning.examples import TextExamples
@@ -61,7 +61,8 @@ def make_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
     )
     if kind in VECTOR_TYPES:
         # A model of another kind is refused when its head is compared with this one.
-        shared |= dict(head=replace(head, kind=EMBEDDING), flags=(*_FLAGS, *embedding.FLAGS))
+        head = embedding.with_settings(head, options)
+        shared |= dict(head=head, flags=(*_FLAGS, *embedding.FLAGS))
     if kind == "similarity":
         return embedding.SimilarityTask(**shared)
     if kind == "pairs":

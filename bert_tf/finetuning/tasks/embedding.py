@@ -30,8 +30,13 @@ def embedding_head(options: FineTuningOptions, low: float = 0.0, high: float = 1
             f"--freeze_encoder leaves nothing to train with --label_type={options.label_type}: "
             "omit it"
         )
-    pooling, normalize = options.pooling or "mean", bool(options.normalize)
-    return Head(EMBEDDING, mean=low, deviation=high - low, pooling=pooling, normalize=normalize)
+    return with_settings(Head(EMBEDDING, mean=low, deviation=high - low), options)
+
+
+def with_settings(head: Head, options: FineTuningOptions) -> Head:
+    """Returns a head for vectors, with the values of --pooling and --normalize that are given."""
+    given = {"pooling": options.pooling, "normalize": options.normalize}
+    return replace(head, kind=EMBEDDING, **{x: given[x] for x in given if given[x] is not None})
 
 
 class _EmbeddingTask(TextTask):
@@ -119,11 +124,28 @@ class RankingTask(_EmbeddingTask):
         features = super().featurize(examples, tokenizer, max_seq_length)
         numbers: dict[bytes, int] = {}
         columns = [[numbers.setdefault(x, len(numbers)) for x in c] for c in _columns(examples)]
-        return replace(features, targets={"texts": np.array(columns, np.int32).T})
+        notes = [
+            f"all of them with the same {what} text"
+            for what, column in zip(("first", "second"), columns, strict=False)
+            if len(set(column)) == 1 < len(column)
+        ]
+        targets = {"texts": np.array(columns, np.int32).T}
+        return replace(features, targets=targets, notes=(*features.notes, *notes))
+
+    def inputs(self, features: Features) -> Features:
+        """Returns the distinct first and second texts, which have the lowest numbers."""
+        texts = features.targets["texts"]
+        first = np.unique(texts, return_index=True)[1][: texts[:, :2].max() + 1]
+        ids, types = (
+            tf.RaggedTensor.from_uniform_row_length(tf.gather(x.merge_dims(0, 1), first), 1)
+            for x in (features.ids, features.types)
+        )
+        return replace(features, ids=ids, types=types, targets={})
 
     def decode(self, outputs: Outputs, features: Features) -> Outputs:
         """Returns what `metrics.rank_right_texts` does."""
-        return rank_right_texts(outputs["vectors"], features.targets["texts"], self.temperature)
+        texts = features.targets["texts"]
+        return rank_right_texts(outputs["vectors"][texts[:, :2]], texts, self.temperature)
 
     def score(self, outputs: Outputs, features: Features) -> dict[str, float]:
         """Returns the mean reciprocal rank, the recalls and the mean loss of the distinct queries.

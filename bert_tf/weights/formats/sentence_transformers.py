@@ -53,10 +53,16 @@ class EmbeddingSettings(NamedTuple):
 
 
 def settings_of(checkpoint: Checkpoint, pooling: str | None = None) -> EmbeddingSettings | None:
-    """Returns how a checkpoint computes vectors: a run that trained them, or as `read_settings`."""
+    """Returns how a checkpoint computes vectors: a run that states it, or as `read_settings`."""
     head, run = checkpoint.head, checkpoint.run
     if not head or head.kind != EMBEDDING:
-        return read_settings(checkpoint.config_file, pooling)
+        settings = read_settings(checkpoint.config_file, pooling)
+        if settings and settings.do_lower_case and not checkpoint.spec.lower_case:
+            raise ValueError(
+                f"sentence-transformers lower-cases text for {checkpoint.path} before a cased "
+                "tokenizer reads it, which is not supported"
+            )
+        return settings
     length = run.flags.get("max_seq_length") if run else None
     return EmbeddingSettings(pooling or head.pooling, head.normalize, length)
 

@@ -17,9 +17,12 @@ from bert_tf.inference.embedder import load_embedder
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.run_finetuning import run
 from bert_tf.runs.run import Run
+from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.reports import read_results
 from export import embedder
-from tfrecords.vocabulary import load_vocab
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab
+
+TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *"abcdw")), True)
 
 
 def table(folder, name: str, header: list[str], rows) -> str:
@@ -123,6 +126,38 @@ def test_texts_find_the_ones_that_belong_to_them(ranked):
     assert found["eval_recall@1"] == pytest.approx(np.mean(ranks == 1))
     assert 0.5 < found["eval_recall@1"] < 1
     assert found["eval_mrr@10"] == pytest.approx(np.mean(np.where(ranks <= 10, 1 / ranks, 0)))
+
+
+def test_an_evaluation_reads_each_text_once(read, write):
+    """Oracle: the texts by hand, in the order of their columns, without wrong ones."""
+    path = write("a.csv", "text,b,c\na,d,w\nb,a,w\na,c,d\n")
+    flags = dict(text_b_column="b", negative_column="c", label_type="pairs")
+    task, splits = read(train_file=path, dev_file=path, **flags)
+    features = task.featurize(splits["dev"], TOKENIZER, 16)
+    inputs = task.inputs(features)
+    np.testing.assert_array_equal(features.targets["texts"], [[0, 2, 4], [1, 0, 4], [0, 3, 2]])
+    rows = [features.ids[0, 0], features.ids[1, 0], features.ids[0, 1], features.ids[2, 1]]
+    assert inputs.ids.to_list() == [[row.numpy().tolist()] for row in rows]
+
+
+def test_a_set_with_nothing_to_find_is_noted(read, write):
+    """Oracle: by hand."""
+    path = write("a.csv", "text,b\na,b\na,c\n")
+    for what, flags in (
+        ("first", dict(text_b_column="b")),
+        ("second", dict(text_column="b", text_b_column="text")),
+    ):
+        task, splits = read(train_file=path, dev_file=path, label_type="pairs", **flags)
+        notes = task.featurize(splits["dev"], TOKENIZER, 16).notes
+        assert notes == (f"all of them with the same {what} text",)
+
+
+def test_flags_replace_the_settings_of_a_model(ranked):
+    """Oracle: the flag, also if the model was trained with another value."""
+    options = dataclasses.replace(ranked, pooling="max", normalize=None)
+    assert make_task(options, Head(EMBEDDING, pooling="cls", normalize=True)).head == Head(
+        EMBEDDING, pooling="max", normalize=True
+    )
 
 
 def test_a_text_is_its_own_partner_under_another_dropout_mask(files, sentences, tmp_path):

@@ -28,8 +28,7 @@ def whole_file(path: str, temporary: str | None = None) -> Iterator[str]:
             yield temporary
             tf.io.gfile.rename(temporary, path, overwrite=True)
     finally:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.remove(temporary)
+        remove(temporary)
 
 
 def make_folder(path: str) -> None:
@@ -62,16 +61,22 @@ def whole_folder(path: str) -> Iterator[str]:
     try:
         with named_errors(f"cannot write {path}"):
             # A killed process with the same number may have left it.
-            if tf.io.gfile.exists(temporary):
-                tf.io.gfile.rmtree(temporary)
+            remove(temporary)
             tf.io.gfile.makedirs(temporary)
             yield temporary
-            if tf.io.gfile.exists(path):
-                tf.io.gfile.rmtree(path)
+            remove(path)
             tf.io.gfile.rename(temporary, path)
     finally:
-        if tf.io.gfile.exists(temporary):
-            tf.io.gfile.rmtree(temporary)
+        remove(temporary)
+
+
+def remove(*paths: str) -> None:
+    """Removes the files and folders that exist; ignores the others."""
+    for path in paths:
+        if tf.io.gfile.isdir(path):
+            tf.io.gfile.rmtree(path)
+        elif tf.io.gfile.exists(path):
+            tf.io.gfile.remove(path)
 
 
 def atomic_write(path: str, data: bytes | str) -> None:

@@ -38,7 +38,7 @@ from bert_tf.examples.report import (
     text_report,
 )
 from bert_tf.examples.runner import LocalRunner, open_runner, tokenize, useful_workers
-from bert_tf.examples.work_folder import WorkFolder, read_json, remove_files
+from bert_tf.examples.work_folder import WorkFolder, read_json
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.workers import num_processes
 from tfrecords.manifest import (
@@ -51,7 +51,7 @@ from tfrecords.manifest import (
 )
 from tfrecords.progress import progress_bar, say
 from tfrecords.vocabulary import warn_about_casing
-from tfrecords.writer import atomic_write
+from tfrecords.writer import atomic_write, remove
 
 _ADVICE = "name another --output_file, or replace it with --overwrite"
 
@@ -161,10 +161,7 @@ def _check_text(job: Job, counts: TextCounts) -> None:
 def _remove_new_files(job: Job, folder: WorkFolder) -> None:
     """Removes the work folder, and the shards if no manifest of earlier files covers them."""
     if not tf.io.gfile.exists(job.manifest):
-        finished = (
-            file for shard, file in enumerate(job.output_files) if folder.shard_entry(shard)
-        )
-        remove_files(finished)
+        remove(*(file for i, file in enumerate(job.output_files) if folder.shard_entry(i)))
     folder.remove()
 
 
@@ -235,7 +232,7 @@ def _remove_other_output(job: Job, description: dict) -> None:
     # No manifest can reach into another folder.
     names = {entry["file"] for entry in entries if entry["file"] == os.path.basename(entry["file"])}
     names -= {os.path.basename(file) for file in job.output_files}
-    remove_files([path, *(os.path.join(os.path.dirname(path), name) for name in names)])
+    remove(path, *(os.path.join(os.path.dirname(path), name) for name in names))
 
 
 def _read_manifest(path: str) -> dict | None:

@@ -22,24 +22,16 @@ import tensorflow as tf
 
 from bert_tf.examples.plan import ShardPart
 from bert_tf.folder_lock import LOCK, locked
-from tfrecords.files import read_file
-from tfrecords.writer import atomic_write
+from tfrecords import files
+from tfrecords.writer import atomic_write, remove
 
 
 def read_json(path: str) -> dict | None:
     """Returns the object in a JSON file; None if the file is missing, damaged or empty."""
     try:
-        values = json.loads(read_file(path))
+        return files.read_json(path) or None
     except (OSError, ValueError):
         return None
-    return values if isinstance(values, dict) and values else None
-
-
-def remove_files(files: Iterable[str]) -> None:
-    """Removes the files that exist; ignores the others."""
-    for file in files:
-        if tf.io.gfile.exists(file):
-            tf.io.gfile.remove(file)
 
 
 @dataclass(frozen=True)
@@ -65,11 +57,8 @@ class WorkFolder:
     def clear(self) -> None:
         """Removes everything but the lock."""
         for name in tf.io.gfile.listdir(self.path):
-            path = self._file(name.rstrip("/"))
-            if tf.io.gfile.isdir(path):
-                tf.io.gfile.rmtree(path)
-            elif name != LOCK:
-                tf.io.gfile.remove(path)
+            if name != LOCK:
+                remove(self._file(name.rstrip("/")))
 
     def remove(self) -> None:
         """Removes everything but the lock, with which the folder goes."""
@@ -88,8 +77,8 @@ class WorkFolder:
     def chunk_counts(self) -> dict[str, dict]:
         """Returns the counts of all chunks by name, in the order of the input."""
         folder = self._file("chunks")
-        files = tf.io.gfile.listdir(folder) if tf.io.gfile.exists(folder) else ()
-        names = sorted(file.removesuffix(".chunk") for file in files if file.endswith(".chunk"))
+        found = tf.io.gfile.listdir(folder) if tf.io.gfile.exists(folder) else ()
+        names = sorted(file.removesuffix(".chunk") for file in found if file.endswith(".chunk"))
         return {name: read_counts(self.chunk_file(name)) for name in names}
 
     def part_file(self, part: ShardPart) -> str:
@@ -99,7 +88,7 @@ class WorkFolder:
         for part in parts:
             # The counts come first: they must not outlive the file that they describe.
             file = self.part_file(part)
-            remove_files([_counts_file(file), file])
+            remove(_counts_file(file), file)
 
     def shard_entry(self, shard: int) -> dict | None:
         """Returns the manifest entry of a finished shard, with its counts."""

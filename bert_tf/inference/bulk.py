@@ -22,13 +22,13 @@ from bert_tf import __version__
 from bert_tf.corpus.content import is_utf8
 from bert_tf.examples.creation_options import RunnerOptions
 from bert_tf.examples.runner import open_runner
-from bert_tf.examples.work_folder import WorkFolder, finish, read_counts, read_json, remove_files
+from bert_tf.examples.work_folder import WorkFolder, finish, read_counts, read_json
 from bert_tf.inference.texts import Numbered, Row, in_chunks
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.workers import num_processes
 from tfrecords.manifest import file_sha256
 from tfrecords.progress import counted, progress_bar
-from tfrecords.writer import atomic_write, join_files
+from tfrecords.writer import atomic_write, join_files, remove
 
 _CHUNK_ROWS = 1024
 # Flags that do not change the output, or that are described otherwise.
@@ -70,7 +70,7 @@ class BulkJob:
             try:
                 counts = self._compute(folder, total)
                 parts = [folder.chunk_file(name) for name in folder.chunk_counts()]
-                remove_files([rejected])
+                remove(rejected)
                 if counts["rejected"]:
                     join_files([f"{part}.rejected" for part in parts], rejected)
                 if counts["rejected"] == total:

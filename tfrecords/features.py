@@ -20,6 +20,7 @@ import tensorflow as tf
 # Maps our names to those in files by google-research/bert. "v2" files of the Model Garden use ours.
 ORIGINAL_NAMES = {"input_word_ids": "input_ids", "input_type_ids": "segment_ids"}
 
+_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 _INT32 = tf.int32.limits
 
 
@@ -28,9 +29,7 @@ def pretraining_features(
 ) -> dict[str, tuple[type, int]]:
     """Returns the type (int or float) and number of values of each feature of a masked record."""
     return {
-        "input_word_ids": (int, max_seq_length),
-        "input_mask": (int, max_seq_length),
-        "input_type_ids": (int, max_seq_length),
+        **dict.fromkeys(_INPUTS, (int, max_seq_length)),
         "masked_lm_positions": (int, max_predictions_per_seq),
         "masked_lm_ids": (int, max_predictions_per_seq),
         "masked_lm_weights": (float, max_predictions_per_seq),
@@ -45,9 +44,7 @@ def dynamic_features(max_seq_length: int) -> dict[str, tuple[type, int]]:
     one. It is 0 at the unit's other tokens, at [CLS] and [SEP], and in the padding.
     """
     return {
-        "input_word_ids": (int, max_seq_length),
-        "input_mask": (int, max_seq_length),
-        "input_type_ids": (int, max_seq_length),
+        **dict.fromkeys(_INPUTS, (int, max_seq_length)),
         "word_starts": (int, max_seq_length),
         "next_sentence_labels": (int, 1),
     }

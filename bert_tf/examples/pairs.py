@@ -10,8 +10,8 @@ swaps the two segments half the time. In ALBERT, a sentence without a neighbor g
 of another document, labeled as swapped. Here it is paired with the sentence before it.
 """
 
-import dataclasses
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,16 +67,10 @@ def next_sentence_pairs(
     is_random = is_random.astype(bool)
     a_length = starts[a_end] - starts[first]
     b_first, b_last = _random_segments(chunk, documents, document, target - a_length, rng)
-    pairs = Pairs(
-        a_start=starts[first],
-        a_end=starts[a_end],
-        b_start=starts[np.where(is_random, b_first, a_end)],
-        b_end=starts[np.where(is_random, b_last, end)],
-        labels=is_random,
-        cut_tokens=np.zeros(len(first), np.int64),
-        documents_without_pairs=documents - len(np.unique(document)),
-    )
-    return _truncate(pairs, max_tokens, rng)
+    b_first, b_last = np.where(is_random, b_first, a_end), np.where(is_random, b_last, end)
+    sentences = first, a_end, b_first, b_last
+    skipped = documents - len(np.unique(document))
+    return _cut_pairs([starts[x] for x in sentences], is_random, skipped, max_tokens, rng)
 
 
 def sentence_order_pairs(
@@ -91,16 +85,10 @@ def sentence_order_pairs(
     targets = draw_targets(chunk.num_documents, max_tokens, short_seq_prob, rng)
     first, a_end, end, _, _, document = _split_documents(chunk, targets, rng, random_next=False).T
     swapped = rng.random(len(first)) < 0.5
-    pairs = Pairs(
-        a_start=starts[np.where(swapped, a_end, first)],
-        a_end=starts[np.where(swapped, end, a_end)],
-        b_start=starts[np.where(swapped, first, a_end)],
-        b_end=starts[np.where(swapped, a_end, end)],
-        labels=swapped,
-        cut_tokens=np.zeros(len(first), np.int64),
-        documents_without_pairs=chunk.num_documents - len(np.unique(document)),
-    )
-    return _truncate(pairs, max_tokens, rng)
+    a, b = (first, a_end), (a_end, end)
+    sentences = [np.where(swapped, y, x) for x, y in zip(a + b, b + a, strict=True)]
+    skipped = chunk.num_documents - len(np.unique(document))
+    return _cut_pairs([starts[x] for x in sentences], swapped, skipped, max_tokens, rng)
 
 
 def draw_targets(
@@ -161,23 +149,32 @@ def _random_segments(
     return first, np.minimum(end, limits[other + 1])
 
 
-def _truncate(pairs: Pairs, max_tokens: int, rng: np.random.Generator) -> Pairs:
+def _cut_pairs(
+    tokens: Sequence[np.ndarray],
+    labels: np.ndarray,
+    skipped: int,
+    max_tokens: int,
+    rng: np.random.Generator,
+) -> Pairs:
     """Cuts pairs to `max_tokens`, one token at a time off the longer segment (B on a tie).
 
     Each token is removed from the front or the back of its segment with equal probability.
+    `tokens` are where the segments begin and end, and `skipped` counts documents without pairs.
     """
-    a_length, b_length = pairs.a_end - pairs.a_start, pairs.b_end - pairs.b_start
+    a_start, a_end, b_start, b_end = tokens
+    a_length, b_length = a_end - a_start, b_end - b_start
     excess = np.maximum(a_length + b_length - max_tokens, 0)
     until_equal = np.minimum(excess, np.abs(a_length - b_length))
     rest = excess - until_equal
     a_cut = np.where(a_length > b_length, until_equal, 0) + rest // 2
     b_cut = excess - a_cut
     a_front, b_front = rng.binomial(a_cut, 0.5), rng.binomial(b_cut, 0.5)
-    return dataclasses.replace(
-        pairs,
-        a_start=pairs.a_start + a_front,
-        a_end=pairs.a_end - (a_cut - a_front),
-        b_start=pairs.b_start + b_front,
-        b_end=pairs.b_end - (b_cut - b_front),
+    return Pairs(
+        a_start=a_start + a_front,
+        a_end=a_end - (a_cut - a_front),
+        b_start=b_start + b_front,
+        b_end=b_end - (b_cut - b_front),
+        labels=labels,
         cut_tokens=excess,
+        documents_without_pairs=skipped,
     )

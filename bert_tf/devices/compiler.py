@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
 
@@ -60,7 +60,7 @@ class CompiledStep:
         return self.arguments + self.outputs - self.aliased + self.temporaries + self.code
 
 
-class Target(Protocol):
+class Target:
     """What the compilers of TPUs and GPUs do differently, for one replica of a topology.
 
     Attributes:
@@ -71,16 +71,19 @@ class Target(Protocol):
 
     kind: str
     device: Any
-    memory_limit: int | None
+    memory_limit: int | None = None
 
     def adapt(self, module: str) -> str:
         """Turns an MLIR module that TensorFlow made for the CPU into the one for the device."""
+        return module
 
     def work(self, executable: Any) -> dict[str, float]:
         """Returns what the compiler counts: arguments of `CompiledStep`."""
+        raise NotImplementedError
 
     def does_not_fit(self, error: Exception) -> DoesNotFit | None:
         """Returns what an error of the compiler says about memory."""
+        return None
 
 
 def compile_step(

@@ -7,7 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 from bert_tf.devices.chips import USABLE, Topology
-from bert_tf.devices.compiler import DoesNotFit
+from bert_tf.devices.compiler import Target
 
 
 class _Architecture(NamedTuple):
@@ -45,8 +45,8 @@ _ARCHITECTURES = {
 _INSTALL = "pip install 'jax>=0.10.2' 'jax-cuda12-plugin>=0.10.2' nvidia-cuda-nvcc-cu12"
 
 
-class GpuTarget:
-    """A `Target`: one GPU."""
+class GpuTarget(Target):
+    """One GPU."""
 
     kind = "GPU"
 
@@ -72,9 +72,6 @@ class GpuTarget:
             "", "cuda", target_config=_description(topology), topology="1x1x1"
         ).devices[0]
 
-    def adapt(self, module: str) -> str:
-        return module
-
     def work(self, executable: Any) -> dict[str, float]:
         from jaxlib.xla_client import _xla
 
@@ -85,9 +82,6 @@ class GpuTarget:
             "bytes_accessed": cost["bytes accessed"],
             "kernels": len(re.findall(r" (?:fusion|custom-call|sort)\(", text)),
         }
-
-    def does_not_fit(self, error: Exception) -> DoesNotFit | None:
-        return None
 
 
 _LIBRARY_PRODUCT = re.compile(

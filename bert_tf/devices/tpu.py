@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from bert_tf.devices.chips import Topology
-from bert_tf.devices.compiler import DoesNotFit, reason
+from bert_tf.devices.compiler import DoesNotFit, Target, reason
 
 # What libtpu needs to know.
 _ENVIRONMENT = {
@@ -21,10 +21,10 @@ _ENVIRONMENT = {
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-class TpuTarget:
-    """A `Target`: one replica of a TPU slice."""
+class TpuTarget(Target):
+    """One replica of a TPU slice."""
 
-    kind, memory_limit = "TPU", None
+    kind = "TPU"
 
     def __init__(self, topology: Topology):
         for name, value in _ENVIRONMENT.items():

@@ -14,7 +14,6 @@
 docs/exports.md says how to publish it. An archive of the same files has the same bytes.
 """
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -128,8 +127,7 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
     write_vocab(f"{folder}/vocab.txt", spec.vocab)
     if spec.vocab.tokenizer_values():
         Run(folder).write_tokenizer(spec.vocab, spec.lower_case)
-    config = json.dumps(spec.config.to_dict(), indent=2) + "\n"
-    atomic_write(f"{folder}/bert_config.json", config)
+    spec.config.to_json_file(f"{folder}/bert_config.json")
     names = ["huggingface"] * options.huggingface + ["bert_config.json", "vocab.txt"]
     rows = "\n".join(f"| `{name}` | {_HOLDS[name]} |" for name in [*models, *names])
     card = model_card(

@@ -1,19 +1,32 @@
 """Writes SavedModels that read text: what classifiers and embedders share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import keras
+import tensorflow as tf
 
 from bert_tf.finetuning.serving import ServingModule
 from bert_tf.models.encoder import skip_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
-from export.batching import batching_files
 from export.card import CARD, CardFacts, model_card
 from export.int8_weights import Int8Model
 from export.saved_models import add_vocab, save_folder
 from export.warmup import WARMUP, warmup_requests
 
+BATCHING = "batching_params.pbtxt"
+# Source: tensorflow/serving batching/README.md; session_bundle_config.proto `BatchingParameters`.
+# benchmarks/serving.py compares sizes of batches and waiting times.
+_PARAMETERS = """\
+# TensorFlow Serving reads this file if it is started with
+#   --enable_batching --enable_per_model_batching_parameters
+# The most examples in a batch. The server refuses a request with more.
+max_batch_size { value: 128 }
+# How long an example waits for others, in microseconds:
+batch_timeout_micros { value: 1000 }
+# The most batches that wait. With more, requests fail at once instead of late.
+max_enqueued_batches { value: 100 }
+"""
 _EXAMPLE = """
 import tensorflow as tf
 import tensorflow_text  # registers the tokenizer's operations
@@ -72,3 +85,13 @@ def write_text_model(
     inputs = module.serving.input_signature
     files = {CARD: card, WARMUP: warmup_requests(inputs)} | batching_files(inputs)
     save_folder(module, output_dir, {"serving_default": module.serving}, files)
+
+
+def batching_files(inputs: Sequence[tf.TensorSpec]) -> dict[str, str]:
+    """Returns the file of a SavedModel's folder, by name, or none if requests cannot be joined.
+
+    Args:
+        inputs: the specifications of the signature's inputs. Requests are joined along the first
+            axis, so all other axes must have the same size in every request.
+    """
+    return {BATCHING: _PARAMETERS} if all(spec.shape.rank == 1 for spec in inputs) else {}

@@ -9,7 +9,7 @@ from google.protobuf import (
     wrappers_pb2,
 )
 
-from export.batching import BATCHING, batching_files
+from export.text_models import BATCHING, batching_files
 
 # Fields of tensorflow_serving/servables/tensorflow/session_bundle_config.proto.
 _MESSAGE = """

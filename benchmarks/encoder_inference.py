@@ -84,53 +84,38 @@ def _write_models(options: argparse.Namespace, folder: pathlib.Path) -> dict:
     from tfrecords import command
 
     command.import_tensorflow()
+    import tensorflow as tf
+
     from bert_tf.config import ModelSpec
     from bert_tf.models.pretrainer import BertPretrainer
     from bert_tf.presets import preset_config
     from bert_tf.runs.run import Run
-    from bert_tf.training.checkpoints import Tensor, save_tensors
+    from bert_tf.training.checkpoints import Checkpointer
     from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
     config = preset_config(options.preset)
     words = (f"w{i}" for i in range(config.vocab_size - len(SPECIAL_TOKENS)))
     run = folder / "run"
     Run(str(run)).write(ModelSpec(config, Vocabulary((*SPECIAL_TOKENS, *words)), True))
-    save_tensors(
-        str(run / "ckpt-0"),
-        {
-            weight.path: Tensor(tuple(weight.shape), weight.numpy)
-            for weight in BertPretrainer(config).weights
-        },
-    )
-    convert = ["bert_tf.convert_checkpoint", f"--from={run}"]
-    _run(*convert, "--to=huggingface", f"--output_dir={folder}/huggingface")
-    _run(
-        *convert,
-        "--to=kerashub",
-        "--allow_extra=pretrainer/*",
-        # The only form that KerasHub has.
-        "--hidden_act=gelu_new",
+    Checkpointer(str(run), BertPretrainer(config), {"step": tf.Variable(0, dtype=tf.int64)}).save()
+    convert = f"bert_tf.convert_checkpoint --from={run}"
+    commands = [
+        f"{convert} --to=huggingface --output_dir={folder}/huggingface",
+        # With the only form of GELU that KerasHub has.
+        f"{convert} --to=kerashub --allow_extra=pretrainer/* --hidden_act=gelu_new "
         f"--output_dir={folder}/kerashub",
-    )
+    ]
     for precision in options.precisions:
-        _run(
-            "export.encoder",
-            f"--checkpoint={run}",
-            f"--precision={precision}",
-            f"--output_dir={folder}/bert_tf-{precision}",
-        )
+        output = f"--precision={precision} --output_dir={folder}/bert_tf-{precision}"
+        commands.append(f"export.encoder --checkpoint={run} {output}")
         if ONNX in options.contenders and precision != "bfloat16":
-            _run(
-                "export.onnx",
-                f"--checkpoint={run}",
-                f"--quantize={'int8' if precision == 'int8' else 'none'}",
-                f"--output_file={folder}/{precision}.onnx",
-            )
+            quantize = "int8" if precision == "int8" else "none"
+            output = f"--quantize={quantize} --output_file={folder}/{precision}.onnx"
+            commands.append(f"export.onnx --checkpoint={run} {output}")
+    for line in commands:
+        command_line = [sys.executable, "-m", *line.split()]
+        subprocess.run(command_line, check=True, stdout=subprocess.DEVNULL)
     return config.to_dict() | {"folder": str(folder)}
-
-
-def _run(module: str, *flags: str) -> None:
-    subprocess.run([sys.executable, "-m", module, *flags], check=True, stdout=subprocess.DEVNULL)
 
 
 def _inputs(options: argparse.Namespace) -> dict:

@@ -22,7 +22,7 @@ import subprocess
 import tempfile
 
 import numpy as np
-from turns import argument_parser
+from turns import argument_parser, decay_groups
 
 TASKS = ("mrpc", "rte", "ner", "squad")
 BATCHES, RATES, LOSSES = "batches", "rates.npy", "losses.npy"
@@ -134,15 +134,7 @@ def _replay(task: str, folder: pathlib.Path) -> None:
     }
     kind = classes.get(task, transformers.AutoModelForSequenceClassification)
     model = kind.from_pretrained(folder / START).train()
-    weights = list(model.named_parameters())
-    groups = [
-        {
-            "params": [w for n, w in weights if _decays(n) == decays],
-            "weight_decay": 0.01 * decays,
-        }
-        for decays in (True, False)
-    ]
-    optimizer = torch.optim.AdamW(groups, eps=1e-6)
+    optimizer = torch.optim.AdamW(decay_groups(model), eps=1e-6)
     losses = []
     for number, rate in enumerate(np.load(folder / RATES)):
         with np.load(folder / BATCHES / f"{number}.npz") as file:
@@ -164,10 +156,6 @@ def _replay(task: str, folder: pathlib.Path) -> None:
     model.save_pretrained(folder / END)
     for name in ("vocab.txt", "tokenizer_config.json"):
         (folder / END / name).write_bytes((folder / START / name).read_bytes())
-
-
-def _decays(name: str) -> bool:
-    return not (name.endswith("bias") or "LayerNorm" in name)
 
 
 def _loss(output, batch):

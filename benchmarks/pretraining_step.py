@@ -39,6 +39,7 @@ from turns import (
     argument_parser,
     calls,
     compare,
+    decay_groups,
     parse,
     times_as_fast,
     versions,
@@ -252,16 +253,7 @@ def _huggingface(options: argparse.Namespace) -> Contender:
         attn_implementation="sdpa",
     )
     model = transformers.BertForPreTraining(config).train()
-    weights = list(model.named_parameters())
-    decays = [not (name.endswith("bias") or "LayerNorm" in name) for name, _ in weights]
-    groups = [
-        {
-            "params": [w for (_, w), d in zip(weights, decays, strict=True) if d == decay],
-            "weight_decay": 0.01 * decay,
-        }
-        for decay in (True, False)
-    ]
-    optimizer = torch.optim.AdamW(groups, LEARNING_RATE, eps=1e-6, fused=True)
+    optimizer = torch.optim.AdamW(decay_groups(model), LEARNING_RATE, eps=1e-6, fused=True)
     batch = {name: torch.tensor(values).long() for name, values in _batch(options).items()}
     labels = torch.full_like(batch["input_word_ids"], -100)
     labels.scatter_(1, batch["masked_lm_positions"], batch["masked_lm_ids"])
@@ -281,7 +273,7 @@ def _huggingface(options: argparse.Namespace) -> Contender:
         optimizer.zero_grad()
         return loss.detach()
 
-    parameters = sum(weight.numel() for _, weight in weights)
+    parameters = sum(weight.numel() for weight in model.parameters())
     return calls(step), _description(parameters, "transformers", "torch")
 
 

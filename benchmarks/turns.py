@@ -66,6 +66,15 @@ def calls(step: Callable, result: Callable = float) -> Callable[[int], float]:
     return take_steps
 
 
+def decay_groups(model) -> list[dict]:
+    """Returns the weights of a PyTorch model for AdamW, which decays no biases and LayerNorms."""
+    groups = [{"params": [], "weight_decay": decay} for decay in (0.0, 0.01)]
+    for name, weight in model.named_parameters():
+        decays = not (name.endswith("bias") or "LayerNorm" in name)
+        groups[decays]["params"].append(weight)
+    return groups
+
+
 def parse(
     parser: argparse.ArgumentParser, make: Callable[[str, argparse.Namespace], Contender]
 ) -> argparse.Namespace:

@@ -109,15 +109,12 @@ class BeamRunner:
         self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
     ) -> None:
         """Creates shards, each given as a list of its parts."""
-        say(f"Creating {len(shards)} files ...")
-        beam = self._beam
-        with beam.Pipeline(options=self._options) as pipeline:
-            _ = (
-                pipeline
-                | beam.Create(shards)
-                | "Spread shards" >> beam.Reshuffle()
-                | "Make" >> beam.Map(lambda parts: make_shard(job, folder, chunk_names, parts))
-            )
+        self.run_chunks(
+            len(shards),
+            lambda shard: [(shards[shard],)],
+            functools.partial(make_shard, job, folder, chunk_names),
+            desc=f"Creating {len(shards)} files",
+        )
 
 
 def tokenize(runner: LocalRunner, job: Job, folder: WorkFolder) -> None:

@@ -186,6 +186,31 @@ def test_only_compiled_gradients_have_the_form_for_gpus(monkeypatch, compiled):
     assert objective.for_gpu == compiled and not for_gpu()
 
 
+@pytest.fixture(scope="module")
+def train_padded(make_trainer, examples):
+    """The lengths of rows with padding, and a function (strategy, parts, shortcut) that trains on
+    them and returns the loss and the weights."""
+    lengths = np.random.default_rng(1).integers(4, 17, 32)
+    mask = (np.arange(16) < lengths[:, np.newaxis]).astype(np.int32)
+    # Padding is never predicted.
+    positions = examples["masked_lm_positions"] % lengths[:, np.newaxis].astype(np.int32)
+    data = examples | {"input_mask": mask, "masked_lm_positions": positions}
+
+    def train(strategy, parts=1, shortcut=None):
+        trainer = make_trainer(strategy, accumulation_steps=parts)
+        batches = tf.data.Dataset.from_tensor_slices(data).repeat().batch(8)
+        batches = iter(strategy.experimental_distribute_dataset(batches))
+        trainer.train(batches, 10, shortcut)
+        return [trainer.training_means()["loss"], *trainer.model.get_weights()]
+
+    return lengths, train
+
+
+@pytest.fixture(scope="module")
+def without_shortcut(train_padded) -> list:
+    return train_padded[1](one_device())
+
+
 @pytest.mark.parametrize(
     ("replicas", "parts", "capacity", "compiled"),
     [
@@ -196,23 +221,14 @@ def test_only_compiled_gradients_have_the_form_for_gpus(monkeypatch, compiled):
     ],
 )
 def test_a_shortcut_does_not_change_the_losses(
-    make_trainer, examples, monkeypatch, replicas, parts, capacity, compiled
+    train_padded, without_shortcut, monkeypatch, replicas, parts, capacity, compiled
 ):
     """Oracle: the same steps without it. It applies to some of the parts, and not to others."""
     monkeypatch.setattr("bert_tf.training.trainer.compiles", lambda _: compiled)
-    lengths = np.random.default_rng(1).integers(4, 17, 32)
-    mask = (np.arange(16) < lengths[:, np.newaxis]).astype(np.int32)
-    sums = mask.sum(axis=1).reshape(4 * replicas * parts, -1).sum(axis=1)
+    lengths, train = train_padded
+    sums = lengths.reshape(4 * replicas * parts, -1).sum(axis=1)
     assert sums.min() <= capacity < sums.max()
-    # Padding is never predicted.
-    positions = examples["masked_lm_positions"] % lengths[:, np.newaxis].astype(np.int32)
-    data, found = examples | {"input_mask": mask, "masked_lm_positions": positions}, []
-    for shortcut in (None, TokenCapacity(capacity)):
-        strategy = two_replicas() if replicas == 2 else one_device()
-        trainer = make_trainer(strategy, accumulation_steps=parts)
-        batches = tf.data.Dataset.from_tensor_slices(data).repeat().batch(8)
-        batches = iter(strategy.experimental_distribute_dataset(batches))
-        trainer.train(batches, 10, shortcut)
-        found.append([trainer.training_means()["loss"], *trainer.model.get_weights()])
-    for x, y in zip(*found, strict=True):
+    strategy = two_replicas() if replicas == 2 else one_device()
+    found = train(strategy, parts, TokenCapacity(capacity))
+    for x, y in zip(found, without_shortcut, strict=True):
         np.testing.assert_allclose(x, y, atol=1e-4)

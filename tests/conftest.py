@@ -10,6 +10,7 @@ import random
 import shlex
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -100,6 +101,19 @@ def optimized_graphs():
     optimize_graphs(False)
 
 
+@pytest.fixture
+def eagerly():
+    """Runs the steps without tracing them, which takes longer than a few steps."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    with warnings.catch_warnings():
+        # The functions of datasets are traced all the same, as this warning says.
+        warnings.filterwarnings("ignore", "Even though the `tf.config")
+        yield
+    tf.config.run_functions_eagerly(False)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts modules with slow tests first, so that parallel workers end together."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
@@ -141,7 +155,7 @@ def quick_runs():
 
 
 @pytest.fixture
-def no_learning(monkeypatch):
+def no_learning(monkeypatch, eagerly):
     """Steps that read their batch and change no weight, which saves tracing the model's gradients.
 
     The loss is the mean id of the batches.

@@ -152,7 +152,7 @@ def test_a_student_that_is_its_teacher_has_no_loss(recipe, make_student, masked)
         assert {path.split("/")[0] for path in (w.path for w in model.weights)} == {"encoder"}
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("eagerly")
 def test_a_narrower_student_resumes_exactly_and_starts_a_task(
     pretrained, records, make_options, config, tmp_path, capsys, distill_and_resume
 ):

@@ -35,11 +35,12 @@ def masked_lm(teacher, config, tmp_path) -> str:
     return save_run(tmp_path / "masked_lm", BertPretrainer(config), vocab)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_run_that_starts_again_computes_nothing_twice(
     make_options, masked_lm, tmp_path, monkeypatch, capsys
 ):
     """Oracle: the uninterrupted run."""
-    options = make_options("pd", num_train_epochs=1.0, augment=2, masked_lm=masked_lm)
+    options = make_options("pd", num_train_epochs=0.25, augment=2, masked_lm=masked_lm)
     expected = run(options)
     options = dataclasses.replace(options, output_dir=str(tmp_path / "stopped"))
     with monkeypatch.context() as patch:

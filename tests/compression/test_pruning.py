@@ -100,6 +100,7 @@ def test_the_least_important_heads_go_but_one_stays_in_each_layer():
     assert least_important(importance, 1.0) == {0: [0, 1], 1: [0, 2]}
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_student_without_heads(make_options, config, tmp_path, capsys):
     """Oracles: the parameters of 3 of 6 heads; what reads fine-tuned models; one head per layer."""
     options = make_options("heads", sparsity=0.5, num_train_epochs=0.0, max_seq_length=None)

@@ -90,14 +90,6 @@ def losses(make_trainer, make_iterator):
     return losses
 
 
-@pytest.fixture
-def eagerly():
-    """Runs the steps without tracing them, which takes longer than a few steps."""
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
-
-
 def _one_loss(trainer, iterator) -> float:
     trainer.restart_means()
     assert trainer.train(iterator, 1) is None

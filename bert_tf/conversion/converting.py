@@ -11,6 +11,7 @@ import numpy as np
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.conversion.conversion_options import ConversionOptions
+from bert_tf.finetuning.registry import check_one_task
 from bert_tf.finite import note_non_finite
 from bert_tf.resolution import (
     agreed,
@@ -178,6 +179,8 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
     checkpoint = open_checkpoint(
         options.from_, config, ignored=allowed, vocab_file=options.vocab_file
     )
+    if checkpoint.run:
+        check_one_task(checkpoint.run)
     if config:
         _check_config(file, config, checkpoint)
     spec = checkpoint.spec

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import re
+import zipfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
@@ -17,6 +18,7 @@ from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import Task, make_model
+from bert_tf.models.embedder import BertEmbedder
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.session import Session
 from bert_tf.training.driver import Driver
@@ -111,9 +113,9 @@ class LoraTraining(Training):
     def __init__(self, task: Task, options: FineTuningOptions):
         super().__init__(task)
         if not task.head:
-            raise ValueError(
-                "--lora_rank needs a task with a `head`, which this one has not: omit it"
-            )
+            raise ValueError(f"--lora_rank needs a task with a head, unlike {task.name}: omit it")
+        if not options.init_checkpoint:
+            raise ValueError("--lora_rank needs --init_checkpoint, whose weights stay as they are")
         self._rank, self._alpha = options.lora_rank, options.lora_alpha
 
     def build_model(self, config: BertConfig) -> LoraModel:
@@ -139,7 +141,7 @@ class LoraTraining(Training):
             atomic_write(session.run.file("adapters.npz"), file.getvalue())
 
 
-def load_adapters(path: str, base: str) -> BertTaskModel:
+def load_adapters(path: str, base: str) -> BertTaskModel | BertEmbedder:
     """Loads the model of a run of run_finetuning --lora_rank from its adapters alone.
 
     Args:
@@ -151,11 +153,13 @@ def load_adapters(path: str, base: str) -> BertTaskModel:
         logits = model(bert_tf.load_preprocessor("run")(["a text"], ["another one"]))
 
     Raises:
-        ValueError: the adapters belong to another model.
+        ValueError: the adapters belong to another model, or the file is damaged.
     """
-    with np.load(io.BytesIO(read_file(path)), allow_pickle=False) as file:
-        arrays = dict(file)
-    description = json.loads(str(arrays.pop("description")))
+    try:
+        arrays = dict(np.load(io.BytesIO(read_file(path)), allow_pickle=False))
+        description = json.loads(str(arrays.pop("description")))
+    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is not a whole adapters.npz of a run: {error}") from None
     checkpoint, head = open_checkpoint(base), Head.from_dict(description["head"])
     task_model = make_model(head, checkpoint.spec.config)
     model = LoraModel(task_model, description["rank"], description["alpha"], head.reads_pooler)

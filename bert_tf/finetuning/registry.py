@@ -90,9 +90,11 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
 
 
 def _make_together(options: FineTuningOptions, names: Sequence[str]) -> MultiTask:
-    for flag in ("do_predict", "metric", "lora_rank"):
+    for flag in ("do_predict", "metric", "lora_rank", "class_weights"):
         if getattr(options, flag):
             raise ValueError(f"--{flag} does not suit several tasks at once: omit it")
+    if len(set(names)) < len(names):
+        raise ValueError(f"--task={','.join(names)} names a task twice: omit one")
     for name in names:
         if name in MAKERS or TASKS[name].head.kind != "classifier":
             raise ValueError(
@@ -106,12 +108,17 @@ def task_of_run(run: Run) -> Task:
     return make_task(options_of_run(run), run.head)
 
 
+def check_one_task(run: Run) -> None:
+    """Raises a ValueError if a run has several tasks."""
+    first, several, _ = run.flags.get("task", "").partition(",")
+    if several:
+        raise ValueError(f"{run.path} has several tasks: give the folder of one, {run.file(first)}")
+
+
 def options_of_run(run: Run) -> FineTuningOptions:
     """Returns the flags of a fine-tuning run."""
     flags = run.flags
-    if "," in flags.get("task", ""):
-        one = run.file(flags["task"].partition(",")[0])
-        raise ValueError(f"{run.path} has several tasks: give the folder of one, {one}")
+    check_one_task(run)
     if not {"task", "output_dir"} <= flags.keys() or not run.head:
         raise ValueError(f"{run.path} holds no fine-tuning run: give the output folder of one")
     names = {field.name for field in dataclasses.fields(FineTuningOptions)}

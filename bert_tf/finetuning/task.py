@@ -11,10 +11,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import BertConfig, Head
+from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.finetuning.examples import TfdsSource
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.finetuning_options import TaskOptions
+from bert_tf.models.embedder import BertEmbedder
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective
@@ -50,8 +51,10 @@ class DataFiles(NamedTuple):
         return ValueError(f"--task={task} needs {flag}{others}")
 
 
-def make_model(head: Head, config: BertConfig, **arguments: Any) -> BertTaskModel:
-    """Returns the model with a head; `arguments` are others of `BertTaskModel`."""
+def make_model(head: Head, config: BertConfig, **arguments: Any) -> BertTaskModel | BertEmbedder:
+    """Returns the model that a head describes; `arguments` are others of `BertTaskModel`."""
+    if head.kind == EMBEDDING:
+        return BertEmbedder(config, head.pooling, head.normalize)
     outputs = {"span": 2, "multiple_choice": 1}.get(head.kind, len(head.labels) or 1)
     return BertTaskModel(config, outputs, head.kind, head.mean, head.deviation, **arguments)
 
@@ -176,7 +179,7 @@ class Task(abc.ABC):
         """Tokenizes the examples of a split; without targets, if the examples have none."""
 
     def build_model(self, config: BertConfig) -> keras.Model:
-        """Builds the model: a `BertTaskModel`, or another one with a `BertEncoder` as `encoder`."""
+        """Builds the model: that of the head, or another one with a `BertEncoder` as `encoder`."""
         return make_model(self.head, config)
 
     def initial_weights(self, model: keras.Model) -> list[keras.Variable]:

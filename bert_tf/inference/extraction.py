@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.columns import Columns
 from bert_tf.finite import count_non_finite
 from bert_tf.inference.bulk import BulkJob
@@ -95,7 +96,10 @@ def _open(
 def _rows(options: ExtractionOptions) -> Iterator[Numbered]:
     """Reads a file's lines, or the rows of a table."""
     given = Columns(options.text_column, options.text_b_column)
-    trained = Columns() if given.text else columns_of_run(_open(options)[0].run)
+    checkpoint = _open(options)[0]
+    trained = Columns() if given.text else columns_of_run(checkpoint.run)
+    if checkpoint.head and checkpoint.head.kind == EMBEDDING:
+        trained = dataclasses.replace(trained, text_b=None)  # it read each text alone
     check_columns(options.input_file, given.text, given.text_b)
     if not is_table(options.input_file):
         return ((n, Row(line)) for n, line in enumerate(read_lines(options.input_file), 1))

@@ -111,7 +111,7 @@ def _join(parts: Sequence[str], path: str) -> None:
 
 
 def _write_table(path: str, read: Callable[[], Iterator[dict[str, Any]]], delimiter: str) -> None:
-    """Writes a row of cells; a probability by label has a column, and a list is JSON."""
+    """Writes a row of cells; a probability by label has a column; lists are JSON."""
     with tf.io.gfile.GFile(path, "w") as file:
         names = _names(map(_cells, read()))
         writer = csv.DictWriter(file, names, delimiter=delimiter, lineterminator="\n")
@@ -127,12 +127,15 @@ def _names(rows: Iterable[dict[str, Any]]) -> list[str]:
 def _cells(row: dict[str, Any]) -> dict[str, Any]:
     cells = {}
     for name, value in row.items():
-        if isinstance(value, dict):
+        if name == "probabilities" and isinstance(value, dict):
             cells |= {f"p({label})": share for label, share in value.items()}
         else:
-            is_list = isinstance(value, list)
-            cells[name] = json.dumps(value, ensure_ascii=False) if is_list else value
+            cells[name] = _text(value)
     return cells
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _write_parquet(path: str, read: Callable[[], Iterator[dict[str, Any]]]) -> None:
@@ -140,7 +143,7 @@ def _write_parquet(path: str, read: Callable[[], Iterator[dict[str, Any]]]) -> N
     names = _names(read())
     # JSON lines may mix them.
     kinds = {type(row["id"]) for row in read() if "id" in row}
-    convert = {"id": str} if len(kinds) > 1 else {}
+    convert = {"id": _text} if len(kinds) > 1 else {}
 
     def batches() -> Iterator[list[dict[str, Any]]]:
         rows = (row | {x: f(row[x]) for x, f in convert.items() if x in row} for row in read())

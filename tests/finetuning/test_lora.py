@@ -1,7 +1,10 @@
 """LoRA: what trains, what the best weights hold, and the adapters alone."""
 
+import dataclasses
 import json
+import pathlib
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ import bert_tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, MobileBertConfig
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
-from bert_tf.finetuning.lora import LoraModel
+from bert_tf.finetuning.lora import LoraModel, LoraTraining
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
@@ -124,3 +127,34 @@ def test_the_best_weights_are_merged_and_the_adapters_stand_alone(options, pack,
     np.testing.assert_allclose(model(inputs), load_task_model(task, best)(inputs), atol=1e-6)
     with pytest.raises(ValueError, match="adapters.npz belongs to .*/base, not to .*best/ckpt"):
         bert_tf.load_adapters(adapters, f"{options.output_dir}/best")
+
+
+def test_adapters_of_vectors(options, pack, tmp_path):
+    """Oracle: the vectors of `load_embedder`."""
+    path = tmp_path / "pairs.csv"
+    path.write_text("text,b\n" + "a,good a\nb,bad b\n" * 8)
+    flags = dict(task="csv", label_type="pairs", text_b_column="b", data_dir=None)
+    flags |= dict(train_file=str(path), dev_file=str(path), output_dir=f"{tmp_path}/run")
+    run(dataclasses.replace(options, **flags, pooling="cls", num_train_epochs=1.0))
+    vectors = bert_tf.load_adapters(f"{tmp_path}/run/adapters.npz", options.init_checkpoint)
+    texts = ["good a b", "bad c"]
+    expected = bert_tf.load_embedder(f"{tmp_path}/run").encode(texts)
+    np.testing.assert_allclose(vectors(pack(texts)), expected, atol=1e-5)
+
+
+def test_a_file_that_holds_no_adapters(options, tmp_path):
+    """Oracle: the message names the file."""
+    adapters = pathlib.Path(f"{options.output_dir}/adapters.npz").read_bytes()
+    path = tmp_path / "a.npz"
+    np.savez(tmp_path / "other.npz", a=1)
+    other = (tmp_path / "other.npz").read_bytes()
+    for content in b"", b"text", adapters[:1000], other:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="a.npz is not a whole adapters.npz of a run"):
+            bert_tf.load_adapters(str(path), options.init_checkpoint)
+
+
+def test_a_task_without_a_head_is_refused(options):
+    """Oracle: the message names the flag and the task."""
+    with pytest.raises(ValueError, match="--lora_rank needs a task with a head, unlike mine"):
+        LoraTraining(SimpleNamespace(name="mine", head=None), options)

@@ -9,6 +9,8 @@ from support import tuning_options
 
 from bert_tf.comparison.runs import read_groups
 from bert_tf.config import BertConfig
+from bert_tf.conversion.conversion_options import ConversionOptions
+from bert_tf.conversion.converting import convert
 from bert_tf.finetuning.features import Features, train_order
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.multi_task import MultiFeatures, MultiTask
@@ -102,3 +104,9 @@ def test_every_task_has_a_run_folder_of_its_own(options, name):
     assert open_fine_tuned(own.output_dir, None, None, pairs=False)[1].name == name
     with pytest.raises(ValueError, match="both has several tasks: give the folder of one, .*sst2"):
         open_fine_tuned(options.output_dir, None, None, pairs=False)
+    changes = dict(do_train=False, output_dir=f"{options.output_dir}/{name}-evaluated")
+    with pytest.raises(ValueError, match="both has several tasks: give the folder of one"):
+        run(dataclasses.replace(options, init_checkpoint=options.output_dir, **changes))
+    changes = dict(from_=options.output_dir, to="run", output_dir=changes["output_dir"])
+    with pytest.raises(ValueError, match="both has several tasks: give the folder of one"):
+        convert(ConversionOptions(**changes))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import EMBEDDING, BertConfig, Head
+from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features, encode_rows
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -57,9 +57,6 @@ class _EmbeddingTask(TextTask):
         texts = [text for row in zip(*columns, strict=True) for text in row]
         rows = TextExamples(texts, None, {}, notes=examples.notes)
         return encode_rows(rows, len(columns), "texts", examples, tokenizer, max_seq_length)
-
-    def build_model(self, config: BertConfig) -> BertEmbedder:
-        return BertEmbedder(config, self.head.pooling, self.head.normalize)
 
     def serve(self, vectors: tf.Tensor, others: tf.Tensor) -> Tensors:
         """Returns `value`, float32 [B]."""

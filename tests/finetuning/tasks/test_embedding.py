@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from support import save_run, tuning_options
 
-from bert_tf import compress, convert_checkpoint, predict
+from bert_tf import compress, convert_checkpoint, extract_features, predict
 from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task
@@ -126,6 +126,20 @@ def test_texts_find_the_ones_that_belong_to_them(ranked):
     assert found["eval_recall@1"] == pytest.approx(np.mean(ranks == 1))
     assert 0.5 < found["eval_recall@1"] < 1
     assert found["eval_mrr@10"] == pytest.approx(np.mean(np.where(ranks <= 10, 1 / ranks, 0)))
+
+
+def test_extracted_vectors_are_those_of_each_text_alone(ranked, tmp_path):
+    """Oracle: `load_embedder`, of a run with a column of second texts, which a table may lack."""
+    for header, rows in (["anchor"], [("a b",)]), (["anchor", "positive"], [("a b", "c d")]):
+        files = dict(
+            input_file=table(tmp_path, "a.csv", header, rows), output_file=f"{tmp_path}/a.npz"
+        )
+        flags = dict(checkpoint=ranked.output_dir, layers="-1", pooling="mean", overwrite=True)
+        flags |= dict(max_seq_length=24)
+        extract_features.run(extract_features.Options(**flags, **files))
+        (vector,) = np.load(f"{tmp_path}/a.npz")["values"][:, 0]
+        expected = load_embedder(ranked.output_dir).encode(["a b"])[0]
+        np.testing.assert_allclose(vector, expected, atol=1e-5)
 
 
 def test_an_evaluation_reads_each_text_once(read, write):

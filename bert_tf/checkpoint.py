@@ -124,7 +124,7 @@ def _open_run(
     )
     if spec.config.has_layers:
         opened = import_tensors(opened, own_rows(spec.config), ignored)
-    has_head = any(path.startswith("task_model/") for path in found)
+    has_head = folder.head or any(path.startswith("task_model/") for path in found)
     # Models without a head of ours may have names of their own, but not those of pre-training.
     if not others or has_head or (folder.flags and "task" not in folder.flags):
         opened = dataclasses.replace(opened, unused=(*opened.unused, *sorted(others)))

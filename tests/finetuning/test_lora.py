@@ -14,6 +14,8 @@ from support import one_device, save_run, tuning_options, two_replicas
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, MobileBertConfig
+from bert_tf.conversion.conversion_options import ConversionOptions
+from bert_tf.conversion.converting import convert
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.finetuning.lora import LoraModel, LoraTraining
 from bert_tf.finetuning.objectives import ClassificationObjective
@@ -130,7 +132,7 @@ def test_the_best_weights_are_merged_and_the_adapters_stand_alone(options, pack,
 
 
 def test_adapters_of_vectors(options, pack, tmp_path):
-    """Oracle: the vectors of `load_embedder`."""
+    """Oracle: the vectors of `load_embedder`, also after a conversion."""
     path = tmp_path / "pairs.csv"
     path.write_text("text,b\n" + "a,good a\nb,bad b\n" * 8)
     flags = dict(task="csv", label_type="pairs", text_b_column="b", data_dir=None)
@@ -140,6 +142,9 @@ def test_adapters_of_vectors(options, pack, tmp_path):
     texts = ["good a b", "bad c"]
     expected = bert_tf.load_embedder(f"{tmp_path}/run").encode(texts)
     np.testing.assert_allclose(vectors(pack(texts)), expected, atol=1e-5)
+    folder = f"{tmp_path}/folder"
+    convert(ConversionOptions(from_=f"{tmp_path}/run", to="huggingface", output_dir=folder))
+    np.testing.assert_allclose(bert_tf.load_embedder(folder).encode(texts), expected, atol=1e-5)
 
 
 def test_a_file_that_holds_no_adapters(options, tmp_path):

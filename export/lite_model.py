@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 import keras
 import tensorflow as tf
 
-from bert_tf.inference.lite import runner, silent
+from bert_tf.inference.lite import runner
 from bert_tf.models.inputs import INPUTS
 from export import portable
 from export.lite import Options
 from export.portable import Function, Source
+from tfrecords.process import silent
 
 
 def export(options: Options) -> None:

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from typing import NoReturn
 
 # The exit code after the signal SIGPIPE.
@@ -110,18 +111,27 @@ def import_tensorflow() -> None:
     """
     prepare()
     hidden = [name for name in _SLOW_AND_UNUSED if name not in sys.modules]
+    try:
+        with silent():
+            # None makes an import fail as if the package were not installed.
+            sys.modules.update(dict.fromkeys(hidden))
+            import tensorflow as tf
+
+            tf.config.list_physical_devices()
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """Hides what C++ code writes to standard error."""
     saved = os.dup(2)
     with open(os.devnull, "w") as null:
         os.dup2(null.fileno(), 2)
     try:
-        # None makes an import fail as if the package were not installed.
-        sys.modules.update(dict.fromkeys(hidden))
-        import tensorflow as tf
-
-        tf.config.list_physical_devices()
+        yield
     finally:
-        for name in hidden:
-            del sys.modules[name]
         os.dup2(saved, 2)
         os.close(saved)
 

@@ -1,17 +1,17 @@
 """Runs the LiteRT models that export.lite writes."""
 
-import contextlib
 import io
 import os
 import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.inference.runners import CLASSIFIER, Runner, RunnerModel, outputs_of
+from tfrecords.process import silent
 
 # Far more than any vocabulary takes.
 _MOST_BYTES = 1 << 26
@@ -61,16 +61,3 @@ def runner(data: bytes) -> Runner:
         interpreter = tf.lite.Interpreter(model_content=data, num_threads=os.cpu_count())
         interpreter.allocate_tensors()
     return interpreter.get_signature_runner()
-
-
-@contextlib.contextmanager
-def silent() -> Iterator[None]:
-    """Hides what LiteRT's C++ code writes to standard error."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.examples.masking import prediction_budget
 from bert_tf.examples.units import Lexicon, read_phrases
 from bert_tf.loading import load
 from bert_tf.models.pretrainer import BertPretrainer
@@ -120,9 +121,8 @@ def choose_entities(
         if end - start > 1 and not starts.ravel()[start + 1 : end].any():
             row, column = divmod(start, length)
             found[row].append((column, column + end - start))
-    lengths = batch["input_mask"].sum(axis=1)
-    budgets = np.rint(lengths * records.masking.masked_lm_prob).astype(int)
-    budgets = np.clip(budgets, 1, records.max_predictions_per_seq)
+    lengths, share = batch["input_mask"].sum(axis=1), records.masking.masked_lm_prob
+    budgets = prediction_budget(lengths, share, records.max_predictions_per_seq)
     return [
         _within(budget, [spans[i] for i in random.permutation(len(spans))])
         for budget, spans in zip(budgets, found, strict=True)

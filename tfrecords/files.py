@@ -27,6 +27,15 @@ def named_errors(what: str) -> Iterator[None]:
         raise OSError(f"{what}: {plain_message(error)}") from error
 
 
+@contextlib.contextmanager
+def errors_at(where: str) -> Iterator[None]:
+    """Names the place, such as a file, before the message of a ValueError in the block."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
 def read_file(path: str) -> bytes:
     """Returns the content of a file."""
     with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+from tfrecords.files import errors_at
 from tfrecords.manifest import MANIFEST_END, manifest_path, unfinished_path
 from tfrecords.writer import absolute_path
 
@@ -20,7 +21,7 @@ def expand_files(patterns: str, allow_empty: bool = False, flag: str = "input_fi
         allow_empty: whether some files, though not all, may be empty.
         flag: the flag with this value, for errors.
     """
-    try:
+    with errors_at(f"--{flag}"):
         files = [file for _, matches in match_files(patterns) for file in matches]
         if not files:
             raise ValueError("no input file given")
@@ -34,8 +35,6 @@ def expand_files(patterns: str, allow_empty: bool = False, flag: str = "input_fi
                 other = "" if names[path] == file else f", also as {names[path]}"
                 raise ValueError(f"{file} is named twice{other}: name it once")
             names[path] = file
-    except ValueError as error:
-        raise ValueError(f"--{flag}: {error}") from None
     return files
 
 

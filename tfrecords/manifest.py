@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import tensorflow as tf
 
-from tfrecords.files import named_errors, read_file
+from tfrecords.files import errors_at, named_errors, read_file
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
@@ -94,11 +94,9 @@ def stored_vocabulary(path: str, manifest: dict) -> Vocabulary | None:
     """Returns the vocabulary in a manifest, or None if it has none."""
     if "vocabulary" not in manifest:
         return None
-    try:
+    with errors_at(path):
         lines = manifest["vocabulary"].split("\n")
         return Vocabulary.from_values(lines, manifest.get("tokenizer", {}))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def shard_entry(path: str, records: int) -> dict:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from tfrecords.files import errors_at
 from tfrecords.progress import shows_bars
 
 _SECONDS_TO_ANSWER = 5
@@ -33,10 +34,8 @@ def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
     prepare(builder)
     # Keeps the stored order, and never caches the dataset in memory.
     reading = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
-    try:
+    with errors_at(f"TFDS dataset {name}, split {split!r}"):
         dataset = builder.as_dataset(split=split, shuffle_files=False, read_config=reading)
-    except ValueError as error:
-        raise ValueError(f"TFDS dataset {name}, split {split!r}: {error}") from None
     for example in dataset:
         yield example["text"].numpy()
 

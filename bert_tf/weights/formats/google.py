@@ -22,7 +22,7 @@ from bert_tf.weights.formats.architectures import (
 )
 from bert_tf.weights.names import part_of, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
-from tfrecords.files import named_errors, read_json
+from tfrecords.files import errors_at, named_errors, read_json
 from tfrecords.writer import atomic_write
 
 NAME = "Google"
@@ -102,10 +102,8 @@ def _read_albert_config(path: str) -> BertConfig:
     values = {"classifier_dropout_prob": 0.1, **read_json(path)}
     if values.get("hidden_act") == "gelu":
         values["hidden_act"] = "gelu_new"
-    try:
+    with errors_at(path):
         return BertConfig.from_dict(values)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def write(checkpoint: Checkpoint, folder: str) -> None:

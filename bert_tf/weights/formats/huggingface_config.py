@@ -11,6 +11,7 @@ from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.architectures import ARCHITECTURES, config_values, renamed
 from bert_tf.weights.names import HEAD_BIAS, weights
 from bert_tf.weights.table import Row
+from tfrecords.files import errors_at
 
 # The ends of the paths of weights that PyTorch stores as [out, in].
 _TRANSPOSED = ("kernel", "own_embeddings")
@@ -104,12 +105,10 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
         values = {key: values[key] for key in values if key not in _MOBILE_KEYS}
     activation = values.get("hidden_act", "gelu")
     values["hidden_act"] = _ACTIVATIONS.get(str(activation), activation)
-    try:
-        # Versions and users add keys of their own. Those that change what is computed come with
-        # tensors of their own, or BertConfig knows them.
+    # Versions and users add keys of their own. Those that change what is computed come with tensors
+    # of their own, or BertConfig knows them.
+    with errors_at(path):
         config = BertConfig.from_dict(values, ignore_unknown=True)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
     if model_type == "mobilebert":
         _check(config, path)
     return config
@@ -158,10 +157,8 @@ def read_head(
             f"{path}: id2label has {len(labels)} labels, but {layer} has {classes} outputs"
         )
     multi_label = kind == "classifier" and config.get("problem_type") == _MULTI_LABEL
-    try:
+    with errors_at(f"{path}: id2label"):
         return Head(kind, labels, multi_label), classes
-    except ValueError as error:
-        raise ValueError(f"{path}: id2label: {error}") from None
 
 
 def _labels(path: str, config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ import numpy as np
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.conversion.conversion_options import ConversionOptions
-from bert_tf.finetuning.registry import check_one_task
 from bert_tf.finite import note_non_finite
 from bert_tf.resolution import (
     agreed,
@@ -131,15 +130,11 @@ def _keep_embedding(
     if options.to == "huggingface":
         write_settings(settings._replace(max_seq_length=length), config.hidden_size, folder)
     elif options.to == "run":
-        pooling, normalize = settings.pooling, settings.normalize
-        head = source.head or Head(EMBEDDING, pooling=pooling, normalize=normalize)
+        head = Head(EMBEDDING, pooling=settings.pooling, normalize=settings.normalize)
         Run(folder).write(checkpoint.spec, {"max_seq_length": length})
-        Run(folder).write_head(head)
+        Run(folder).write_head(source.head or head)
     else:
-        print(
-            f"WARNING: --to={options.to} cannot state how vectors are computed: use "
-            "--to=huggingface or --to=run to keep it."
-        )
+        print(f"WARNING: --to={options.to} cannot state how vectors are computed: use --to=run.")
 
 
 def _noting_non_finite(checkpoint: Checkpoint, bad: dict[str, str]) -> Checkpoint:
@@ -180,7 +175,7 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
         options.from_, config, ignored=allowed, vocab_file=options.vocab_file
     )
     if checkpoint.run:
-        check_one_task(checkpoint.run)
+        checkpoint.run.check_one_task()
     if config:
         _check_config(file, config, checkpoint)
     spec = checkpoint.spec
@@ -271,14 +266,9 @@ def _next_step(options: ConversionOptions, checkpoint: Checkpoint) -> str:
         name = kerashub.model_class(checkpoint)
         return f"in Python, keras_hub.models.{name}.from_preset({folder!r})"
     head = Run(folder).head if options.to == "run" else None
-    if head and head.kind == EMBEDDING:
-        return command_line(
-            "export.embedder", checkpoint=folder, output_dir=unused_name("embedder")
-        )
     if head:
-        line = command_line(
-            "export.classifier", checkpoint=folder, output_dir=unused_name("classifier")
-        )
+        kind = "embedder" if head.kind == EMBEDDING else "classifier"
+        line = command_line(f"export.{kind}", checkpoint=folder, output_dir=unused_name(kind))
         if head.kind != "classifier":
             return line
         return f"{line}\nAdd --pairs if it classifies pairs of texts, which {folder} does not say."

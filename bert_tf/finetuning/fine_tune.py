@@ -16,14 +16,7 @@ from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningO
 from bert_tf.finetuning.lora import LoraTraining
 from bert_tf.finetuning.metrics import OF_A_CLASS
 from bert_tf.finetuning.multi_task import MultiTask, MultiTaskTraining
-from bert_tf.finetuning.registry import (
-    MAKERS,
-    TASKS,
-    check_one_task,
-    make_task,
-    task_name,
-    with_length,
-)
+from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import (
     DATA_CHECKSUMS,
@@ -175,7 +168,7 @@ def _open_trained(run: Run, init: Checkpoint | None, label_type: str) -> Checkpo
         return open_checkpoint(run.best.path, any_encoder=True)
     run.check_single()
     if init and init.run:
-        check_one_task(init.run)
+        init.run.check_one_task()
     if not init or not (init.head or label_type in VECTOR_TYPES):
         raise ValueError(
             f"{run.path} holds no fine-tuned weights to evaluate: give --do_train, the "

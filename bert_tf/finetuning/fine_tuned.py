@@ -96,10 +96,7 @@ def _converted_task(
             f"{path} is not a fine-tuned model: give the output folder of run_finetuning"
         )
     if head.kind == EMBEDDING:
-        raise ValueError(
-            f"{path} computes vectors and states no task: use export.embedder or "
-            "bert_tf.load_embedder"
-        )
+        raise ValueError(f"{path} only computes vectors: use export.embedder or load_embedder")
     if HEAD_BIAS not in checkpoint.tensors:
         raise ValueError(f"{path} lacks the flags.json of its run: give the run's output folder")
     if threshold is not None and head.kind != "span":

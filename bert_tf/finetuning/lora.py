@@ -18,8 +18,6 @@ from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import Task, make_model
-from bert_tf.models.embedder import BertEmbedder
-from bert_tf.models.task_model import BertTaskModel
 from bert_tf.session import Session
 from bert_tf.training.driver import Driver
 from bert_tf.weights.checkpoint import OPTIONAL, load_weights
@@ -141,7 +139,7 @@ class LoraTraining(Training):
             atomic_write(session.run.file("adapters.npz"), file.getvalue())
 
 
-def load_adapters(path: str, base: str) -> BertTaskModel | BertEmbedder:
+def load_adapters(path: str, base: str) -> keras.Model:
     """Loads the model of a run of run_finetuning --lora_rank from its adapters alone.
 
     Args:

@@ -108,17 +108,10 @@ def task_of_run(run: Run) -> Task:
     return make_task(options_of_run(run), run.head)
 
 
-def check_one_task(run: Run) -> None:
-    """Raises a ValueError if a run has several tasks."""
-    first, several, _ = run.flags.get("task", "").partition(",")
-    if several:
-        raise ValueError(f"{run.path} has several tasks: give the folder of one, {run.file(first)}")
-
-
 def options_of_run(run: Run) -> FineTuningOptions:
     """Returns the flags of a fine-tuning run."""
     flags = run.flags
-    check_one_task(run)
+    run.check_one_task()
     if not {"task", "output_dir"} <= flags.keys() or not run.head:
         raise ValueError(f"{run.path} holds no fine-tuning run: give the output folder of one")
     names = {field.name for field in dataclasses.fields(FineTuningOptions)}

@@ -51,7 +51,7 @@ class DataFiles(NamedTuple):
         return ValueError(f"--task={task} needs {flag}{others}")
 
 
-def make_model(head: Head, config: BertConfig, **arguments: Any) -> BertTaskModel | BertEmbedder:
+def make_model(head: Head, config: BertConfig, **arguments: Any) -> keras.Model:
     """Returns the model that a head describes; `arguments` are others of `BertTaskModel`."""
     if head.kind == EMBEDDING:
         return BertEmbedder(config, head.pooling, head.normalize)

@@ -182,6 +182,13 @@ class Run:
                 f"{self.path} holds several runs and no model of its own: use the best run, {best}"
             )
 
+    def check_one_task(self) -> None:
+        """Raises a ValueError if the run trained several tasks at once."""
+        first, several, _ = self.flags.get("task", "").partition(",")
+        if several:
+            one = self.file(first)
+            raise ValueError(f"{self.path} has several tasks: give the folder of one, {one}")
+
     @cached_property
     def head(self) -> Head | None:
         """What the head predicts; None if there is none."""

@@ -279,10 +279,11 @@ def test_a_run_does_not_resume_with_other_examples(finished, files, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [15, 20])
-def test_an_interrupted_run_resumes_exactly(step, files, finished, tmp_path, monkeypatch):
-    """Oracle: the uninterrupted run; the kill comes after a checkpoint amid the first epoch, or
-    before the epoch's evaluation."""
+def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypatch):
+    """Oracle: the uninterrupted run; the kill comes after the first epoch, before its evaluation.
+
+    The next test is about a kill amid an epoch.
+    """
     folder = str(tmp_path / "broken")
     options = dataclasses.replace(finished, output_dir=folder)
 
@@ -295,12 +296,12 @@ def test_an_interrupted_run_resumes_exactly(step, files, finished, tmp_path, mon
         real(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(fine_tuner, "_SAVE_CHECKPOINTS_STEPS", step)
+        patch.setattr(fine_tuner, "_SAVE_CHECKPOINTS_STEPS", 20)
         patch.setattr(Evaluator, "evaluate", interrupt)
         patch.setattr(checkpoints.Checkpointer, "save", save)
         with pytest.raises(KeyboardInterrupt):
             run(options)
-    assert checkpoints.latest_checkpoint(folder) == f"{folder}/ckpt-{step}"
+    assert checkpoints.latest_checkpoint(folder) == f"{folder}/ckpt-20"
     with pytest.raises(ValueError, match="random_seed=12345, not 7"):
         run(dataclasses.replace(options, random_seed=7))
     expected = read_results(f"{finished.output_dir}/eval_results.txt")
@@ -309,6 +310,7 @@ def test_an_interrupted_run_resumes_exactly(step, files, finished, tmp_path, mon
     assert_same_state(finished.output_dir, folder)
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(
     ("flags", "part"), [({"lora_rank": 4}, ""), ({"task": "sst2,imdb"}, "/imdb/best")]
 )
@@ -320,13 +322,13 @@ def test_runs_with_models_of_their_own_resume_exactly(files, tmp_path, monkeypat
         raise KeyboardInterrupt
 
     whole, broken = (
-        tuning_options(files, tmp_path / x, num_train_epochs=1.0, **flags) for x in "ab"
+        tuning_options(files, tmp_path / x, num_train_epochs=0.25, **flags) for x in "ab"
     )
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(fine_tuner, "_SAVE_CHECKPOINTS_STEPS", 15)
+        patch.setattr(fine_tuner, "_SAVE_CHECKPOINTS_STEPS", 3)
         patch.setattr(checkpoints.Checkpointer, "save", save_once)
         run(broken)
-    assert checkpoints.latest_checkpoint(broken.output_dir) == f"{broken.output_dir}/ckpt-15"
+    assert checkpoints.latest_checkpoint(broken.output_dir) == f"{broken.output_dir}/ckpt-3"
     run(broken)
     run(whole)
     assert_same_state(whole.output_dir + part, broken.output_dir + part)
@@ -400,7 +402,7 @@ def test_bad_flags_are_one_clear_line(files, tmp_path, changes, match):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_default_length_is_the_most_that_the_model_takes(files, tmp_path, capsys):
+def test_the_default_length_is_the_most_that_the_model_takes(files, tmp_path, capsys, eagerly):
     """Oracle: the 32 positions of the configuration; the second run keeps the length."""
     for _ in range(2):
         run(tuning_options(files, tmp_path / "run", max_seq_length=None, num_train_epochs=0.05))

@@ -66,7 +66,7 @@ def test_the_unit_of_the_numbers_does_not_matter(runs):
     assert prices["eval_mean_squared_error"] == pytest.approx(error, rel=1e-3)
 
 
-def test_other_runs_know_the_unit(runs, tmp_path):
+def test_other_runs_know_the_unit(runs, tmp_path, eagerly):
     """Oracles: the results of the run; for a student, its teacher."""
     options = runs["prices"]
     results = read_results(f"{options.output_dir}/eval_results.txt")

@@ -204,7 +204,7 @@ def test_a_folder_keeps_its_settings_when_it_is_converted(run, tmp_path, capsys)
     np.testing.assert_allclose(load_embedder(first)(TEXTS), load_embedder(fourth)(TEXTS), atol=1e-6)
     again = convert(fourth, "huggingface", "again")
     assert read_settings(f"{again}/config.json") == settings._replace(others={})
-    with pytest.raises(ValueError, match="fourth computes vectors and states no task"):
+    with pytest.raises(ValueError, match="fourth only computes vectors: use"):
         predict.run(predict.Options(checkpoint=fourth, texts=("a",)))
     convert(first, "google", "google")
     assert "WARNING: --to=google cannot state how vectors" in capsys.readouterr().out

@@ -121,13 +121,9 @@ class RankingTask(_EmbeddingTask):
         features = super().featurize(examples, tokenizer, max_seq_length)
         numbers: dict[bytes, int] = {}
         columns = [[numbers.setdefault(x, len(numbers)) for x in c] for c in _columns(examples)]
-        notes = [
-            f"all of them with the same {what} text"
-            for what, column in zip(("first", "second"), columns, strict=False)
-            if len(set(column)) == 1 < len(column)
-        ]
-        targets = {"texts": np.array(columns, np.int32).T}
-        return replace(features, targets=targets, notes=(*features.notes, *notes))
+        first, second = (f"{len(set(column)):,} distinct" for column in columns[:2])
+        notes = (*features.notes, f"{first} first and {second} second texts")
+        return replace(features, targets={"texts": np.array(columns, np.int32).T}, notes=notes)
 
     def inputs(self, features: Features) -> Features:
         """Returns the distinct first and second texts, which have the lowest numbers."""

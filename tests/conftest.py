@@ -155,7 +155,7 @@ def quick_runs():
 
 
 @pytest.fixture
-def no_learning(monkeypatch, eagerly):
+def no_learning(monkeypatch):
     """Steps that read their batch and change no weight, which saves tracing the model's gradients.
 
     The loss is the mean id of the batches.

@@ -314,13 +314,16 @@ def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("flags", "part"), [({"lora_rank": 4}, ""), ({"task": "sst2,imdb"}, "/imdb/best")]
 )
-def test_runs_with_models_of_their_own_resume_exactly(files, tmp_path, monkeypatch, flags, part):
+def test_runs_with_models_of_their_own_resume_exactly(
+    files, pretrained, tmp_path, monkeypatch, flags, part
+):
     """Oracle: the uninterrupted run; the kill comes after a checkpoint amid the only epoch."""
 
     def save_once(self, real=checkpoints.Checkpointer.save):
         real(self)
         raise KeyboardInterrupt
 
+    flags |= dict(init_checkpoint=pretrained, bert_config_file=None, vocab_file=None)
     whole, broken = (
         tuning_options(files, tmp_path / x, num_train_epochs=0.25, **flags) for x in "ab"
     )

@@ -132,13 +132,14 @@ def test_one_run_trains_in_a_folder_but_another_may_evaluate(copied, finished):
         assert run(Options(**copied | {"do_train": False})) == finished.results
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_skips_padding_where_xla_compiles(
     flags, config, write_records_of, tmp_path, monkeypatch, capsys
 ):
     """Oracle: the evaluation of a run on a CPU. Half of the places are padding."""
     still = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     flags |= {name: str(tmp_path / name) for name in ("bert_config_file", "input_file")}
-    flags |= {"train_batch_size": 64, "gradient_accumulation_steps": 2}
+    flags |= {"train_batch_size": 64, "gradient_accumulation_steps": 2, "num_train_steps": 4}
     dataclasses.replace(config, **still).to_json_file(flags["bert_config_file"])
     mask = np.tile(np.arange(16) < 8, (24, 1)).astype(np.int64)
     write_records_of(flags["input_file"], 24, input_mask=mask)

@@ -99,7 +99,8 @@ def test_a_phase_without_a_step_is_named(flags, tmp_path):
         run(Options(**flags | {"phases_file": str(path), "num_train_steps": 6}))
 
 
-def test_records_are_held_out_and_stay_held_out(flags, data, tmp_path, capsys, no_learning):
+@pytest.mark.usefixtures("no_learning", "eagerly")
+def test_records_are_held_out_and_stay_held_out(flags, data, tmp_path, capsys):
     """Oracles: the records trained on, even once they are moved; the results of other batches."""
     mine, other = tmp_path / "mine.tfrecord", data / "heldout.tfrecord"
     mine.write_bytes((data / "train.tfrecord").read_bytes())
@@ -129,7 +130,8 @@ def _manifest(data: pathlib.Path, folder: pathlib.Path, objective: str) -> str:
     return str(path)
 
 
-def test_the_objective_is_that_of_the_examples(flags, data, untrained, tmp_path, no_learning):
+@pytest.mark.usefixtures("no_learning", "eagerly")
+def test_the_objective_is_that_of_the_examples(flags, data, untrained, tmp_path):
     """Oracle: the metrics of each objective."""
     files = {name: _manifest(data, tmp_path, name) for name in ("mlm", "sop", "nsp")}
     alone = flags | {"do_train": False, "init_checkpoint": untrained}

@@ -86,11 +86,9 @@ def weights(checkpoint: pathlib.Path) -> dict[str, np.ndarray]:
     return {path: tensor.read() for path, tensor in saved_tensors(str(checkpoint)).items()}
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("no_learning", "eagerly")
 @pytest.mark.parametrize(("placement", "new_ids"), [("append", (13, 14)), ("unused", (5, 6))])
-def test_pretraining_starts_from_a_grown_checkpoint(
-    old, tmp_path, capsys, placement, new_ids, no_learning
-):
+def test_pretraining_starts_from_a_grown_checkpoint(old, tmp_path, capsys, placement, new_ids):
     """The run saves the weights that it started from."""
     flags = extend(old, placement)
     run_pretraining.run(pretraining_options(old, tmp_path, **flags))
@@ -118,7 +116,8 @@ def test_pretraining_starts_from_a_grown_checkpoint(
     np.testing.assert_array_equal(weights(tmp_path / "ckpt-2")[TABLE], after[TABLE])
 
 
-def test_fine_tuning_starts_from_a_grown_checkpoint(old, tmp_path, capsys, no_learning):
+@pytest.mark.usefixtures("no_learning", "eagerly")
+def test_fine_tuning_starts_from_a_grown_checkpoint(old, tmp_path, capsys):
     options = run_finetuning.Options(
         task="sst2",
         data_dir=str(old),

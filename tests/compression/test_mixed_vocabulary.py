@@ -270,6 +270,7 @@ def options(pretrained, tmp_path_factory) -> GeneralOptions:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_resumes_exactly_and_starts_a_task(options, make_options, capsys, distill_and_resume):
     """Oracles: the uninterrupted run; both models changed; what reads run folders."""

@@ -35,6 +35,7 @@ def masked_lm(teacher, config, tmp_path) -> str:
     return save_run(tmp_path / "masked_lm", BertPretrainer(config), vocab)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_that_starts_again_computes_nothing_twice(
     make_options, masked_lm, tmp_path, monkeypatch, capsys

@@ -227,6 +227,7 @@ def test_several_replicas_are_refused(make_training, config):
             training.build_model(config)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_a_quantized_student_from_flags_to_its_readers(
     files, make_options, tmp_path, capsys, monkeypatch, run_and_copy

@@ -8,6 +8,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 import keras
 import numpy as np
@@ -28,6 +29,21 @@ from tfrecords.writer import atomic_write
 _KERNEL = re.compile(r"encoder/(layer_\d+)/attention/(qkv|qk|value)_kernel")
 
 
+@dataclass(frozen=True)
+class _Adapted:
+    """A kernel with adapters. As an object of its own, because Keras would list its weights twice.
+
+    Attributes:
+        kernel: the variable of the encoder.
+        value: that of TensorFlow, which a call in half precision does not cast.
+        pairs: A and B for each projection side by side in the kernel; None for a key.
+    """
+
+    kernel: keras.Variable
+    value: tf.Variable
+    pairs: list[tuple[tf.Variable, tf.Variable] | None]
+
+
 class LoraModel(keras.Model):
     """A task's model of which little trains.
 
@@ -45,16 +61,16 @@ class LoraModel(keras.Model):
         self._rank, self._scale = rank, alpha / rank
         for weight in self.encoder.weights:
             weight.trainable = trains_pooler and part_of(weight.path) == "pooler"
-        adapted = []
+        self._adapted = []
         for kernel in self.encoder.weights:
             if match := _KERNEL.fullmatch(kernel.path):
                 names = SIDE_BY_SIDE.get(match[2], (match[2],))
                 shape = kernel.shape[0], kernel.shape[1] // len(names)
-                pairs = [x != "key" and self._pair(f"{match[1]}_{x}", *shape) for x in names]
-                # In a call in half precision, `kernel.value` would be cast.
-                adapted.append((kernel, kernel.value, pairs))
-        # In a function, where Keras does not find them twice.
-        self._adapted = lambda: adapted
+                pairs = [
+                    None if name == "key" else self._pair(f"{match[1]}_{name}", *shape)
+                    for name in names
+                ]
+                self._adapted.append(_Adapted(kernel, kernel.value, pairs))
         self.built = True
 
     def _pair(self, name: str, width: int, outputs: int) -> tuple[tf.Variable, tf.Variable]:
@@ -72,29 +88,29 @@ class LoraModel(keras.Model):
     def _sums(self) -> list[tuple[keras.Variable, tf.Tensor]]:
         """Returns the adapted kernels with W + alpha / rank A B."""
         sums = []
-        for kernel, value, pairs in self._adapted():
-            pieces = tf.split(value, len(pairs), axis=1)
-            for index, pair in enumerate(pairs):
+        for adapted in self._adapted:
+            pieces = tf.split(adapted.value, len(adapted.pairs), axis=1)
+            for index, pair in enumerate(adapted.pairs):
                 if pair:
                     pieces[index] += self._scale * tf.matmul(*pair)
-            sums.append((kernel, tf.concat(pieces, axis=1)))
+            sums.append((adapted.kernel, tf.concat(pieces, axis=1)))
         return sums
 
     def merge(self) -> None:
         """Makes the kernels hold the sums."""
-        for (_, value, _), (_, total) in zip(self._adapted(), self._sums(), strict=True):
-            value.assign(total)
+        for kernel, total in self._sums():
+            kernel.value.assign(total)
 
     @contextlib.contextmanager
     def merged(self) -> Iterator[None]:
         """Makes a context in which the kernels hold the sums."""
-        kept = [tf.identity(value) for _, value, _ in self._adapted()]
+        kept = [tf.identity(adapted.value) for adapted in self._adapted]
         self.merge()
         try:
             yield
         finally:
-            for (_, value, _), before in zip(self._adapted(), kept, strict=True):
-                value.assign(before)
+            for adapted, before in zip(self._adapted, kept, strict=True):
+                adapted.value.assign(before)
 
     def base_checksum(self) -> str:
         """Returns a checksum of the weights that the adapters belong to, outside `merged`."""

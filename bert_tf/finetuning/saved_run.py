@@ -127,7 +127,7 @@ def check_same_data(run: Run, checksums: Mapping[str, int]) -> None:
     """Checks that splits hold the examples that a run began with, given their `data_checksums`."""
     before = run.flags.get(DATA_CHECKSUMS, {}) if run.finished or run.has_checkpoint else {}
     then, now = (
-        {f"the {name} examples": {"crc32": x[name]} for name in checksums if name in before}
+        {f"the {name} set": {"crc32": x[name]} for name in checksums if name in before}
         for x in (before, checksums)
     )
     check_same(run.path, then, now, "restore the files, or choose another --output_dir")

@@ -251,7 +251,7 @@ def test_a_sweep_does_not_mix_data(finished, files, tmp_path):
     (file,) = data.rglob("dev.tsv")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     options = dataclasses.replace(finished, data_dir=str(data), num_seeds=2)
-    match = "seed-12345 was made from .*the dev examples has changed.*: restore"
+    match = "seed-12345 was made from .*the dev set has changed.*: restore"
     with pytest.raises(ValueError, match=match):
         run(dataclasses.replace(options, output_dir=str(tmp_path / "runs")))
     assert not (tmp_path / "runs/seed-12346").exists()
@@ -271,7 +271,7 @@ def test_a_run_does_not_resume_with_other_examples(finished, files, tmp_path):
     lines = train.splitlines(keepends=True)
     for other in (lines[:-1], [*lines[:-1], "changed" + lines[-1]]):
         file.write_text("".join(other))
-        with pytest.raises(ValueError, match="run was made from .*examples has changed"):
+        with pytest.raises(ValueError, match="run was made from .*set has changed"):
             run(options)
     file.write_text(train)
     run(options)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 
 import tensorflow as tf
 
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import EMBEDDING, BertConfig, ModelSpec
 from bert_tf.runs.run import CONFIG, VOCAB, Run
 from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
 from bert_tf.weights.archives import extract, is_archive
@@ -124,9 +124,10 @@ def _open_run(
     )
     if spec.config.has_layers:
         opened = import_tensors(opened, own_rows(spec.config), ignored)
-    has_head = folder.head or any(path.startswith("task_model/") for path in found)
-    # Models without a head of ours may have names of their own, but not those of pre-training.
-    if not others or has_head or (folder.flags and "task" not in folder.flags):
+    computes_vectors = folder.head and folder.head.kind == EMBEDDING
+    is_ours = computes_vectors or any(path.startswith("task_model/") for path in found)
+    # Other models may have names of their own, but not those of pre-training.
+    if not others or is_ours or (folder.flags and "task" not in folder.flags):
         opened = dataclasses.replace(opened, unused=(*opened.unused, *sorted(others)))
     else:
         opened = dataclasses.replace(opened, tensors={**opened.tensors, **others})

@@ -135,7 +135,7 @@ points = TSNE(metric="cosine", perplexity=min(30, len(texts) // 4), random_state
 )
 figure, axes = plt.subplots(figsize=(11, 8))
 axes.scatter(*points.T, c=groups, cmap="tab20", s=6)
-for group in range(count):
+for group in np.unique(groups):
     typical = np.asarray(weights[groups == group].mean(axis=0))[0].argsort()[::-1][:2]
     place = np.median(points[groups == group], axis=0)
     label = axes.text(*place, "\n".join(words[typical]), ha="center", va="center", weight="bold")

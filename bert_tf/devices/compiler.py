@@ -3,6 +3,7 @@
 The compilers come with packages of jax: that of TPUs in libtpu, that of GPUs in its CUDA plugin.
 """
 
+import abc
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -60,7 +61,7 @@ class CompiledStep:
         return self.arguments + self.outputs - self.aliased + self.temporaries + self.code
 
 
-class Target:
+class Target(abc.ABC):
     """What the compilers of TPUs and GPUs do differently, for one replica of a topology.
 
     Attributes:
@@ -77,9 +78,9 @@ class Target:
         """Turns an MLIR module that TensorFlow made for the CPU into the one for the device."""
         return module
 
+    @abc.abstractmethod
     def work(self, executable: Any) -> dict[str, float]:
         """Returns what the compiler counts: arguments of `CompiledStep`."""
-        raise NotImplementedError
 
     def does_not_fit(self, error: Exception) -> DoesNotFit | None:
         """Returns what an error of the compiler says about memory."""

@@ -29,7 +29,7 @@ from bert_tf.finetuning.saved_run import (
     with_saved_flags,
     with_values_of,
 )
-from bert_tf.finetuning.task import DataFiles, Task
+from bert_tf.finetuning.task import DataFiles, Task, TrainableTask
 from bert_tf.resolution import resolve_model
 from bert_tf.runs.run import COMMAND, FINISHED, Run
 from bert_tf.session import Session, training_devices
@@ -256,7 +256,7 @@ def model_spec(session: Session) -> ModelSpec:
 
 def read_features(
     options: FineTuningOptions,
-    task: Task | Training,
+    task: TrainableTask | Training,
     spec: ModelSpec,
     names: Collection[str],
     say: Callable[[str], None],
@@ -274,7 +274,7 @@ def read_features(
 
 def _summary(
     options: FineTuningOptions,
-    task: Task,
+    task: TrainableTask,
     results: dict[str, float],
     files: list[str],
     only_evaluated: bool,
@@ -311,7 +311,7 @@ def _class_table(results: dict[str, float]) -> list[str]:
     return [aligned([["", *OF_A_CLASS], *table])] if table else []
 
 
-def next_step(task: Task, folder: str) -> str:
+def next_step(task: TrainableTask, folder: str) -> str:
     """Returns lines that say how to use a run."""
     output = unused_name("classifier")
     if isinstance(task, MultiTask):

@@ -15,7 +15,7 @@ from bert_tf.finetuning.batches import batch_sizes, eval_batches, train_batches
 from bert_tf.finetuning.class_weights import class_weights, describe
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.task import TRAIN, DataFiles, Outputs, Task
+from bert_tf.finetuning.task import TRAIN, DataFiles, Outputs, TrainableTask
 from bert_tf.session import Session
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.driver import Driver, Phase, Plan
@@ -48,7 +48,7 @@ def rate_factors(num_layers: int, decay: float, frozen: bool) -> Factors:
 class Training:
     """Trains a task: its examples, its model and its objective."""
 
-    def __init__(self, task: Task):
+    def __init__(self, task: TrainableTask):
         self.task = task
 
     def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
@@ -109,7 +109,7 @@ class Evaluator:
     """
 
     def __init__(
-        self, task: Task, trainer: Trainer, splits: Mapping[str, Features], batch_size: int
+        self, task: TrainableTask, trainer: Trainer, splits: Mapping[str, Features], batch_size: int
     ):
         self._task, self._trainer, self._splits = task, trainer, splits
         self._batch_size = batch_size

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.finetuning.tables import parse_json
+from bert_tf.finetuning.table_rows import parse_json
 
 # The start of a list, and cells that were probably meant as lists.
 _LIST = re.compile(r"[\[({]|(?:frozen)?set\(|array\(")

@@ -13,7 +13,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning.features import Features, train_order
 from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
-from bert_tf.finetuning.task import DataFiles, Outputs, Task, make_model
+from bert_tf.finetuning.task import DataFiles, Outputs, Task, TrainableTask, make_model
 from bert_tf.models.task_model import make_encoder
 from bert_tf.runs.run import COMMAND, FINISHED, Run
 from bert_tf.session import Session
@@ -122,7 +122,7 @@ def _returns(output: tf.Tensor | np.ndarray) -> Callable:
     return lambda batch, training: output
 
 
-class MultiTask(Task):
+class MultiTask(TrainableTask):
     """Several tasks with a head of the kind "classifier" that train together.
 
     Only their training and dev sets are read. The metrics are those of the tasks, named
@@ -187,11 +187,6 @@ class MultiTask(Task):
             for task, theirs, own in self._parts(outputs, features)
             for file in task.write_predictions(f"{folder}/{task.name}", split, theirs, own)
         ]
-
-    def serving(self, *arguments):
-        raise NotImplementedError("every task has a run folder of its own")
-
-    example_call = serving
 
 
 class MultiTaskTraining(Training):

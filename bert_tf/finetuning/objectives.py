@@ -173,8 +173,8 @@ class SimilarityObjective(_PerExample):
     deviation: float
 
     def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
-        goals = (batch["values"] - self.mean) / self.deviation
-        errors = tf.square(self._cosines(model, batch, training) - goals)
+        targets = (batch["values"] - self.mean) / self.deviation
+        errors = tf.square(self._cosines(model, batch, training) - targets)
         return {"loss": tf.reduce_sum(errors * batch["example_weights"])}
 
     def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.task import TRAIN, DataFiles, Task
+from bert_tf.finetuning.task import TRAIN, DataFiles, TrainableTask
 from bert_tf.folder_lock import LOCK
 from bert_tf.runs.provenance import check_same
 from bert_tf.runs.run import COMMAND, LOCATION_FLAGS, Run
@@ -96,7 +96,7 @@ def check_resumable(options: FineTuningOptions, run: Run) -> bool:
     return run.finished
 
 
-def compared_splits(options: FineTuningOptions, run: Run, task: Task) -> list[str]:
+def compared_splits(options: FineTuningOptions, run: Run, task: TrainableTask) -> list[str]:
     """Returns the splits whose examples must be those that a run began with.
 
     The training examples of a finished run are left out if the command changes them.

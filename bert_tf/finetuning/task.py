@@ -59,8 +59,8 @@ def make_model(head: Head, config: BertConfig, **arguments: Any) -> keras.Model:
     return BertTaskModel(config, outputs, head.kind, head.mean, head.deviation, **arguments)
 
 
-class Task(abc.ABC):
-    """What to fine-tune an encoder for: data, model, objective, metrics and serving.
+class TrainableTask(abc.ABC):
+    """What to fine-tune an encoder for: data, model, objective and metrics.
 
     Attributes:
         name: the value of --task.
@@ -221,6 +221,10 @@ class Task(abc.ABC):
 
         The split may have no targets. Returns the names of the files in `folder`.
         """
+
+
+class Task(TrainableTask):
+    """A task whose models are exported and predict new text; see `TrainableTask`."""
 
     @abc.abstractmethod
     def serving(

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.corpus.content import is_utf8
 from bert_tf.finetuning.columns import Columns
-from bert_tf.finetuning.tables import table_kind
+from bert_tf.finetuning.table_rows import table_kind
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.texts import (
     CHUNK_LINES,

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.finetuning.tables import import_pyarrow
+from bert_tf.finetuning.table_rows import import_pyarrow
 from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.examples import example_of, read_examples, read_numbered
 from bert_tf.inference.inference_options import PredictOptions

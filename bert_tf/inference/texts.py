@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from bert_tf.corpus.content import check_encoding
 from bert_tf.corpus.sources import read_blocks
-from bert_tf.finetuning import tables
+from bert_tf.finetuning import table_rows
 from bert_tf.finetuning.columns import Columns, find_columns
 from bert_tf.finetuning.labels import read_ids, read_words
-from bert_tf.finetuning.tables import Table, fold, table_kind
+from bert_tf.finetuning.table_rows import table_kind
+from bert_tf.finetuning.tables import Table, fold
 from bert_tf.runs.run import Run
 
 CHUNK_LINES = 1024
@@ -111,7 +112,7 @@ def read_rows(
     """
     columns = None
     with contextlib.redirect_stdout(sys.stderr):
-        unit, numbered = tables.read_rows(path)
+        unit, numbered = table_rows.read_rows(path)
     chunks = in_chunks(numbered, CHUNK_LINES)
 
     def next_chunk() -> list | None:

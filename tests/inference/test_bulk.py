@@ -21,7 +21,7 @@ from support import save_run
 
 from bert_tf import extract_features, predict
 from bert_tf.config import Head, ModelSpec
-from bert_tf.finetuning import tables
+from bert_tf.finetuning import table_rows, tables
 from bert_tf.finetuning.registry import task_of_run
 from bert_tf.inference import bulk, predicting, texts
 from bert_tf.inference.predictor import load_predictor
@@ -381,7 +381,7 @@ def test_quotes_of_a_large_tsv_are_those_of_its_beginning(tmp_path):
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerows([("text", "n"), *((cell, 1) for cell in cells)])
     for size in range(60, 300, 7):
-        _, found = tables.read_rows(str(tmp_path / "a.tsv"), size)
+        _, found = table_rows.read_rows(str(tmp_path / "a.tsv"), size)
         assert [row["text"] for _, row in found] == cells
 
 

@@ -17,7 +17,7 @@ from bert_tf.finetuning.registry import make_task, task_name
 from bert_tf.finetuning.runs.run_process import Diverged, run_apart
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.saved_run import with_values_of
-from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.task import TrainableTask
 from bert_tf.runs.run import SWEEP_RESULTS, Run
 from bert_tf.training.reports import rank
 from tfrecords.progress import say
@@ -163,7 +163,7 @@ def summarize(results: Sequence[Results]) -> Summary:
 
 def _report(
     options: FineTuningOptions,
-    task: Task,
+    task: TrainableTask,
     settings: Sequence[Setting],
     results: Mapping[str, Results],
     best: str,
@@ -233,7 +233,7 @@ def _hparams_writer(folder: str) -> tf.summary.SummaryWriter:
 
 
 def _sentence(
-    task: Task,
+    task: TrainableTask,
     value: float,
     summary: Mapping[str, float],
     count: int,

@@ -1,0 +1,314 @@
+"""Reads tables row by row: CSV, TSV, JSON lines and Parquet."""
+
+import csv
+import io
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.corpus.sources import read_blocks
+from tfrecords.progress import counted, say
+
+# The standard library's limit is 128 kB per field; a mail with attachments is larger.
+_LARGEST_FIELD = 2**31 - 1
+# How many times as long as the beginning of a large table a field may be: if a quote is missing, it
+# is not the rest of the file.
+_LONGEST_FIELD = 16
+# The line with which Excel states the delimiter.
+_DELIMITER_LINE = re.compile(r'"?sep=(.)"?\1*\r?(?=\n)', re.IGNORECASE)
+_BLOCK_BYTES = 2**20
+_BATCH_ROWS = 1024
+# A field of a tab-separated file, quoted or without any quote, and what ends it.
+_FIELD = re.compile(r'("[^"]*+(?:""[^"]*+)*+"|[^"\t\n]*+)(\t|\r?\n|\Z)')
+_KINDS = ("csv", "tsv", "json", "jsonl", "parquet")
+
+# The number of a row, and its cells by the name of their column, or what is wrong with it.
+Numbered = tuple[int, dict[str, Any] | ValueError]
+
+
+def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Numbered]]:
+    """Reads the rows of a table one by one, without keeping them in memory; see `read_table`.
+
+    The lines in the first `head_characters` decide whether the fields of a `.tsv` are quoted. A row
+    that cannot be read is a ValueError, and the next ones follow. A list of JSON objects is read as
+    a whole.
+
+    Returns:
+        what the numbers of the rows count (see `Table`), and the rows.
+
+    Raises:
+        ValueError: there are no rows, or their format or the names of their columns are unknown.
+        OSError: the file cannot be read.
+    """
+    kind = table_kind(path)
+    if not kind or path.lower().endswith(".zip"):
+        raise ValueError(
+            f"{path}: the name must end in .{', .'.join(_KINDS)}, and .gz, .bz2, .xz or .zst if it "
+            "is compressed: rename or decompress it. For CoNLL files, use --task=ner"
+        )
+    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
+        raise FileNotFoundError(f"{path}: no such file")
+    if kind == "parquet":
+        return "row", _at_least_one(path, _parquet_rows(path))
+    csv.field_size_limit(min(_LONGEST_FIELD * head_characters, _LARGEST_FIELD))
+    lines, first = _lines(path), []
+    while head_characters > 0 and (line := next(lines, None)):
+        first.append(line)
+        head_characters -= len(line)
+    head, lines = "".join(first), itertools.chain(first, lines)
+    if kind in ("json", "jsonl"):
+        is_list = head.lstrip().startswith("[")
+        rows = _json_rows(path, lines, is_list)
+        return "object" if is_list else "line", _at_least_one(path, rows, head)
+    if kind == "csv" or _DELIMITER_LINE.match(head):
+        rows = _csv_rows(path, lines, head)
+    else:
+        rows = _tsv_rows(path, lines, head if head_characters > 0 else _whole_rows(first))
+    return "line", _at_least_one(path, rows, head)
+
+
+def _at_least_one(path: str, rows: Iterator[Numbered], head: str = "") -> Iterator[Numbered]:
+    if not (row := next(rows, None)):
+        if "\r" in head and "\n" not in head:
+            raise ValueError(
+                f"{path} is a single line with carriage returns: save the file with the line ends "
+                "of Unix or Windows"
+            )
+        raise ValueError(f"{path} holds no examples")
+    yield row
+    yield from rows
+
+
+def table_kind(path: str) -> str | None:
+    """Returns the format of a table, one of `_KINDS`; None if a file is no table."""
+    found = re.search(rf"\.({'|'.join(_KINDS)})(\.(gz|bz2|xz|zst|zip))?$", path.lower())
+    return found and found[1]
+
+
+def _whole_rows(lines: list[str]) -> str:
+    """Returns the first lines of a table, up to one that ends outside quotes."""
+    lines, quotes = [*lines], sum(line.count('"') for line in lines)
+    while quotes % 2:
+        quotes -= lines.pop().count('"')
+    return "".join(lines)
+
+
+def _lines(path: str) -> Iterator[str]:
+    """Yields the lines of a file with their ends, of which a lone carriage return is none."""
+    for block in read_blocks([path], _BLOCK_BYTES, layout=None):
+        for line in io.BytesIO(block.data):
+            yield line.decode(errors="surrogateescape")
+
+
+def _parquet_rows(path: str) -> Iterator[Numbered]:
+    pyarrow = import_pyarrow()
+    try:
+        batches = pyarrow.parquet.ParquetFile(path).iter_batches(_BATCH_ROWS)
+        yield from enumerate((row for batch in batches for row in batch.to_pylist()), 1)
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{path} is not a Parquet file: {error}") from None
+
+
+def import_pyarrow() -> ModuleType:
+    """Returns pyarrow, with its `parquet`; raises a ValueError if it is not installed."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise ValueError("Parquet files need pyarrow: pip install pyarrow") from None
+    return pyarrow
+
+
+def _csv_rows(
+    path: str, lines: Iterator[str], head: str, delimiter: str | None = None
+) -> Iterator[Numbered]:
+    if stated := _DELIMITER_LINE.match(head):
+        # The end of the line stays, so that all others keep their numbers.
+        delimiter, head = stated[1], head[stated.end() :]
+        lines = itertools.chain([next(lines)[stated.end() :]], lines)
+    header = head.lstrip("\r\n").partition("\n")[0]
+    if not delimiter:
+        common = max(",;\t", key=header.count)
+        delimiter = common if common in header or "|" not in header else "|"
+    # It ends a row for the csv module, although writers leave it unquoted. Texts lose nothing:
+    # to the tokenizer it is a space.
+    lines = (re.sub("\r(?!\n)", " ", line) for line in lines)
+    rows = csv.reader(lines, delimiter=delimiter, strict=True)
+    rows = _counting(
+        _numbered(path, rows),
+        lambda field: "\n" in field,
+        lambda fields, line: (
+            f"{path}: {fields} with line breaks, the first in line {line:,}. If you expect none, "
+            'look there for a stray ", which joins rows.'
+        ),
+    )
+    return _named(path, rows)
+
+
+def _numbered(path: str, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str] | ValueError]]:
+    """Yields the rows with the numbers of the lines on which they begin."""
+    line, fields = 1, []
+    while fields is not None:
+        try:
+            fields = next(rows, None)
+        except csv.Error as error:
+            problem = "a quote is not closed" if "end of data" in str(error) else str(error)
+            fields = ValueError(
+                f'{path}, line {line:,}: {problem}; inside a quoted field, a quote is written ""'
+            )
+        if fields is not None:
+            yield line, fields
+        line = rows.line_num + 1
+
+
+def _counting(
+    rows: Iterator[tuple[int, list[str] | ValueError]],
+    matches: Callable[[str], bool],
+    note: Callable[[str, int], str],
+) -> Iterator[tuple[int, list[str] | ValueError]]:
+    """Yields the rows; says how many of their fields match, if any, and where the first is."""
+    count = first = 0
+    for line, fields in rows:
+        if isinstance(fields, list) and (here := sum(map(matches, fields))):
+            count, first = count + here, first or line
+        yield line, fields
+    if count:
+        say(note(counted(count, "field"), first))
+
+
+def _tsv_rows(path: str, lines: Iterator[str], head: str) -> Iterator[Numbered]:
+    if '"' in head and _is_quoted(head, [*_split(head.removesuffix("\n").split("\n"))]):
+        say(f"{path}: its fields are quoted as in .csv files and are read that way.")
+        return _csv_rows(path, lines, head, "\t")
+    rows = _counting(
+        enumerate(_split(lines), 1),
+        lambda field: len(field) > 1 and field[0] == field[-1] == '"',
+        lambda fields, _: (
+            f"{path}: kept the quotes around {fields} as text, because not all fields follow the "
+            "quoting rules of .csv. To find out where, name the file .csv."
+        ),
+    )
+    return _named(path, rows)
+
+
+def _split(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yields the fields between the tabs of each line; none of a blank one."""
+    for line in lines:
+        text = line.removesuffix("\n").removesuffix("\r")
+        yield text.split("\t") if text else []
+
+
+def _is_quoted(content: str, plain: list[list[str]]) -> bool:
+    """Returns whether a tab-separated file follows the quoting rules of `.csv` throughout.
+
+    `plain` are its rows if quotes are read as text.
+    """
+    rows, end = [[]], 0
+    for match in _FIELD.finditer(content):
+        if match.start() != end:
+            return False
+        rows[-1].append(match[1])
+        if match[2] != "\t":
+            rows.append([])
+        end = match.end()
+    header, *rows = (row for row in rows if row not in ([], [""]))
+    if not rows or any(len(row) != len(header) for row in rows):
+        return False
+    if any(len(row) != len(plain[0]) for row in plain if row):
+        return True
+    # Both readings fit. Stray quotes could join rows, but doubled quotes are deliberate.
+    columns = [*zip(*rows, strict=True)]
+    quoted = [[x[1:-1] for x in column if x[:1] == '"'] for column in columns]
+    if any("\n" in x or "\t" in x for column in quoted for x in column):
+        return False
+    always = [len(some) == len(column) > 1 for some, column in zip(quoted, columns, strict=True)]
+    # Some writers also quote fields with commas.
+    needed = [all('""' in x or "," in x for x in some) for some in quoted]
+    doubled = any('""' in x for some in quoted for x in some)
+    return (doubled or any(always)) and all(map(max, always, needed))
+
+
+def _named(path: str, rows: Iterator[tuple[int, list[str] | ValueError]]) -> Iterator[Numbered]:
+    names, nameless, first_nameless = None, 0, 0
+    for line, fields in rows:
+        if isinstance(fields, ValueError):
+            if names is None:
+                raise fields
+            yield line, fields
+        elif not fields and not (names and len(names) == 1):
+            continue
+        elif names is None:
+            names = [name.strip() for name in fields]
+            if twice := {name for name in names if name and names.count(name) > 1}:
+                raise ValueError(f"{path}: the first line names {min(twice)!r} twice")
+        elif not fields:
+            yield line, {names[0]: ""}
+        elif len(fields) != len(names):
+            yield (
+                line,
+                ValueError(
+                    f"{path}, line {line:,}: {counted(len(fields), 'column')}, but the first line "
+                    f"has {len(names)}: {', '.join(map(repr, names))}"
+                ),
+            )
+        else:
+            # The first column may be the index of the rows.
+            if here := "" in names[1:] and sum(
+                bool(cell) and not name for name, cell in zip(names[1:], fields[1:], strict=True)
+            ):
+                nameless, first_nameless = nameless + here, first_nameless or line
+            yield line, dict(zip(names, fields, strict=True))
+    if nameless:
+        say(
+            f"{path}: ignored {counted(nameless, 'cell')} in columns without a name, the "
+            f"first in line {first_nameless:,}."
+        )
+
+
+def _json_rows(path: str, lines: Iterator[str], is_list: bool) -> Iterator[Numbered]:
+    unit, values = "line", (line.rstrip("\n") for line in lines)
+    if is_list:
+        unit, values = "object", _parse(path, 1, "".join(lines))
+    for number, row in enumerate(values, 1):
+        if is_list or row.strip():
+            try:
+                row = row if is_list else _parse(path, number, row)
+                if not isinstance(row, dict):
+                    raise ValueError(
+                        f"{path}, {unit} {number:,} is not a JSON object: write one per line, such "
+                        'as {"text": "...", "label": "..."}'
+                    )
+            except ValueError as error:
+                row = error
+            yield number, row
+
+
+def _parse(path: str, line: int, text: str) -> Any:
+    try:
+        return parse_json(text)
+    except json.JSONDecodeError as error:
+        problem = f"{error.msg} at column {error.colno}"
+        raise ValueError(
+            f"{path}, line {line + error.lineno - 1:,} is not JSON: {problem}; write one object "
+            "per line, or a list of objects"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}, line {line:,} cannot be read: {error}") from None
+
+
+def parse_json(line: str) -> Any:
+    """Returns the value of a line of JSON; NaN is None."""
+    # Programs write NaN for empty cells; it is not JSON, and neither is Infinity.
+    return json.loads(line, object_pairs_hook=_object, parse_constant=lambda constant: None)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"it names {max(keys, key=keys.count)!r} twice")
+    return row

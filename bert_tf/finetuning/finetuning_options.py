@@ -87,7 +87,7 @@ class TaskOptions(command.Options):
     )
     normalize: bool | None = rare_option(
         None,
-        "Divide each vector by its length. Default: as in --init_checkpoint, or no. The loss "
+        "Divide each vector by its length. Default: as in --init_checkpoint, or false. The loss "
         "compares directions, so this changes only the vectors that later commands compute.",
     )
     temperature: float = rare_option(
@@ -269,7 +269,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         at_least=1,
     )
     lora_alpha: float = rare_option(
-        16.0, "The factor on the product of the two matrices, times --lora_rank.", at_least=0
+        16.0, "The product of the two matrices is multiplied by this over --lora_rank.", at_least=0
     )
     layer_decay: float = rare_option(
         1.0,

@@ -45,7 +45,7 @@ class _Adapted:
 
 
 class LoraModel(keras.Model):
-    """A task's model of which little trains.
+    """A task's model in which only a few weights train.
 
     The kernel W [in, out] of every query and value becomes W + alpha / rank A B, with A [in, rank]
     and B [rank, out]. Only A, B, the head and, if the head reads it, the pooler train. Training

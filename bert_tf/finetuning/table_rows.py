@@ -16,8 +16,8 @@ from tfrecords.progress import counted, say
 
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
 _LARGEST_FIELD = 2**31 - 1
-# How many times as long as the beginning of a large table a field may be: if a quote is missing, it
-# is not the rest of the file.
+# A field may be this many times as long as the head of a large table, so that a missing quote does
+# not turn the rest of the file into one field.
 _LONGEST_FIELD = 16
 # The line with which Excel states the delimiter.
 _DELIMITER_LINE = re.compile(r'"?sep=(.)"?\1*\r?(?=\n)', re.IGNORECASE)

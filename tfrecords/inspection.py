@@ -12,6 +12,7 @@ from tfrecords.input_files import normalized
 from tfrecords.manifest import shard_entry, stored_vocabulary
 from tfrecords.progress import progress_bar
 from tfrecords.records import (
+    FRAME_BYTES,
     READING_ERRORS,
     Batch,
     compression_of,
@@ -26,8 +27,6 @@ from tfrecords.statistics import RecordStatistics
 from tfrecords.vocabulary import Vocabulary, continues_word, load_vocab
 
 BATCH_RECORDS = 1024
-# In the file, the length and its checksum precede each record; the record's checksum follows it.
-FRAME_BYTES = 8 + 4 + 4
 LEGEND = {
     "masked": "[shown→hidden] hides the token after the arrow; {token} is predicted as it is.",
     "dynamic": "· joins words that are masked as one unit; nothing is masked yet.",

@@ -19,6 +19,9 @@ Batch = dict[str, np.ndarray]
 # What breaks a rule, bool [B] or [B, length], and a message that says which rule.
 Violation = tuple[np.ndarray, str]
 
+# In the file, the length and its checksum precede each record; the record's checksum follows it.
+FRAME_BYTES = 8 + 4 + 4
+
 
 def compression_of(file: str) -> str:
     """Returns TensorFlow's name for the compression of a file, judged by its first bytes."""
@@ -81,7 +84,7 @@ READING_ERRORS = (tf.errors.OpError, UnicodeDecodeError)
 
 def layout_of(serialized: bytes) -> Layout:
     """Returns the layout of a record; an empty one if it is not a `tf.train.Example`."""
-    return Layout.of(_parse_example(serialized) or tf.train.Example())
+    return Layout.of(parse_example(serialized) or tf.train.Example())
 
 
 def largest_values(layout: Layout, vocab_size: int, num_types: int) -> dict[str, int]:
@@ -104,7 +107,7 @@ def problem_of_record(
         vocab_size: upper bound of all token ids.
         num_types: upper bound of all segment ids.
     """
-    example = _parse_example(serialized)
+    example = parse_example(serialized)
     if example is None:
         return "not a tf.train.Example"
     largest = largest_values(layout, vocab_size, num_types)
@@ -159,7 +162,7 @@ def _outside(name: str, value: float, largest: int) -> str:
     return f"value {value}: only 0 and 1 are valid"
 
 
-def _parse_example(serialized: bytes) -> tf.train.Example | None:
+def parse_example(serialized: bytes) -> tf.train.Example | None:
     try:
         return tf.train.Example.FromString(serialized)
     except DecodeError:

@@ -9,7 +9,7 @@ from bert_tf.choices import MASKINGS, OBJECTIVES, PAIR_LENGTH, SEED, SHARE, TOKE
 from tfrecords import command
 from tfrecords.command import option, rare_option
 
-_RUNNERS = ("local", "DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner")
+_BEAM = ("DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner", "PortableRunner")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class RunnerOptions(command.Options):
     runner: str = rare_option(
         "local",
         "Where the work runs: on this machine, or on a runner of Apache Beam.",
-        choices=_RUNNERS,
+        choices=("local", *_BEAM),
     )
     beam_options: str | None = rare_option(
         None, "Further Beam options, such as '--project=P --region=R --temp_location=gs://...'."

@@ -1,4 +1,4 @@
-"""Reads tables row by row: CSV, TSV, JSON lines and Parquet."""
+"""Reads tables row by row: CSV, TSV, JSON lines, Parquet and TFRecord."""
 
 import csv
 import io
@@ -12,7 +12,9 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.corpus.sources import read_blocks
+from tfrecords.files import plain_message
 from tfrecords.progress import counted, say
+from tfrecords.records import FRAME_BYTES, compression_of, parse_example, serialized_records
 
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
 _LARGEST_FIELD = 2**31 - 1
@@ -25,7 +27,7 @@ _BLOCK_BYTES = 2**20
 _BATCH_ROWS = 1024
 # A field of a tab-separated file, quoted or without any quote, and what ends it.
 _FIELD = re.compile(r'("[^"]*+(?:""[^"]*+)*+"|[^"\t\n]*+)(\t|\r?\n|\Z)')
-_KINDS = ("csv", "tsv", "json", "jsonl", "parquet")
+_KINDS = ("csv", "tsv", "json", "jsonl", "parquet", "tfrecord")
 
 # The number of a row, and its cells by the name of their column, or what is wrong with it.
 Numbered = tuple[int, dict[str, Any] | ValueError]
@@ -55,6 +57,8 @@ def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Nu
         raise FileNotFoundError(f"{path}: no such file")
     if kind == "parquet":
         return "row", _at_least_one(path, _parquet_rows(path))
+    if kind == "tfrecord":
+        return "record", _at_least_one(path, _tfrecord_rows(path))
     csv.field_size_limit(min(_LONGEST_FIELD * head_characters, _LARGEST_FIELD))
     lines, first = _lines(path), []
     while head_characters > 0 and (line := next(lines, None)):
@@ -86,7 +90,9 @@ def _at_least_one(path: str, rows: Iterator[Numbered], head: str = "") -> Iterat
 
 def table_kind(path: str) -> str | None:
     """Returns the format of a table, one of `_KINDS`; None if a file is no table."""
-    found = re.search(rf"\.({'|'.join(_KINDS)})(\.(gz|bz2|xz|zst|zip))?$", path.lower())
+    # As TensorFlow names the shards of a file.
+    name = re.sub(r"-\d+-of-\d+$", "", path.lower())
+    found = re.search(rf"\.({'|'.join(_KINDS)})(\.(gz|bz2|xz|zst|zip))?$", name)
     return found and found[1]
 
 
@@ -109,9 +115,42 @@ def _parquet_rows(path: str) -> Iterator[Numbered]:
     pyarrow = import_pyarrow()
     try:
         batches = pyarrow.parquet.ParquetFile(path).iter_batches(_BATCH_ROWS)
-        yield from enumerate((row for batch in batches for row in batch.to_pylist()), 1)
+        rows = (row for batch in batches for row in batch.to_pylist())
+        for number, row in enumerate(rows, 1):
+            yield number, {name: _decoded(value) for name, value in row.items()}
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path} is not a Parquet file: {error}") from None
+
+
+def _decoded(value: Any) -> Any:
+    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+
+
+def _tfrecord_rows(path: str) -> Iterator[Numbered]:
+    number = size = 0
+    try:
+        for number, serialized in enumerate(serialized_records(path), 1):
+            size += len(serialized) + FRAME_BYTES
+            if example := parse_example(serialized):
+                features = example.features.feature.items()
+                yield number, {name: _value(feature) for name, feature in features}
+            else:
+                yield number, ValueError(f"{path}, record {number:,} is not a tf.train.Example")
+    except tf.errors.OpError as error:
+        raise ValueError(
+            f"{path}, record {number + 1:,}: truncated, or not a TFRecord file "
+            f"({plain_message(error)})"
+        ) from None
+    # TensorFlow mistakes the first bytes of a truncated record for the end of the file.
+    if not compression_of(path) and size != tf.io.gfile.stat(path).length:
+        raise ValueError(f"{path}, record {number + 1:,}: truncated in its first bytes")
+
+
+def _value(feature: tf.train.Feature) -> Any:
+    """Returns the value of a feature, a list if it has several, or None if it has none."""
+    kind = feature.WhichOneof("kind")
+    values = [_decoded(value) for value in getattr(feature, kind).value] if kind else []
+    return values if len(values) > 1 else next(iter(values), None)
 
 
 def import_pyarrow() -> ModuleType:

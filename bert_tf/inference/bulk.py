@@ -1,4 +1,4 @@
-"""Applies a model to a file of any size, in memory that does not grow with the file.
+"""Applies a model to files of any size, in memory that does not grow with them.
 
 One process reads the rows in order and cuts them into chunks. Worker processes, or those of Apache
 Beam, compute a part of the output from each chunk. The parts are kept in a work folder beside the
@@ -37,22 +37,28 @@ _NO_SETTINGS |= {field.name for field in dataclasses.fields(RunnerOptions)}
 _ADVICE = "name another --output_file, or replace it with --overwrite"
 
 
+# A file, the number of a row in it, and the row or what is wrong with it.
+_Item = tuple[str, int, Row | ValueError]
+
+
 @dataclass(frozen=True)
 class BulkJob:
     """What to compute from the rows of a file. It is pickled for each chunk, without the model.
 
     Attributes:
-        options: the flags, with `input_file`, `output_file` and those of `RunnerOptions`.
+        options: the flags, with `output_file` and those of `RunnerOptions`.
+        files: the input.
         model: the checksum of the model.
-        rows: reads the input; prints notes on it to standard error.
+        rows: reads a file; prints notes on it to standard error.
         write_part: maps a path, the index of the first row, and rows, None for those that cannot be
             read, to counts, after it has written that part of the output.
         join: turns the parts, which it keeps, into the output.
     """
 
     options: RunnerOptions
+    files: Sequence[str]
     model: str
-    rows: Callable[[], Iterator[Numbered]]
+    rows: Callable[[str], Iterator[Numbered]]
     write_part: Callable[[str, int, Sequence[Row | None]], dict[str, int]]
     join: Callable[[Sequence[str]], None]
 
@@ -62,7 +68,7 @@ class BulkJob:
         if tf.io.gfile.exists(options.output_file) and not options.overwrite:
             raise ValueError(f"{options.output_file} exists: {_ADVICE}")
         bar = dict(desc="Counting", unit=" rows", delay=2)
-        if not (total := sum(1 for _ in progress_bar(total=None, iterable=self.rows(), **bar))):
+        if not (total := sum(1 for _ in progress_bar(total=None, iterable=self.read(), **bar))):
             raise ValueError(f"{options.input_file} is empty")
         folder = WorkFolder(f"{options.output_file}.unfinished")
         with folder.locked():
@@ -87,13 +93,19 @@ class BulkJob:
             print(f"WARNING: left out {rows} of {total:,}; {rejected} says why.")
         return counts
 
+    def read(self) -> Iterator[_Item]:
+        """Reads all files."""
+        for file in self.files:
+            for line, row in self.rows(file):
+                yield file, line, row
+
     def _prepare(self, folder: WorkFolder) -> bool:
         """Prepares the work folder; returns whether it holds unfinished work of this job."""
-        options, file = self.options, self.options.input_file
+        options = self.options
         values = dataclasses.asdict(options)
         settings = {name: values[name] for name in values if name not in _NO_SETTINGS}
         settings["checkpoint"] = {"file": options.checkpoint, "sha256": self.model}
-        inputs = [describe_file(file) | {"sha256": file_sha256(file)}]
+        inputs = [describe_file(file) | {"sha256": file_sha256(file)} for file in self.files]
         description = {"bert_tf": __version__, "settings": settings, "inputs": inputs}
         before, now = description_of(read_json(folder.job_file)), description_of(description)
         if not any(differences(before, now)):
@@ -121,11 +133,11 @@ def _sums(folder: WorkFolder) -> Counter:
 
 def _read_chunks(
     job: BulkJob, folder: WorkFolder, group: int
-) -> Iterator[tuple[str, int, list[Numbered]]]:
+) -> Iterator[tuple[str, int, list[_Item]]]:
     """Yields the chunks without a part: the name, the index of the first row, and the rows."""
-    chunks, first = in_chunks(map(_checked, job.rows()), _CHUNK_ROWS), 0
+    chunks, first = in_chunks(map(_checked, job.read()), _CHUNK_ROWS), 0
 
-    def next_chunk() -> list[Numbered] | None:
+    def next_chunk() -> list[_Item] | None:
         # Counting the rows has printed all notes on them.
         with contextlib.redirect_stderr(io.StringIO()):
             return next(chunks, None)
@@ -137,25 +149,26 @@ def _read_chunks(
         first += len(rows)
 
 
-def _checked(item: Numbered) -> Numbered:
+def _checked(item: _Item) -> _Item:
     """Returns a row, or an error if its texts are not UTF-8."""
-    line, row = item
+    file, line, row = item
     if isinstance(row, Row):
         texts = [row.texts] if isinstance(row.texts, bytes) else row.texts
         if not all(is_utf8(text) for text in texts if isinstance(text, bytes)):
-            return line, ValueError(f"line {line:,} is not UTF-8")
+            return file, line, ValueError(f"line {line:,} is not UTF-8")
     return item
 
 
-def _work(job: BulkJob, folder: WorkFolder, name: str, first: int, rows: Sequence[Numbered]) -> int:
+def _work(job: BulkJob, folder: WorkFolder, name: str, first: int, rows: Sequence[_Item]) -> int:
     """Computes the part of a chunk, and lists the rows that cannot be read; counts the rows."""
-    file = folder.chunk_file(name)
-    counts = job.write_part(file, first, [row if isinstance(row, Row) else None for _, row in rows])
+    part = folder.chunk_file(name)
+    good = [row if isinstance(row, Row) else None for *_, row in rows]
+    counts = job.write_part(part, first, good)
     rejected = [
-        json.dumps({"line": line, "reason": str(row)}) + "\n"
-        for line, row in rows
+        json.dumps({"file": file, "line": line, "reason": str(row)}) + "\n"
+        for file, line, row in rows
         if isinstance(row, ValueError)
     ]
-    atomic_write(f"{file}.rejected", "".join(rejected))
-    finish(file, counts | {"rows": len(rows), "rejected": len(rejected)})
+    atomic_write(f"{part}.rejected", "".join(rejected))
+    finish(part, counts | {"rows": len(rows), "rejected": len(rejected)})
     return len(rows)

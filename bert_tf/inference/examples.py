@@ -17,6 +17,7 @@ from bert_tf.inference.texts import (
     Row,
     check_columns,
     in_chunks,
+    input_files,
     is_table,
     is_typed,
     read_chunks,
@@ -29,13 +30,19 @@ PAIR = " ||| "
 
 
 def read_numbered(
-    options: PredictOptions, signature: Sequence[tf.TensorSpec], trained: Columns
+    options: PredictOptions,
+    signature: Sequence[tf.TensorSpec],
+    trained: Columns,
+    path: str | None,
 ) -> Iterator[Numbered]:
-    """Yields the numbers of lines or rows, and their texts, or an error; see `read_examples`."""
-    path, given = options.input_file, Columns(options.text_column, options.text_b_column)
+    """Yields the numbers of lines or rows, and their texts, or an error; see `read_examples`.
+
+    Without a `path`, it reads the arguments or standard input.
+    """
+    given = Columns(options.text_column, options.text_b_column)
     check_columns(path, given.text, given.text_b)
     if not is_table(path):
-        return _read_lines(options, signature)
+        return _read_lines(options.texts, path, signature)
     names, has_choices = [spec.name for spec in signature], signature[-1].shape.rank == 2
     if has_choices and table_kind(path) in ("csv", "tsv"):
         raise ValueError(f"{path}: a table has no lists of choices: give a .jsonl file")
@@ -44,9 +51,11 @@ def read_numbered(
     return read_rows(path, given, trained, names, has_choices)
 
 
-def _read_lines(options: PredictOptions, signature: Sequence[tf.TensorSpec]) -> Iterator[Numbered]:
-    source = options.input_file or ("the arguments" if options.texts else "standard input")
-    chunks = read_chunks(options.texts, options.input_file)
+def _read_lines(
+    texts: Sequence[str], path: str | None, signature: Sequence[tf.TensorSpec]
+) -> Iterator[Numbered]:
+    source = path or ("the arguments" if texts else "standard input")
+    chunks = read_chunks(texts, path)
     for number, line in enumerate(itertools.chain.from_iterable(chunks), 1):
         try:
             yield number, Row(_parse_line(line, signature))
@@ -73,7 +82,9 @@ def read_examples(
     """
     names, number, not_utf8 = [spec.name for spec in signature], 0, 0
     size = 1 if is_typed(options.texts, options.input_file) else CHUNK_LINES
-    for rows in in_chunks(read_numbered(options, signature, trained), size):
+    files = input_files(options.input_file)
+    numbered = (read_numbered(options, signature, trained, file) for file in files)
+    for rows in in_chunks(itertools.chain.from_iterable(numbered), size):
         examples = []
         for _, row in rows:
             if isinstance(row, ValueError):

@@ -45,14 +45,11 @@ _CHUNK_BYTES = 2**28
 def extract_features(options: ExtractionOptions) -> None:
     """Writes the vectors."""
     files = expand_files(options.input_file)
-    if len(files) > 1:
-        raise ValueError(f"--input_file={options.input_file} names {len(files)} files: give one")
-    options = dataclasses.replace(options, input_file=files[0])
     check_output_files([options.output_file], files)
     _open.cache_clear()  # the checkpoint may have changed
     checkpoint, _, extractor = _open(options)
     steps = (functools.partial(step, options) for step in (_rows, _write_part, _join))
-    counts = BulkJob(options, fingerprint(checkpoint), *steps).run()
+    counts = BulkJob(options, files, fingerprint(checkpoint), *steps).run()
     config, lines = checkpoint.spec.config, counts["rows"]
     size = tf.io.gfile.stat(options.output_file).length
     num_layers = len(extractor.layers)
@@ -93,18 +90,18 @@ def _open(
     )
 
 
-def _rows(options: ExtractionOptions) -> Iterator[Numbered]:
+def _rows(options: ExtractionOptions, file: str) -> Iterator[Numbered]:
     """Reads a file's lines, or the rows of a table."""
     given = Columns(options.text_column, options.text_b_column)
     checkpoint = _open(options)[0]
     trained = Columns() if given.text else columns_of_run(checkpoint.run)
     if checkpoint.head and checkpoint.head.kind == EMBEDDING:
         trained = dataclasses.replace(trained, text_b=None)  # it read each text alone
-    check_columns(options.input_file, given.text, given.text_b)
-    if not is_table(options.input_file):
-        return ((n, Row(line)) for n, line in enumerate(read_lines(options.input_file), 1))
+    check_columns(file, given.text, given.text_b)
+    if not is_table(file):
+        return ((n, Row(line)) for n, line in enumerate(read_lines(file), 1))
     inputs = ("text", "text_b") if given.text_b or trained.text_b else ("text",)
-    return read_rows(options.input_file, given, trained, inputs)
+    return read_rows(file, given, trained, inputs)
 
 
 def _write_part(

@@ -15,7 +15,7 @@ from tfrecords.command import option, rare_option
 LITE, ONNX = ".tflite", ".onnx"
 # How the names of files with vectors end.
 _VECTORS = (".npz", ".tfrecord", ".jsonl", ".tsv")
-_PREDICTIONS = (".jsonl", ".csv", ".tsv", ".parquet")
+_PREDICTIONS = (".jsonl", ".csv", ".tsv", ".parquet", ".tfrecord")
 
 
 def _check_ending(path: str, endings: Collection[str]) -> None:
@@ -89,8 +89,9 @@ class TextOptions(ColumnOptions):
     )
     input_file: str | None = option(
         None,
-        "UTF-8 file, compressed or not, with one text per line; or a table (.csv, .tsv, .jsonl "
-        "or .parquet), as for run_finetuning --task=csv.",
+        "UTF-8 file, compressed or not, with one text per line; or a table (.csv, .tsv, .jsonl, "
+        ".parquet or .tfrecord), as for run_finetuning --task=csv. Separate several files with "
+        "commas; globs allowed, in quotes.",
     )
     json: bool = option(False, "Print a JSON object per text, on one line.")
 
@@ -111,8 +112,8 @@ class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, FineTunedOpt
     batch_size: int = rare_option(32, "Examples per batch.", **BATCH)
     output_file: str | None = option(
         None,
-        "File to write for --input_file, in place of printing: .jsonl, .csv, .tsv or .parquet. "
-        "A killed run resumes. Rows that cannot be read are listed in FILE.rejected.jsonl.",
+        "File to write for --input_file, in place of printing: .jsonl, .csv, .tsv, .parquet or "
+        ".tfrecord. A killed run resumes. FILE.rejected.jsonl lists rows that cannot be read.",
     )
 
     def __post_init__(self) -> None:
@@ -169,7 +170,8 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, VocabularyOptions):
     )
     input_file: str = option(
         help='UTF-8 file, compressed or not, with one text or pair "a ||| b" per line; or a table '
-        "(.csv, .tsv, .jsonl or .parquet), as for run_finetuning --task=csv."
+        "(.csv, .tsv, .jsonl, .parquet or .tfrecord), as for run_finetuning --task=csv. Separate "
+        "several files with commas; globs allowed, in quotes."
     )
     output_file: str = option(
         help="File to write; its ending, .npz, .tfrecord, .jsonl or .tsv, states the format."

@@ -15,6 +15,7 @@ from bert_tf.finetuning.labels import read_ids, read_words
 from bert_tf.finetuning.table_rows import table_kind
 from bert_tf.finetuning.tables import Table, fold
 from bert_tf.runs.run import Run
+from tfrecords.input_files import expand_files
 
 CHUNK_LINES = 1024
 _BLOCK_BYTES = 2**20
@@ -36,6 +37,11 @@ def read_chunks(texts: Sequence[str], input_file: str | None) -> Iterator[list[b
     if typed:
         print("Type one text per line, and end with Ctrl-D.", file=sys.stderr)
     return in_chunks(lines, 1 if typed else CHUNK_LINES)
+
+
+def input_files(names: str | None) -> list[str | None]:
+    """Returns the files that --input_file names; None stands for other input."""
+    return expand_files(names) if names else [None]
 
 
 def is_typed(texts: Sequence[str], input_file: str | None) -> bool:
@@ -164,17 +170,19 @@ def read_texts(
     texts: Sequence[str], input_file: str | None, text_column: str | None
 ) -> Iterator[list[bytes]]:
     """Yields chunks of texts: those of a table, or those that `read_chunks` yields."""
-    check_columns(input_file, text_column)
-    if not is_table(input_file):
-        return read_chunks(texts, input_file)
+    for file in input_files(input_file):
+        check_columns(file, text_column)
+        if is_table(file):
+            yield from in_chunks(_texts_of_rows(file, text_column), CHUNK_LINES)
+        else:
+            yield from read_chunks(texts, file)
 
-    def texts_of_rows() -> Iterator[bytes]:
-        for _, row in read_rows(input_file, Columns(text_column)):
-            if isinstance(row, ValueError):
-                raise row
-            yield row.texts[0]
 
-    return in_chunks(texts_of_rows(), CHUNK_LINES)
+def _texts_of_rows(file: str, text_column: str | None) -> Iterator[bytes]:
+    for _, row in read_rows(file, Columns(text_column)):
+        if isinstance(row, ValueError):
+            raise row
+        yield row.texts[0]
 
 
 def check_columns(input_file: str | None, *names: str | None) -> None:
@@ -182,6 +190,6 @@ def check_columns(input_file: str | None, *names: str | None) -> None:
     flags = [f"--{x}_column" for x, name in zip(("text", "text_b"), names, strict=False) if name]
     if flags and not is_table(input_file):
         raise ValueError(
-            f"{' and '.join(flags)} is only for an --input_file named .csv, .tsv, .json, .jsonl or "
-            ".parquet: omit it"
+            f"{' and '.join(flags)} is only for an --input_file named .csv, .tsv, .json, .jsonl, "
+            ".parquet or .tfrecord: omit it"
         )

@@ -27,6 +27,7 @@ from bert_tf.inference import bulk, predicting, texts
 from bert_tf.inference.predictor import load_predictor
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import BEST
+from tfrecords.writer import write_records
 
 ROOT = pathlib.Path(__file__).parents[2]
 CSV = 'id,text\r\n1,the cat\r\n1,"sat\non ""the"" mat"\r\n,a b c\r\n4,\r\n5,é\r\n'
@@ -90,9 +91,9 @@ def printed(checkpoint: str, file, capsys) -> list[dict]:
     return [*map(json.loads, capsys.readouterr().out.splitlines())]
 
 
-def written(checkpoint: str, file, ending: str = ".jsonl", **flags) -> pathlib.Path:
+def written(checkpoint: str, file, ending: str = ".jsonl", output=None, **flags) -> pathlib.Path:
     """Runs predict with an output file; returns its path."""
-    path = pathlib.Path(f"{file}.out{ending}")
+    path = output or pathlib.Path(f"{file}.out{ending}")
     files = dict(input_file=str(file), output_file=str(path))
     predict.run(predict.Options(checkpoint=checkpoint, **files, **flags))
     return path
@@ -110,13 +111,26 @@ def assert_same(found: list[dict], expected: list[dict]) -> None:
         assert row | {"probabilities": 0} == other | {"probabilities": 0}
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv", "a.jsonl", "a.parquet", "a.txt"])
+def example_of(row: dict) -> bytes:
+    """Returns a row of strings as a serialized `tf.train.Example`."""
+    strings = {name: tf.train.BytesList(value=[text.encode()]) for name, text in row.items()}
+    feature = {name: tf.train.Feature(bytes_list=values) for name, values in strings.items()}
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a.csv", "a.csv.gz", "a.tsv", "a.jsonl", "a.parquet", "a.txt", "a.tfrecord", "a.tfrecord.gz"],
+)
 def test_files_of_every_kind_give_what_predict_prints(name, classifier, tmp_path, capsys):
     """Oracles: the examples, by hand; the answers that are printed for them."""
     path, data = tmp_path / name, CSV.encode()
     columns = {key: [row.get(key) for row in EXAMPLES] for key in ("id", "text")}
     if name == "a.parquet":
+        columns["id"] = [x and x.encode() for x in columns["id"]]  # as Spark writes strings
         parquet.write_table(arrow_table(columns), path)
+    elif "tfrecord" in name:
+        write_records(str(path), map(example_of, EXAMPLES), "GZIP" if name.endswith("gz") else "")
     elif name == "a.txt":
         path.write_text("".join(row["text"].replace("\n", " ") + "\n" for row in EXAMPLES))
     elif name == "a.jsonl":
@@ -164,6 +178,48 @@ def test_outputs_hold_the_same_values(ending, kind, model, tmp_path):
     assert cells == expected and next(iter(cells[2])) == "id"
 
 
+@pytest.mark.parametrize("kind", ["classifier", "tagger"])
+def test_outputs_as_examples(kind, model, tmp_path):
+    """Oracle: the JSON lines, read with TensorFlow's parser; an id that fits no int64 is text."""
+    path, is_tagger = tmp_path / "a.jsonl", kind == "tagger"
+    lines = [{"text": "the cat", "id": 7}, {"text": "", "id": 2**63}]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    folder = model("ner" if is_tagger else "sst2", Head(kind, ("O", "B-X")))
+    expected, found = rows(written(folder, path)), written(folder, path, ".tfrecord")
+    shares = [f"p({label})" for label in expected[0].get("probabilities", ())]
+    strings = ["words", "entities"] if is_tagger else ["label"]
+    spec = {name: tf.io.FixedLenFeature([], tf.float32) for name in shares}
+    spec |= {name: tf.io.FixedLenFeature([], tf.string) for name in ("id", "text")}
+    spec |= {name: tf.io.RaggedFeature(tf.string) for name in strings}
+    for record, row in zip(tf.data.TFRecordDataset(str(found)), expected, strict=True):
+        cells = tf.io.parse_single_example(record, spec)
+        assert cells["text"] == row["text"].encode() and cells["id"] == str(row["id"]).encode()
+        for name, share in row.get("probabilities", {}).items():
+            assert cells[f"p({name})"] == np.float32(share)
+        for name in strings:
+            values = [x.decode() for x in cells[name].numpy()]
+            assert ([*map(json.loads, values)] if is_tagger else values[0]) == row[name]
+    assert tables.read_table(str(found)).columns["text"] == ["the cat", ""]
+
+
+def test_several_files(classifier, tmp_path, capsys):
+    """Oracle: the outputs of the files alone, in the order of their names."""
+    files = [tmp_path / "in" / name for name in ("b-1.txt", "b-2.jsonl")]
+    files[0].parent.mkdir()
+    files[0].write_text("the cat\n")
+    files[1].write_text('{"text": "on"}\n{"text": null}\n{"text": "mat"}\n')
+    output = tmp_path / "out.jsonl"
+    flags = dict(output=output, overwrite=True)
+    alone = [rows(written(classifier, file, **flags)) for file in files]
+    found = written(classifier, f"{tmp_path}/in/b-*", **flags)
+    assert_same(rows(found), [row for file in alone for row in file])
+    (rejected,) = rows(pathlib.Path(f"{output}.rejected.jsonl"))
+    assert (rejected["file"], rejected["line"]) == (str(files[1]), 2)
+    files[1].write_text('{"text": "on"}\n')
+    together = printed(classifier, f"{tmp_path}/in/b-*", capsys)
+    assert_same(together, [*alone[0], alone[1][0]])
+
+
 @pytest.mark.parametrize(
     ("name", "data", "left", "reasons"),
     [
@@ -195,13 +251,22 @@ def test_outputs_hold_the_same_values(ending, kind, model, tmp_path):
             },
         ),
         ("a.txt", b"\xff\na\n\n\xc3", ["a", ""], {1: "not UTF-8", 4: "not UTF-8"}),
+        (
+            "a.tfrecord",
+            [example_of({"text": "a"}), b"x", example_of({"id": "7"}), example_of({"text": "b"})],
+            ["a", "b"],
+            {2: "not a tf.train.Example", 3: "missing or null"},
+        ),
     ],
 )
 def test_rows_that_cannot_be_read_are_listed(
     name, data, left, reasons, classifier, tmp_path, capsys
 ):
     """Oracle: by hand; the first and the last rows are among them."""
-    (tmp_path / name).write_bytes(data)
+    if isinstance(data, list):
+        write_records(str(tmp_path / name), data)
+    else:
+        (tmp_path / name).write_bytes(data)
     path = written(classifier, tmp_path / name)
     assert [row["text"] for row in rows(path)] == left
     rejected = rows(pathlib.Path(f"{path}.rejected.jsonl"))
@@ -235,13 +300,15 @@ def test_pairs_choices_and_questions(model, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "data", "flags", "message"),
     [
-        ("a.csv", b"", {}, "a.csv holds no examples"),
+        ("a.csv", b"", {}, "a.csv is empty"),
         ("a.csv", b"id,text\n", {}, "a.csv holds no examples"),
         ("a.txt", b"", {}, "a.txt is empty"),
         ("a.csv", b"a,b,c\n1,2,3\n", {}, "has no column 'text'"),
         ("a.csv", b"text,x\n1\n", {}, "line 2: 1 column, but the first line has 2"),
         ("a.txt", b"\xff\n", {}, "a.txt: no row can be read; see .*rejected.jsonl"),
         ("a.parquet", b"PAR1", {}, "a.parquet is not a Parquet file"),
+        ("a.tfrecord", b"text", {}, "a.tfrecord, record 1: truncated"),
+        ("a.tfrecord", b"text" * 9, {}, "a.tfrecord, record 1: truncated, or not a TFRecord file"),
         ("a.txt", b"a", {"ending": ".npz"}, "its name must end with .jsonl, .csv, .tsv, .parquet"),
         ("a.txt", b"a", {"json": True}, "--json has no effect with --output_file"),
         ("a.txt", b"a", {"runner": "DirectRunner", "num_workers": 2}, "--num_workers has no eff"),

@@ -138,7 +138,8 @@ def test_vectors_of_tokens_are_those_of_the_encoder(extract, oracle, vocab, tmp_
     assert "WARNING: truncated 1 of 6 lines, which are pairs, to 12 tokens: --max_seq" in printed
     assert "WARNING: left out 1 row of 6; " in printed
     rejected = pathlib.Path(f"{tmp_path}/vectors.npz.rejected.jsonl").read_text()
-    assert json.loads(rejected) == {"line": 6, "reason": "line 6 is not UTF-8"}
+    expected = {"file": f"{tmp_path}/lines.txt", "line": 6, "reason": "line 6 is not UTF-8"}
+    assert json.loads(rejected) == expected
 
 
 @pytest.mark.parametrize("pooling", ["word_first", "word_mean", "cls", "mean"])

@@ -176,8 +176,8 @@ def test_columns_of_json_lines_and_questions(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "flags", "signature", "message"),
     [
-        ("a.csv.gz", "", {}, PAIR[:1], "a.csv.gz holds no examples"),
-        ("a.TSV.zip", "", {}, PAIR[:1], "a.TSV.zip: the name must end in .*: rename or decompress"),
+        ("a.csv.gz", "", {}, PAIR[:1], "a.csv.gz is empty"),
+        ("a.TSV.zip", "x", {}, PAIR[:1], "a.TSV.zip: the name must end in .*: rename or decompress"),
         ("a.csv", "text,b\n,\n", {"text_column": "x"}, PAIR[:1], "no column 'x'.*--text_column"),
         ("a.csv", "text,b\n,\n", {"text_b_column": "b"}, PAIR[:1], "only for models of pairs"),
         ("a.csv", "text,b\n,\n", {}, PAIR, "a.csv has no column 'text_b'.*--text_b_column"),
@@ -420,6 +420,7 @@ def test_tables_are_those_of_fine_tuning(name, data, found, tmp_path):
 def test_advice_names_flags_that_commands_have(data, said, tmp_path, capsys):
     """Oracle: fill_mask has --text_column, but no other flag for columns."""
     (tmp_path / "x.csv").write_text(data)
+    (tmp_path / "x.txt").write_text(data)
     try:
         next(read_rows(str(tmp_path / "x.csv"), Columns()))
         text = capsys.readouterr().err
@@ -427,7 +428,7 @@ def test_advice_names_flags_that_commands_have(data, said, tmp_path, capsys):
         text = str(error)
     assert re.search(said, text) and "label_column" not in text
     with pytest.raises(ValueError, match="^--text_column is only for"):
-        next(read_texts((), "x.txt", "text"))
+        next(read_texts((), str(tmp_path / "x.txt"), "text"))
 
 
 def check_readers(file: str, column: str | None, found: list[str] | str) -> None:

@@ -1,0 +1,119 @@
+"""Writes predictions: JSON lines, tables, Parquet or TFRecord."""
+
+import csv
+import functools
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.finetuning.table_rows import import_pyarrow
+from bert_tf.inference.texts import in_chunks
+from tfrecords.writer import join_files, whole_file, write_records
+
+_BATCH_ROWS = 1024
+# Opens the predictions, once more at each call.
+Read = Callable[[], Iterator[dict[str, Any]]]
+
+
+def check_format(path: str) -> None:
+    """Raises a ValueError if the format of a file needs a package that is not installed."""
+    if path.endswith(".parquet"):
+        import_pyarrow()
+
+
+def join_predictions(parts: Sequence[str], path: str) -> None:
+    """Joins files of JSON lines into one, in the format that its name states."""
+    ending = os.path.splitext(path)[1]
+    if ending == ".jsonl":
+        join_files(parts, path)
+        return
+
+    def read() -> Iterator[dict[str, Any]]:
+        for part in parts:
+            with tf.io.gfile.GFile(part) as file:
+                yield from map(json.loads, file)
+
+    if ending == ".tfrecord":
+        rows = _with_plain_ids(read)()
+        write_records(path, (_example(row).SerializeToString() for row in rows))
+        return
+    with whole_file(path) as temporary:
+        if ending == ".parquet":
+            _write_parquet(temporary, _with_plain_ids(read))
+        else:
+            _write_table(temporary, read, "\t" if ending == ".tsv" else ",")
+
+
+def _write_table(path: str, read: Read, delimiter: str) -> None:
+    """Writes a row of cells; a probability by label has a column; lists are JSON."""
+    with tf.io.gfile.GFile(path, "w") as file:
+        names = _names(map(_cells, read()))
+        writer = csv.DictWriter(file, names, delimiter=delimiter, lineterminator="\n")
+        writer.writeheader()
+        for row in map(_cells, read()):
+            writer.writerow({name: _text(value) for name, value in row.items()})
+
+
+def _names(rows: Iterable[dict[str, Any]]) -> list[str]:
+    """Returns the names in rows, some of which may have no id, with the id first."""
+    return sorted(dict.fromkeys(name for row in rows for name in row), key="id".__ne__)
+
+
+def _cells(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row in which the probability of each label has a name of its own."""
+    cells = {}
+    for name, value in row.items():
+        if name == "probabilities" and isinstance(value, dict):
+            cells |= {f"p({label})": share for label, share in value.items()}
+        else:
+            cells[name] = value
+    return cells
+
+
+def _with_plain_ids(read: Read) -> Read:
+    """Makes ids strings if their types differ, as JSON permits, or some do not fit 64 bits."""
+    ids = (row["id"] for row in read() if "id" in row)
+    kinds = {str if type(x) is int and abs(x) >= 2**63 else type(x) for x in ids}
+    if len(kinds) < 2 and str not in kinds:
+        return read
+    return lambda: (row | {"id": _text(row["id"])} if "id" in row else row for row in read())
+
+
+def _example(row: dict[str, Any]) -> tf.train.Example:
+    """Returns a row as features; objects are JSON."""
+    features = {name: _feature(value) for name, value in _cells(row).items()}
+    return tf.train.Example(features=tf.train.Features(feature=features))
+
+
+def _feature(value: Any) -> tf.train.Feature:
+    values = value if isinstance(value, list) else [value]
+    if values and all(type(x) is int for x in values):
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+    if values and all(type(x) is float for x in values):
+        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
+    strings = [_text(x).encode() for x in values]
+    return tf.train.Feature(bytes_list=tf.train.BytesList(value=strings))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _write_parquet(path: str, read: Read) -> None:
+    pyarrow = import_pyarrow()
+    names = _names(read())
+
+    def batches() -> Iterator[list[dict[str, Any]]]:
+        return in_chunks(({name: row.get(name) for name in names} for row in read()), _BATCH_ROWS)
+
+    # Empty lists have no type.
+    schema = functools.reduce(
+        lambda *pair: pyarrow.unify_schemas(pair, promote_options="permissive"),
+        (pyarrow.Table.from_pylist(rows).schema for rows in batches()),
+    )
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        for rows in batches():
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema))

@@ -110,6 +110,11 @@ def _open_run(
             "predict, export.classifier and results can read it"
         )
     saved = saved_tensors(checkpoint)
+    if folder.flags and folder.flags.get("lora_rank"):
+        raise ValueError(
+            f"{checkpoint} keeps the matrices of --lora_rank apart from the weights: finish the "
+            f"training and name the run folder, {folder.path}"
+        )
     found = {path: tensor for path, tensor in saved.items() if path.split("/")[0] in _MODELS}
     others = {path: tensor for path, tensor in saved.items() if path not in found}
     opened = Checkpoint(

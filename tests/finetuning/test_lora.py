@@ -131,6 +131,13 @@ def test_the_best_weights_are_merged_and_the_adapters_stand_alone(options, pack,
         bert_tf.load_adapters(adapters, f"{options.output_dir}/best")
 
 
+def test_checkpoints_of_training_are_no_models(options):
+    """Oracle: by hand; a checkpoint holds the frozen weights and the adapters apart."""
+    (name,) = {path.stem for path in pathlib.Path(options.output_dir).glob("ckpt-*.index")}
+    with pytest.raises(ValueError, match=f"{name} keeps the matrices of --lora_rank apart.*name the run folder"):
+        open_checkpoint(f"{options.output_dir}/{name}")
+
+
 def test_adapters_of_vectors(options, pack, tmp_path):
     """Oracle: the vectors of `load_embedder`, also after a conversion."""
     path = tmp_path / "pairs.csv"

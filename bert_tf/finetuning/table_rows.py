@@ -132,8 +132,8 @@ def _tfrecord_rows(path: str) -> Iterator[Numbered]:
         for number, serialized in enumerate(serialized_records(path), 1):
             size += len(serialized) + FRAME_BYTES
             if example := parse_example(serialized):
-                features = example.features.feature.items()
-                yield number, {name: _value(feature) for name, feature in features}
+                features = example.features.feature  # in no certain order
+                yield number, {name: _value(features[name]) for name in sorted(features)}
             else:
                 yield number, ValueError(f"{path}, record {number:,} is not a tf.train.Example")
     except tf.errors.OpError as error:

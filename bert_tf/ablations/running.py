@@ -14,10 +14,10 @@ from bert_tf.ablations.ablation_options import AblationOptions
 from bert_tf.ablations.entities import ENTITIES
 from bert_tf.ablations.grids import GRIDS, PERPLEXITY
 from bert_tf.ablations.plan import RowPlan, changed_flags, count_parameters, make_plan
-from bert_tf.comparison.runs import Score, Table
+from bert_tf.comparison.runs import Table
 from bert_tf.finetuning.runs.run_process import Diverged, run_apart
 from bert_tf.finetuning.runs.sweep import sweep
-from bert_tf.finetuning.runs.tables import aligned
+from bert_tf.finetuning.runs.tables import Score, aligned
 from bert_tf.plots.curves import draw_steps
 from bert_tf.runs.run import FLAGS, SWEEP_RESULTS, Run
 from tfrecords.command_help import command_line

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +13,7 @@ from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
 from bert_tf.finetuning.multi_task import TOGETHER
 from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.runs.sweep import summarize
-from bert_tf.finetuning.runs.tables import aligned, markdown
+from bert_tf.finetuning.runs.tables import Score, aligned, markdown
 from bert_tf.finetuning.saved_run import DATA_CHECKSUMS
 from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, LOCATION_FLAGS, Run
 from bert_tf.training.reports import rank
@@ -31,22 +31,6 @@ _SOURCES = (
     *("lora_rank", "label_type", TOGETHER),
     *_STUDENT_SOURCES,
 )
-
-
-class Score(NamedTuple):
-    """The mean of some runs, and its standard deviation if there are several."""
-
-    mean: float
-    deviation: float | None = None
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Self:
-        """Returns the score of runs with these values."""
-        return cls(**summarize([{"value": value} for value in values])["value"])
-
-    def text(self, factor: float = 1.0, form: str = ".4f") -> str:
-        """Returns the score times `factor`, as in "0.8234 ± 0.0102"."""
-        return " ± ".join(format(factor * x, form) for x in self if x is not None)
 
 
 @dataclass(frozen=True)
@@ -122,12 +106,6 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
     unfinished = []
     for run in sorted(_runs(folder), key=lambda run: run.path):
         results = run.read_json(EVAL_RESULTS_JSON) if run.finished else {}
-        for name, value in results.items():
-            if not isinstance(value, int | float):
-                raise ValueError(
-                    f"{run.file(EVAL_RESULTS_JSON)} is damaged: {name} is {value!r}, not a "
-                    "number: remove it"
-                )
         if results:
             key = sorted((name, str(x)) for name, x in run.flags.items() if name not in _VARYING)
             groups.setdefault(tuple(key), {})[run] = results
@@ -149,7 +127,7 @@ def _runs(folder: str) -> Iterator[Run]:
 
 
 def _group(folder: str, results: Mapping[Run, Mapping[str, float]]) -> Group:
-    scores = {name: Score(**x) for name, x in summarize([*results.values()]).items()}
+    scores = summarize([*results.values()])
     first, paths = next(iter(results)), [run.path for run in results]
     common = os.path.commonpath([os.path.relpath(path, folder) for path in paths]) or "."
     try:

@@ -10,10 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.comparison.runs import Group, Score, Table, as_markdown, print_tables, read_groups
+from bert_tf.comparison.runs import Group, Table, as_markdown, print_tables, read_groups
 from bert_tf.compression.compression_options import COMPRESSION, ReportOptions
 from bert_tf.compression.outcome import Outcome
 from bert_tf.compression.recipes import RECIPES
+from bert_tf.finetuning.runs.tables import Score
 from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models
 from bert_tf.weights.checkpoint import load_weights

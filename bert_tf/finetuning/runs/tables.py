@@ -1,10 +1,34 @@
-"""Tables of strings as text, Markdown and CSV."""
+"""Scores of several runs; tables of strings as text, Markdown and CSV."""
 
 import csv
 import io
 from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
 
 Rows = Sequence[Sequence[str]]
+
+
+class Score(NamedTuple):
+    """The mean of some runs, and its standard deviation (n - 1) if there are several."""
+
+    mean: float
+    deviation: float | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """Returns the score of runs with these values."""
+        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        return cls(float(np.mean(values)), deviation)
+
+    def text(self, factor: float = 1.0, form: str = ".4f") -> str:
+        """Returns the score times `factor`, as in "0.8234 ± 0.0102"."""
+        return " ± ".join(format(factor * x, form) for x in self if x is not None)
+
+    def to_dict(self) -> dict[str, float]:
+        """Returns the values that are known, by name."""
+        return {name: x for name, x in self._asdict().items() if x is not None}
 
 
 def aligned(rows: Rows) -> str:

@@ -77,25 +77,18 @@ class TextTask(Task):
     ) -> dict[str, Sequence]:
         """Returns the columns of targets, if known, and predictions, for `predictions_*.tsv`."""
 
-    def write_others(
-        self, folder: str, split: str, outputs: Outputs, targets: Mapping[str, np.ndarray]
-    ) -> list[str]:
-        """Writes other files with predictions; returns their names."""
-        return []
-
     def write_predictions(
         self, folder: str, split: str, outputs: Outputs, features: Features
     ) -> list[str]:
         """Writes the predictions of a split.
 
         `predictions_<split>.tsv` has the index of each example, `prediction_columns` and the text.
-        There may also be `write_others`, and a file for a server.
+        There may also be a file for a server.
         """
         index, targets = features.examples.index, features.targets
         columns = self.prediction_columns(outputs, targets)
         columns = {"index": index, **columns, **features.examples.text_columns}
         files = [write_table(folder, f"predictions_{split}.tsv", columns)]
-        files += self.write_others(folder, split, outputs, targets)
         if split in self.submissions:
             columns = {"index": index, "prediction": self.submitted(outputs)}
             files.append(write_table(folder, self.submissions[split], columns))

@@ -1,5 +1,7 @@
 """Compares the fine-tuning runs in a folder with each other and with published results."""
 
+import csv
+import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -198,7 +200,7 @@ def published_tables(groups: Sequence[Group]) -> list[Table]:
     return tables
 
 
-def all_scores(groups: Sequence[Group], published: Sequence[Table]) -> list[list[str]]:
+def as_csv(groups: Sequence[Group], published: Sequence[Table]) -> str:
     """Returns a header, a row for each metric of each group, and one for each published score."""
     rows = [
         [group.task, group.folder, str(group.size), name, score]
@@ -212,10 +214,12 @@ def all_scores(groups: Sequence[Group], published: Sequence[Table]) -> list[list
         for name, score in zip(table.header[1:], scores, strict=True)
         if score
     ]
-    return [
-        ["table", "row", "runs", "metric", "mean", "deviation"],
-        *([*row, *("" if x is None else f"{x:.6g}" for x in score)] for *row, score in rows),
-    ]
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["table", "row", "runs", "metric", "mean", "deviation"])
+    for *row, score in rows:
+        writer.writerow([*row, *("" if x is None else f"{x:.6g}" for x in score)])
+    return file.getvalue().rstrip("\n")
 
 
 def _model_row(published: PublishedTable, groups: Sequence[Group]) -> list[str | Score | None]:

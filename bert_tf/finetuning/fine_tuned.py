@@ -106,8 +106,6 @@ def _converted_task(
     (classes,) = checkpoint.tensors[HEAD_BIAS].shape
     # Hugging Face's names for classes without names.
     labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))
-    if head.kind in ("classifier", "tagger") and classes > 1 and len(labels) != classes:
-        raise ValueError(f"{path} names {len(labels)} labels, but has {classes} classes")
     if head.kind in _TASKS:
         if pairs:
             raise ValueError(f"--pairs is only for classifiers, but {path} is not one: omit it")

@@ -27,7 +27,6 @@ from bert_tf.weights.names import num_layers
 
 # As in the original. Each epoch ends with a checkpoint, too.
 _SAVE_CHECKPOINTS_STEPS = 1000
-_POOLER = "encoder/pooler/dense_kernel"
 
 
 def rate_factors(num_layers: int, decay: float, frozen: bool) -> Factors:
@@ -242,13 +241,6 @@ class FineTuner:
         session, model, training = self._session, self.model, self._training
         preset = [weight.path for weight in training.preset_weights(model)]
         session.set_weights(self.driver, model, training.initial_weights(model), preset)
-        reads_pooler = training.task.head and training.task.head.reads_pooler
-        frozen, init = session.options.freeze_encoder, session.init
-        if frozen and reads_pooler and init and _POOLER not in init.tensors:
-            session.say(
-                f"WARNING: {init.path} has no pooler: with --freeze_encoder, the head reads the "
-                "output of a random pooler that does not train."
-            )
 
     def train(self) -> dict[str, float]:
         """Takes the remaining steps and restores the best weights; returns their results."""

@@ -22,16 +22,9 @@ def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
     return float(np.mean(labels == predictions))
 
 
-def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Returns the F1 of class 1; labels and predictions are 0 or 1, int [N]."""
-    # scikit-learn and SciPy are slow to import.
-    from sklearn.metrics import f1_score
-
-    return float(f1_score(labels, predictions, zero_division=0))
-
-
 def matthews(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Returns the Matthews correlation coefficient of labels and predictions, both int [N]."""
+    # scikit-learn and SciPy are slow to import.
     from sklearn.metrics import matthews_corrcoef
 
     return _without_warnings(matthews_corrcoef, labels, predictions)
@@ -59,7 +52,7 @@ def of_classes(labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> 
     `roc_auc`, the area under its ROC curve. If all labels are the same, `roc_auc` is undefined and
     left out. `labels` are int [N], and `logits` [N, C].
     """
-    from sklearn.metrics import roc_auc_score
+    from sklearn.metrics import f1_score, roc_auc_score
 
     predictions = logits.argmax(axis=-1)
     scores = {
@@ -68,7 +61,7 @@ def of_classes(labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> 
         "matthews": matthews(labels, predictions),
     }
     if len(names) == 2:
-        scores["f1"] = f1(labels, predictions)
+        scores["f1"] = float(f1_score(labels, predictions, zero_division=0))
     if len(names) == 2 and np.ptp(labels):
         scores["roc_auc"] = float(roc_auc_score(labels, logits[:, 1] - logits[:, 0]))
     return scores | precision_recall_f1(labels, predictions, names)

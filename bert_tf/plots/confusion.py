@@ -41,7 +41,10 @@ def confusion_matrix(
     Example:
         bert_tf.plots.confusion_matrix(np.array([0, 1]), np.array([0, 0]), ["bad", "good"])
     """
-    counts = count_pairs(np.asarray(labels), np.asarray(predictions), len(names))
+    # scikit-learn is slow to import.
+    from sklearn.metrics import confusion_matrix as count_pairs
+
+    counts = count_pairs(labels, predictions, labels=range(len(names)))
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     size = 3 + 0.9 * len(names)
     axes = ax or new_axes(size + 1, size)
@@ -54,9 +57,3 @@ def confusion_matrix(
             text = f"{counts[row, column]:,}\n{share:.1%}"
             axes.text(column, row, text, ha="center", va="center", fontsize=9, color="black")
     return axes.figure
-
-
-def count_pairs(labels: np.ndarray, predictions: np.ndarray, num_classes: int) -> np.ndarray:
-    """Returns how many examples have each pair of label (row) and prediction (column)."""
-    pairs = np.bincount(labels * num_classes + predictions, minlength=num_classes**2)
-    return pairs.reshape(num_classes, num_classes)

@@ -1,7 +1,5 @@
-"""Scores of several runs; tables of strings as text, Markdown and CSV."""
+"""Scores of several runs; tables of strings as text and Markdown."""
 
-import csv
-import io
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
@@ -46,10 +44,3 @@ def markdown(rows: Rows) -> str:
     """Returns a Markdown table whose first row is the header."""
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
-
-
-def as_csv(rows: Rows) -> str:
-    """Returns the rows as comma-separated values."""
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(rows)
-    return file.getvalue().rstrip("\n")

@@ -23,7 +23,7 @@ from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningO
 from bert_tf.finetuning.runs import sweep as sweep_module
 from bert_tf.finetuning.runs.run_process import Diverged
 from bert_tf.finetuning.runs.sweep import list_settings, summarize, sweep
-from bert_tf.finetuning.runs.tables import aligned, as_csv, markdown
+from bert_tf.finetuning.runs.tables import aligned, markdown
 from bert_tf.runs.run import FINISHED, FLAGS, Run
 from tfrecords.writer import atomic_write, make_folder
 
@@ -238,4 +238,3 @@ def test_summaries_and_tables():
     rows = [["run", "f1"], ["a|b", "0.25"], ["c", "1,5"]]
     assert aligned(rows) == "run    f1\na|b  0.25\nc     1,5"
     assert markdown(rows) == "| run | f1 |\n|---|---|\n| a\\|b | 0.25 |\n| c | 1,5 |"
-    assert as_csv(rows) == 'run,f1\na|b,0.25\nc,"1,5"'

@@ -9,7 +9,7 @@ from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.tasks import classification
 from bert_tf.finetuning.tasks.classification import ClassificationTask
-from bert_tf.plots.confusion import count_pairs, draw_confusion
+from bert_tf.plots.confusion import draw_confusion
 
 LOGITS = np.array([[0.0, 0.0], [np.log(3.0), 0.0], [5.0, 1.0]], np.float32)
 
@@ -87,5 +87,3 @@ def test_files_with_predictions(tmp_path, monkeypatch):
     # Names are neither formulas nor split, and many classes still make a picture.
     names = [f"$x_{index}" for index in range(25)]
     draw_confusion(np.arange(25), np.arange(25), names, f"{tmp_path}/many.png")
-    pairs = count_pairs(np.array([0, 0, 2]), np.array([1, 1, 2]), 3)
-    assert pairs.tolist() == [[0, 2, 0], [0, 0, 0], [0, 0, 1]]

@@ -10,7 +10,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import EMBEDDING, ModelSpec
 from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.fine_tuned import check_kind, in_task_order, load_task_model
+from bert_tf.finetuning.fine_tuned import in_task_order, load_task_model
 from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, Training
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.lora import LoraTraining
@@ -95,7 +95,10 @@ def _fine_tune(
         options = with_values_of(options, trained.run.flags, LENGTHS)
     spec = model_spec(session)
     options = with_length(options, options.task, spec.config, say)
-    options = _with_settings(options, session.init)
+    if options.label_type in VECTOR_TYPES:
+        # Vectors are computed as by the initial checkpoint, unless flags say otherwise.
+        found = session.init and settings_of(session.init, options.pooling)
+        options = with_values_of(options, (found or EmbeddingSettings())._asdict(), SETTINGS)
     session = dataclasses.replace(session, options=options)
     # A run that stopped before its first checkpoint may have had other data.
     head = trained.head if trained else run.head if run.has_checkpoint else None
@@ -149,14 +152,6 @@ def check_data_of(options: FineTuningOptions) -> None:
     names = compared_splits(options, run, task)
     splits = read_features(options, task, run.spec, names, lambda line: None)
     check_same_data(run, data_checksums(splits))
-
-
-def _with_settings(options: FineTuningOptions, init: Checkpoint | None) -> FineTuningOptions:
-    """Returns the flags; how to compute vectors is that of the initial checkpoint, if not given."""
-    if options.label_type not in VECTOR_TYPES:
-        return options
-    found = (init and settings_of(init, options.pooling)) or EmbeddingSettings()
-    return with_values_of(options, found._asdict(), SETTINGS)
 
 
 def _open_trained(run: Run, init: Checkpoint | None, label_type: str) -> Checkpoint:
@@ -229,9 +224,8 @@ def load_evaluator(
 ) -> Evaluator:
     """Returns an evaluator of fine-tuned weights."""
     task = training.task
-    check_kind(task.name, task.head, trained.head, trained.path)
     session.say(f"Evaluating {trained.path}.")
-    trained = in_task_order(trained, task.head, session.say)
+    trained = in_task_order(trained, task, session.say)
     if not trained.head:  # an encoder that computes vectors untrained
         trained = dataclasses.replace(trained, head=task.head)
     with session.strategy.scope():

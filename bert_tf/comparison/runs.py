@@ -99,11 +99,7 @@ def as_markdown(tables: Sequence[Table]) -> str:
 
 
 def read_groups(folder: str) -> tuple[list[Group], list[str]]:
-    """Reads the runs in a folder and the folders in it.
-
-    Returns:
-        the groups of finished runs, and the folders of unfinished runs.
-    """
+    """Returns the groups of finished runs in a folder at any depth, and the unfinished runs."""
     groups: dict[tuple, dict[Run, dict[str, float]]] = {}
     unfinished = []
     for run in sorted(_runs(folder), key=lambda run: run.path):

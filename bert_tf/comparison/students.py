@@ -83,11 +83,7 @@ def report(options: ReportOptions) -> None:
 
 
 def read_students(folder: str) -> tuple[list[Student], list[str]]:
-    """Reads the runs of compress in a folder and the folders in it.
-
-    Returns:
-        the students, ordered by task and teacher, and the folders of unfinished runs.
-    """
+    """Returns the students in a folder, by task and teacher, and the folders of unfinished runs."""
     groups, unfinished = read_groups(folder)
     groups = [group for group in groups if "recipe" in group.flags]
     if not groups:

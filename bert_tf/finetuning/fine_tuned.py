@@ -17,7 +17,7 @@ from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.resolution import check_length
 from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Tensor, latest_checkpoint
+from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.names import HEAD_BIAS
 
@@ -74,17 +74,13 @@ def open_fine_tuned(
 
 
 def _warn_if_unfinished(folder: Run) -> None:
+    advice = "run the same run_finetuning command to finish it"
     if folder.finished is False:
         if not folder.best.has_checkpoint:
             raise ValueError(
-                f"{folder.path} is unfinished and has no evaluated weights yet: run the same "
-                "run_finetuning command to finish it"
+                f"{folder.path} is unfinished and has no evaluated weights yet: {advice}"
             )
-        newest, best = latest_checkpoint(folder.path), latest_checkpoint(folder.best.path)
-        print(
-            f"WARNING: {folder.path} is unfinished: its best weights so far are {best}, and its "
-            f"newest checkpoint is {newest}. Run the same run_finetuning command to finish it."
-        )
+        print(f"WARNING: {folder.path} is unfinished; these are its best weights so far: {advice}.")
 
 
 def _converted_task(
@@ -132,10 +128,7 @@ def classifier_task(
 ) -> TextTask:
     """Returns a task that serves a classifier or, without labels, predicts a number.
 
-    Args:
-        pairs: whether an example is two texts.
-        multi_label: whether any number of classes applies at once.
-        label_separator: goes between the names of several classes.
+    `label_separator` goes between the names of several classes.
     """
     if not labels:
         return RegressionTask(name="regression", pairs=pairs)

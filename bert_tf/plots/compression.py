@@ -29,12 +29,8 @@ _AREA = 45.0
 class Compressed(NamedTuple):
     """A model relative to the one that was compressed.
 
-    Attributes:
-        name: its name.
-        smaller: how many times smaller it is.
-        kept: the share of the quality that it keeps.
-        deviation: the standard deviation of `kept`; None if unknown.
-        faster: how many times as fast it is; None if unknown.
+    It is so many times `smaller` and as fast (`faster`), and has `kept` a share of the quality,
+    with a standard `deviation`. None stands for what is unknown.
     """
 
     name: str
@@ -56,9 +52,6 @@ def compressed_models(
         models: measured models.
         published: published ones, drawn as circles.
         ax: where to draw; a new figure by default.
-
-    Returns:
-        the figure.
     """
     from matplotlib.ticker import LogLocator, NullLocator
 

@@ -99,9 +99,6 @@ class RankingTask(_EmbeddingTask):
 
     The target is `texts`, int [N, K]: the number of each text; equal texts have the same.
 
-    Args:
-        temperature: divides the cosines in the loss.
-
     Source: sentence-transformers MultipleNegativesRankingLoss; without second texts, unsupervised
     SimCSE (arXiv:2104.08821), in which the other text is the same one under another dropout mask.
     """

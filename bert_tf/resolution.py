@@ -126,7 +126,7 @@ def _config(
         return resumed.config, resumed.file(CONFIG)
     if init:
         return init.spec.config, init.config_file or init.path
-    raise ValueError("the size of the encoder is unknown: give --preset or --bert_config_file")
+    raise ValueError("no encoder: give --init_checkpoint, --preset or --bert_config_file")
 
 
 def _resumed_config(run: Run, config: BertConfig, source: str, preset: str | None) -> BertConfig:

@@ -239,9 +239,6 @@ def model_spec(session: Session) -> ModelSpec:
     options = session.options
     if session.mapping and not options.init_checkpoint:
         raise ValueError("--init_vocab_mapping needs --init_checkpoint, the checkpoint to grow")
-    new = options.preset or options.bert_config_file
-    if not (session.init or new or session.run.has_checkpoint):
-        raise ValueError("no encoder: give --init_checkpoint, or --preset to train from scratch")
     spec = resolve_model(session.run, options, init=session.init, mapping=session.mapping)
     if spec.vocab is None:
         raise ValueError("no vocab.txt beside --init_checkpoint: give --vocab_file")

@@ -389,7 +389,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         ({"data_dir": "nowhere"}, "nowhere contains neither train.tsv nor SST-2/tr"),
         ({"max_seq_length": 33}, "more than the max_position_embeddings 32"),
         ({"num_train_epochs": 0.01}, "less than one step"),
-        ({"bert_config_file": None}, "give --init_checkpoint, or --preset"),
+        ({"bert_config_file": None}, "give --init_checkpoint, --preset or --bert"),
         ({"bert_config_file": None, "init_checkpoint": "nowhere"}, "nowhere: no checkpoint"),
         ({"init_vocab_mapping": "nowhere"}, "nowhere"),
     ],

@@ -160,10 +160,9 @@ def sequences_per_second(encoders: Sequence[keras.Model]) -> list[float]:
 
     calls = [make_call(encoder) for encoder in encoders]
     seconds = np.zeros([_ROUNDS, len(calls)])
-    with progress_bar(total=_ROUNDS, desc="Measuring speed", unit="round") as progress:
-        for turns in seconds:
-            turns[:] = [timeit.timeit(call, number=1) for call in calls]
-            progress.update()
+    shown = dict(total=_ROUNDS, desc="Measuring speed", unit="round")
+    for turns in progress_bar(iterable=seconds, **shown):
+        turns[:] = [timeit.timeit(call, number=1) for call in calls]
     return list(_BATCH / np.min(seconds, axis=0))
 
 

@@ -20,12 +20,9 @@ def read_files(data_dir: str, split: str) -> TextExamples:
     folders = [f"{split}/{label}" for label in LABELS]
     labelled = split != "test" or any(tf.io.gfile.isdir(f"{root}/{name}") for name in folders)
     names = [_reviews(root, folder) for folder in (folders if labelled else [split])]
-    texts = []
     paths = [path for part in names for path in part]
-    with progress_bar(total=len(paths), desc="Reading", unit="file", leave=False, delay=5) as bar:
-        for path in paths:
-            texts.append(read_file(f"{root}/{path}"))
-            bar.update()
+    shown = dict(total=len(paths), desc="Reading", unit="file", leave=False, delay=5)
+    texts = [read_file(f"{root}/{path}") for path in progress_bar(iterable=paths, **shown)]
     labels = np.repeat(np.arange(len(names), dtype=np.int32), [len(part) for part in names])
     return TextExamples(texts, None, {"labels": labels} if labelled else {}, paths)
 

@@ -273,10 +273,7 @@ def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], 
     for run in runs:
         found = [name for name in SUBMISSION if tf.io.gfile.exists(f"{run}/{name}")]
         if not found:
-            if best := Run(run).best_of_several():
-                raise ValueError(
-                    f"{run} holds several runs: use one of them, such as the best, {best}"
-                )
+            Run(run).check_single()
             raise ValueError(
                 f"{run} holds no predictions for a GLUE test set: run_finetuning --task=TASK "
                 f"--do_predict --output_dir={run} writes them"
@@ -299,13 +296,10 @@ def _read_whole(path: str, name: str) -> str:
     text = whole_files.read_file(path).decode(errors="replace")
     lines, count = text.splitlines()[1:], SUBMISSION[name]
     for number, line in enumerate(lines, start=2):
-        where, label = f"{path}, line {number:,}", line.partition("\t")[2]
-        if not label.strip():
-            raise ValueError(f"{where} has no prediction: predict the test set")
         try:
-            _OFFICIAL[name].target(label)
+            _OFFICIAL[name].target(line.partition("\t")[2])
         except ValueError as error:
-            raise ValueError(f"{where}: prediction {error}") from None
+            raise ValueError(f"{path}, line {number:,}: prediction {error}") from None
     if sorted(line.partition("\t")[0] for line in lines) != sorted(map(str, range(count))):
         raise ValueError(
             f"{path} has {counted(len(lines), 'prediction')}, but the official test set has "

@@ -13,10 +13,11 @@ from tensorboard.plugins.hparams import api
 from bert_tf.finetuning.fine_tune import fine_tune, next_step
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_name
-from bert_tf.finetuning.runs.run_process import Diverged, run_apart
+from bert_tf.finetuning.runs.run_process import run_apart
 from bert_tf.finetuning.runs.tables import Score, aligned
 from bert_tf.finetuning.saved_run import with_values_of
 from bert_tf.finetuning.task import TrainableTask
+from bert_tf.finite import NonFinite
 from bert_tf.runs.run import SWEEP_RESULTS, Run
 from bert_tf.training.reports import rank
 from tfrecords.progress import say
@@ -90,10 +91,10 @@ def sweep(
         say(f"\nRun {number} of {len(runs)}: {flags.output_dir}{note}")
         try:
             results[folder] = finished[folder] or run_apart(run, flags)
-        except Diverged as error:
+        except NonFinite as error:
             print(f"WARNING: {flags.output_dir} diverged: {error}")
     if not results:
-        raise Diverged("all runs diverged: try a lower --learning_rate")
+        raise NonFinite("all runs diverged: try a lower --learning_rate")
     return results[_report(options, task, settings, results)]
 
 

@@ -21,9 +21,9 @@ from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.runs import sweep as sweep_module
-from bert_tf.finetuning.runs.run_process import Diverged
 from bert_tf.finetuning.runs.sweep import list_settings, summarize, sweep
 from bert_tf.finetuning.runs.tables import aligned, markdown
+from bert_tf.finite import NonFinite
 from bert_tf.runs.run import FINISHED, FLAGS, Run
 from tfrecords.writer import atomic_write, make_folder
 
@@ -98,7 +98,7 @@ def test_seeds_are_compared(tmp_path, trained, capsys):
     assert "\nAccuracy 0.4998 on the dev set: seed-7.\n" in capsys.readouterr().out
 
 
-DIVERGED = Diverged("the loss of step 3 is not finite")
+DIVERGED = NonFinite("the loss of step 3 is not finite")
 
 
 def test_seeds_that_diverge_do_not_count(tmp_path, trained, capsys, monkeypatch):

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.comparison.runs import Group, Table, as_markdown, print_tables, read_groups
-from bert_tf.compression.compression_options import COMPRESSION, ReportOptions
+from bert_tf.compression.compression_options import ReportOptions
 from bert_tf.compression.outcome import Outcome
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.finetuning.runs.tables import Score
@@ -86,18 +86,14 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
     """Returns the students in a folder, by task and teacher, and the folders of unfinished runs."""
     groups, unfinished = read_groups(folder)
     groups = [group for group in groups if "recipe" in group.flags]
-    if not groups:
-        raise ValueError(f"{folder} holds no finished runs of compress, only of run_finetuning")
     outcomes = {path: Outcome.read(path) for group in groups for path in group.paths}
     # Runs that were interrupted while the teacher was evaluated.
     lacking = [path for path, outcome in outcomes.items() if not outcome]
     groups = [replace(x, paths=[y for y in x.paths if y not in lacking]) for x in groups]
     groups = [group for group in groups if group.paths]
     if not groups:
-        raise ValueError(
-            f"{folder} holds no finished runs of compress ({lacking[0]} lacks {COMPRESSION}): run "
-            "the same compress command again"
-        )
+        unfinished = f", only unfinished ones, such as {lacking[0]}" if lacking else ""
+        raise ValueError(f"{folder} holds no finished runs of compress{unfinished}")
     keys = [tuple(group.flags[x] for x in ("recipe", "teacher", "task")) for group in groups]
     students = []
     for group, key in zip(groups, keys, strict=True):

@@ -29,15 +29,13 @@ def read_files(data_dir: str, split: str) -> TextExamples:
 
 def _reviews(root: str, folder: str) -> list[str]:
     """Returns the files of a folder, in order, such as "train/neg/0_3.txt"."""
-    if not tf.io.gfile.isdir(f"{root}/{folder}"):
-        raise FileNotFoundError(
-            f"{root}/{folder}: no such folder: --data_dir must be aclImdb or its parent"
-        )
-    names = sorted(
-        name for name in tf.io.gfile.listdir(f"{root}/{folder}") if name.endswith(".txt")
-    )
+    found = f"{root}/{folder}"
+    names = tf.io.gfile.listdir(found) if tf.io.gfile.isdir(found) else []
+    names = sorted(name for name in names if name.endswith(".txt"))
     if not names:
-        raise ValueError(f"{root}/{folder} contains no reviews (*.txt)")
+        raise FileNotFoundError(
+            f"{found} holds no reviews (*.txt): --data_dir must be aclImdb or its parent"
+        )
     return [f"{folder}/{name}" for name in names]
 
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import EMBEDDING, ModelSpec
+from bert_tf.finetuning import saved_run
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import in_task_order, load_task_model
 from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, Training
@@ -18,17 +19,6 @@ from bert_tf.finetuning.metrics import OF_A_CLASS
 from bert_tf.finetuning.multi_task import MultiTask, MultiTaskTraining
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.runs.tables import aligned
-from bert_tf.finetuning.saved_run import (
-    DATA_CHECKSUMS,
-    LENGTHS,
-    SETTINGS,
-    check_resumable,
-    check_same_data,
-    compared_splits,
-    data_checksums,
-    with_saved_flags,
-    with_values_of,
-)
 from bert_tf.finetuning.task import DataFiles, Task, TrainableTask
 from bert_tf.resolution import resolve_model
 from bert_tf.runs.run import COMMAND, FINISHED, Run
@@ -85,20 +75,21 @@ def _fine_tune(
     strategy: tf.distribute.Strategy,
 ) -> dict[str, float]:
     run, say = Run(options.output_dir), chief_say(strategy)
-    options = with_saved_flags(with_values_of(options, run.resumed_flags), run)
-    trains = options.do_train and not check_resumable(options, run)
+    options = saved_run.with_saved_flags(saved_run.with_values_of(options, run.resumed_flags), run)
+    trains = options.do_train and not saved_run.check_resumable(options, run)
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
     session = Session.open(options, strategy, run, init)
     trained = None if trains else _open_trained(run, session.init, options.label_type)
     if trained and trained is session.init and trained.run:
-        options = with_values_of(options, trained.run.flags, LENGTHS)
+        options = saved_run.with_values_of(options, trained.run.flags, saved_run.LENGTHS)
     spec = model_spec(session)
     options = with_length(options, options.task, spec.config, say)
     if options.label_type in VECTOR_TYPES:
         # Vectors are computed as by the initial checkpoint, unless flags say otherwise.
         found = session.init and settings_of(session.init, options.pooling)
-        options = with_values_of(options, (found or EmbeddingSettings())._asdict(), SETTINGS)
+        settings = (found or EmbeddingSettings())._asdict()
+        options = saved_run.with_values_of(options, settings, saved_run.SETTINGS)
     session = dataclasses.replace(session, options=options)
     # A run that stopped before its first checkpoint may have had other data.
     head = trained.head if trained else run.head if run.has_checkpoint else None
@@ -116,11 +107,11 @@ def _fine_tune(
     reported = list(task.dev_splits) if options.do_eval else []
     if options.do_predict or (options.do_eval and task.test_has_targets):
         reported += task.test_splits
-    compared = compared_splits(options, run, task)
+    compared = saved_run.compared_splits(options, run, task)
     read = list(dict.fromkeys([*compared, *reported]))
     splits = read_features(options, training, spec, read, say)
-    checksums = data_checksums({name: splits[name] for name in compared})
-    check_same_data(run, checksums)
+    checksums = saved_run.data_checksums({name: splits[name] for name in compared})
+    saved_run.check_same_data(run, checksums)
     if trained:
         results = {} if trained is session.init else _earlier_results(options, run)
         evaluator = load_evaluator(session, training, trained, splits)
@@ -147,11 +138,11 @@ def check_data_of(options: FineTuningOptions) -> None:
     run = Run(options.output_dir)
     # A command may find the seed itself.
     options = dataclasses.replace(options, hold_out_seed=run.flags.get("hold_out_seed"))
-    options = with_values_of(options, run.resumed_flags)
+    options = saved_run.with_values_of(options, run.resumed_flags)
     task = make_task(options, run.head)
-    names = compared_splits(options, run, task)
+    names = saved_run.compared_splits(options, run, task)
     splits = read_features(options, task, run.spec, names, lambda line: None)
-    check_same_data(run, data_checksums(splits))
+    saved_run.check_same_data(run, saved_run.data_checksums(splits))
 
 
 def _open_trained(run: Run, init: Checkpoint | None, label_type: str) -> Checkpoint:
@@ -206,7 +197,7 @@ def _train(
         )
     tuner.set_weights()
     flags = dataclasses.asdict(session.options) | dict(task.columns)
-    flags |= {COMMAND: session.options.command, DATA_CHECKSUMS: checksums}
+    flags |= {COMMAND: session.options.command, saved_run.DATA_CHECKSUMS: checksums}
     if session.is_chief:
         run.write(spec, flags | {FINISHED: False})
         run.best.write(spec)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_tf.plots.style import finish, name_cells, new_axes
+from bert_tf.plots import style
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
@@ -47,11 +47,11 @@ def confusion_matrix(
     counts = count_pairs(labels, predictions, labels=range(len(names)))
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     size = 3 + 0.9 * len(names)
-    axes = ax or new_axes(size + 1, size)
+    axes = ax or style.new_axes(size + 1, size)
     # Black is readable on the lighter half of the colors, and on its inverse on dark pages.
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=2)
-    name_cells(axes, names, names, rotation=30)
-    finish(axes, counted(len(labels), "example"), "prediction", "label")
+    style.name_cells(axes, names, names, rotation=30)
+    style.finish(axes, counted(len(labels), "example"), "prediction", "label")
     if len(names) <= _MOST_CLASSES_WITH_TEXT:
         for (row, column), share in np.ndenumerate(shares):
             text = f"{counts[row, column]:,}\n{share:.1%}"

@@ -102,9 +102,8 @@ def list_settings(options: FineTuningOptions) -> list[Setting]:
     """Returns the settings to try."""
     combinations = [{}]
     if options.grid:
-        defaults = {field.name: field.default for field in dataclasses.fields(options)}
         for name in GRID:
-            if getattr(options, name) != defaults[name]:
+            if getattr(options, name) != getattr(type(options), name):
                 raise ValueError(f"--grid tries several values of --{name}: omit that flag")
         products = itertools.product(*GRID.values())
         combinations = [dict(zip(GRID, values, strict=True)) for values in products]

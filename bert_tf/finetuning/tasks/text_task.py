@@ -36,6 +36,7 @@ class TextTask(Task):
         pairs: whether an example is two texts.
         submissions: the name of a file for a server of predictions, by split.
         submitted: returns the predictions of outputs as that server expects them.
+        apart: whether the model reads every text alone; the exported module then compares two.
         name, read_files, ..., columns: see `Task`.
     """
 
@@ -54,6 +55,7 @@ class TextTask(Task):
     flags: tuple[str, ...] = ("data_dir",)
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+    apart = False
     hold_out = staticmethod(hold_out)
     encode = staticmethod(encode_texts)
 
@@ -102,11 +104,12 @@ class TextTask(Task):
         self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> TextModule:
         """Builds a module that returns what `serve` says; its variable `labels` names classes."""
-        shared = dict(pairs=self.pairs, outputs=self.serve, labels=self.head.labels)
-        return TextModule(model, tokenizer, max_seq_length, **shared)
+        inputs = dict(pairs=self.pairs or self.apart, apart=self.apart)
+        outputs = dict(outputs=self.serve, labels=self.head.labels)
+        return TextModule(model, tokenizer, max_seq_length, **inputs, **outputs)
 
     def example_call(self) -> str:
-        arguments = '["a text"], ["another"]' if self.pairs else '["a text"]'
+        arguments = '["a text"], ["another"]' if self.pairs or self.apart else '["a text"]'
         return f"({arguments})  # a dict: {self.predicted}"
 
     def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:

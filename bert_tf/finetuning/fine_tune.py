@@ -31,11 +31,9 @@ from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
 from tfrecords.command_help import command_line, unused_name
-from tfrecords.progress import counted
 from tfrecords.vocabulary import warn_about_casing
 from tfrecords.writer import atomic_write
 
-_FEW_STEPS = 100
 # The most classes, of all splits together, whose metrics are printed.
 _CLASSES_SHOWN = 20
 
@@ -186,15 +184,10 @@ def _train(
     checksums: dict[str, int],
 ) -> tuple[dict[str, float], Evaluator]:
     """Trains; returns the results of the best weights and an evaluator that has them."""
-    run, say, task = session.run, session.say, training.task
+    run, task = session.run, training.task
     if note := task.check_metric(splits[task.dev_splits[0]]):
-        say(f"WARNING: {note}")
+        session.say(f"WARNING: {note}")
     tuner = FineTuner(session, training, spec.config, splits)
-    if 0 < tuner.num_train_steps < _FEW_STEPS:
-        say(
-            f"WARNING: training has only {counted(tuner.num_train_steps, 'step')}: a smaller "
-            "--train_batch_size or a larger --num_train_epochs usually gives better results."
-        )
     tuner.set_weights()
     flags = dataclasses.asdict(session.options) | dict(task.columns)
     flags |= {COMMAND: session.options.command, saved_run.DATA_CHECKSUMS: checksums}

@@ -136,16 +136,6 @@ def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkey
         classifier.export_classifier(folder, str(tmp_path / "out"))
 
 
-@pytest.mark.parametrize(("epochs", "warned"), [(4.95, True), (5.0, False)])
-def test_a_run_of_fewer_than_100_steps_starts_with_a_warning(
-    files, tmp_path, capsys, no_learning, epochs, warned
-):
-    """Oracle: 20 steps per epoch."""
-    run(tuning_options(files, tmp_path / "out", num_train_epochs=epochs, do_eval=False))
-    printed = capsys.readouterr().out
-    assert ("WARNING: training has only 99 steps" in printed) == ("has only" in printed) == warned
-
-
 def test_a_finished_run_is_not_repeated(finished, capsys):
     """Oracle: the results and the checkpoint; another run in the folder goes first."""
     with locked(finished.output_dir), pytest.raises(OSError, match="sst2 is in use by process"):

@@ -142,7 +142,7 @@ def test_the_configuration_comes_from_the_first_source_that_has_one(run, tmp_pat
     """Oracle: flags, then the run itself, then the run that gives the weights."""
     init = Run(str(tmp_path / "init"))
     init.write(ModelSpec(CONFIG, VOCAB, False))
-    with pytest.raises(ValueError, match="give --preset or --bert_config_file"):
+    with pytest.raises(ValueError, match="no encoder: give --init_checkpoint, --preset or"):
         resolve(run)
     assert resolve(run, init=opened(init)) == ModelSpec(CONFIG, VOCAB, False)
     dropout = dataclasses.replace(CONFIG, hidden_dropout_prob=0.3)
@@ -151,7 +151,7 @@ def test_the_configuration_comes_from_the_first_source_that_has_one(run, tmp_pat
     assert resolve(run, init=opened(init), **given).config == dropout
     run.write(ModelSpec(CONFIG, VOCAB, False))
     # What a start that failed left behind does not count.
-    with pytest.raises(ValueError, match="give --preset or --bert_config_file"):
+    with pytest.raises(ValueError, match="no encoder: give --init_checkpoint, --preset or"):
         resolve(run)
     save_checkpoint(run)
     assert resolve(Run(run.path)).config == CONFIG

@@ -10,7 +10,7 @@ from bert_tf.compression.recipes import RECIPES, Recipe
 from bert_tf.compression.student import known_spec
 from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
-from bert_tf.finetuning.fine_tuned import check_kind, in_task_order
+from bert_tf.finetuning.fine_tuned import in_task_order
 from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.runs.sweep import sweep
@@ -56,8 +56,7 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
     task = task or make_task(options, teacher.head)
     if task.head and task.head.kind == EMBEDDING:
         raise ValueError(f"{options.teacher} computes vectors, which no recipe compresses")
-    check_kind(task.name, task.head, teacher.head, teacher.path)
-    teacher, init = in_task_order(teacher, task.head, say), None
+    teacher, init = in_task_order(teacher, task, say), None
     if check_resumable(options, run):
         training = recipe.training.evaluation(task, run.path)
     else:

@@ -41,7 +41,7 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
     if "," in name:
         raise ValueError(f"--task={name}: a student learns one task, so name one")
     recipe, run = RECIPES[options.recipe], Run(options.output_dir)
-    _check_stages(options, recipe)
+    _check_flags(options, recipe)
     teacher = open_checkpoint(options.teacher)
     options = hold_out_as_teacher(options, teacher)
     if not teacher.head:
@@ -64,8 +64,6 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
         training = recipe.training(options, recipe, task, teacher)
         init = None if run.has_checkpoint else training.initial_student()
     results = fine_tune(options, task, init, training)
-    for row in recipe.published:
-        say(row.describe())
     outcome = Outcome.read(run.path)
     if not outcome:
         outcome = _compare(options, task, teacher, results)
@@ -97,18 +95,15 @@ def hold_out_as_teacher(options: CompressionOptions, teacher: Checkpoint) -> Com
     return dataclasses.replace(options, hold_out_seed=seed)
 
 
-def _check_stages(options: CompressionOptions, recipe: Recipe) -> None:
-    """Raises a ValueError for flags of fine-tuning that do not suit the recipe."""
-    if options.early_stopping and recipe.last_stage:
-        raise ValueError(
-            f"--early_stopping would end --recipe={options.recipe} before its last stage: omit it"
-        )
-    if options.augment and not recipe.terms:
-        raise ValueError(
-            f"--augment does not suit --recipe={options.recipe}, which learns from labels alone: "
-            "omit it"
-        )
-    for name in ("feature_based", "lora_rank", *recipe.training.unsuited):
+def _check_flags(options: CompressionOptions, recipe: Recipe) -> None:
+    """Raises a ValueError for flags that do not suit the recipe."""
+    unsuited = {"feature_based", "lora_rank", "sparsity", "bits", "embedding_bits"}
+    unsuited |= {*recipe.training.unsuited}
+    if recipe.last_stage:
+        unsuited.add("early_stopping")  # it would end the run before the last stage
+    if not recipe.terms:
+        unsuited.add("augment")  # without a teacher, copies have no labels
+    for name in sorted(unsuited.difference(recipe.training.own_flags)):
         if getattr(options, name) != getattr(CompressionOptions, name):
             raise ValueError(f"--{name} does not suit --recipe={options.recipe}: omit it")
 

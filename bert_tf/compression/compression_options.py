@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_tf.choices import GENERAL_RECIPES, PRUNING, RECIPES, SHARE
+from bert_tf.choices import GENERAL_RECIPES, RECIPES, SHARE
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from tfrecords import command
@@ -21,8 +21,6 @@ _OWN_STUDENTS = {
     "albert": "compares an ALBERT of your choice with the teacher: give --init_checkpoint, or "
     "--preset=albert-base and --vocab_file",
 }
-# Flags that only some recipes read.
-_FLAGS_OF_RECIPES = {"sparsity": PRUNING, "bits": ("qbert",), "embedding_bits": ("qbert",)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,19 +129,6 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
             raise ValueError("--augment and --masked_lm need each other: give both or neither")
         if self.glove_file and not self.augment:
             raise ValueError("--glove_file has no effect without --augment: omit it")
-        for name, recipes in _FLAGS_OF_RECIPES.items():
-            if getattr(self, name) is not None and self.recipe not in recipes:
-                raise ValueError(f"--{name} has no effect with --recipe={self.recipe}: omit it")
-        if self.recipe == "heads" and (self.init_checkpoint or self.is_random):
-            raise ValueError(
-                "--recipe=heads removes heads of the teacher, by what they contribute to its "
-                "predictions: omit --init_checkpoint, --preset and --bert_config_file"
-            )
-        for name in ("init_checkpoint", "student_layers", "preset", "bert_config_file"):
-            if self.recipe == "qbert" and getattr(self, name):
-                raise ValueError(
-                    f"--{name} does not suit --recipe=qbert, which quantizes the teacher: omit it"
-                )
         if self.bits and not re.fullmatch(r"[2-8](/[2-8])?", self.bits):
             raise ValueError(f"--bits={self.bits}: give a number from 2 to 8, or two such as 2/3")
         if self.layer_bits != tuple(sorted(set(self.layer_bits))):

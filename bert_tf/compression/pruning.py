@@ -29,7 +29,10 @@ from tfrecords.progress import say
 
 
 class HeadsTraining(StudentTraining):
-    """Trains a student that starts without some of its heads."""
+    """Trains a student that starts as its teacher, without some of the heads."""
+
+    unsuited = ("init_checkpoint", "preset", "bert_config_file")
+    own_flags = ("sparsity",)
 
     def initial_student(self) -> Checkpoint:
         """Returns a fine-tuned model without its least important heads; see `head_importance`."""
@@ -174,6 +177,7 @@ class ZeroingTraining(StudentTraining):
     """Trains a student while more and more of its weights become zero."""
 
     unsuited = ("freeze_encoder",)
+    own_flags = ("sparsity",)
 
     @staticmethod
     def facts(

@@ -136,8 +136,10 @@ class Q8BertTraining(QuantizedTraining):
 
 
 class QBertTraining(QuantizedTraining):
-    """Trains a student whose sensitive layers have more bits."""
+    """Trains a student that starts as its teacher, and whose sensitive layers have more bits."""
 
+    unsuited = ("init_checkpoint", "student_layers", "preset", "bert_config_file")
+    own_flags = ("bits", "embedding_bits")
     quantization = Quantization(symmetric=False, groups=128, bits=(2, 3))
 
 

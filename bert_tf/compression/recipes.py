@@ -46,17 +46,6 @@ class Published(NamedTuple):
     quality: float
     speed_up: float | None
 
-    def describe(self) -> str:
-        """Returns the row as a line."""
-
-        def times(factor: float, more: str, less: str) -> str:
-            return f"{factor:g} times {more}" if factor >= 1 else f"{1 / factor:.1f} times {less}"
-
-        size = times(self.compression, "smaller", "larger")
-        speed = f", {times(self.speed_up, 'faster', 'slower')}" if self.speed_up else ""
-        quality = f"{self.quality:.0%} of its quality"
-        return f"Published for {self.name}: {size} than BERT-base, {quality}{speed}."
-
 
 @dataclass(frozen=True)
 class Recipe:

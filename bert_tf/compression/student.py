@@ -89,10 +89,12 @@ def predict(task: Task, teacher: Checkpoint, features: Features) -> np.ndarray:
 class StudentTraining(Training):
     """Trains a task that a student learns from the labels alone.
 
-    The teacher was fine-tuned on the task. Flags that do not suit the training are `unsuited`.
+    The teacher was fine-tuned on the task. Flags that do not suit the training are `unsuited`, and
+    `own_flags` those that only few recipes read.
     """
 
     unsuited: ClassVar[tuple[str, ...]] = ()
+    own_flags: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, options: CompressionOptions, recipe: "Recipe", task: Task, teacher: Checkpoint

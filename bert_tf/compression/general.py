@@ -83,13 +83,8 @@ class GeneralStudent(PretrainingTask):
 
     def build_model(self, spec: ModelSpec, rematerialize: str) -> keras.Model:
         source, recipe, ours, theirs = self._teacher, self._recipe, spec.config, self._theirs
-        check_comparable(recipe, ours, theirs, " or another --bert_config_file")
-        if recipe.predicts and ours.vocab_size != theirs.vocab_size:
-            raise ValueError(
-                "this recipe compares the probabilities of all tokens in student and teacher, but "
-                f"their vocab_size is {ours.vocab_size} and {theirs.vocab_size}: use another "
-                "--init_checkpoint or another --bert_config_file"
-            )
+        equal = recipe.equal + ["vocab_size"] * recipe.predicts
+        check_comparable(ours, theirs, equal, recipe.absent)
         if self._run_folder:
             check_same_teacher(self._run_folder, source)
         model_type = BertPretrainer if recipe.predicts else BertEncoder

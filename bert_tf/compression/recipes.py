@@ -82,6 +82,18 @@ class Recipe:
         return bool(self.labels) or any(term.predicts for term in self.terms)
 
     @property
+    def equal(self) -> list[str]:
+        """The values that the configurations of student and teacher must share."""
+        widths = self.replaces or any(term.values == HIDDEN for term in self.terms)
+        return ["hidden_size"] * widths + ["num_attention_heads"] * (ATTENTION in self.reads)
+
+    @property
+    def absent(self) -> list[str]:
+        """The values that neither of the two may have."""
+        compares_layers = self.replaces or bool(self.reads)
+        return ["pruned_heads"] * (ATTENTION in self.reads) + ["is_decoder"] * compares_layers
+
+    @property
     def last_stage(self) -> float:
         """The share of the steps before the last stage; 0 without stages."""
         if self.replaces:

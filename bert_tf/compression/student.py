@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Collection, Sized
+from collections.abc import Collection, Sequence, Sized
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.compression_options import CompressionOptions, StudentOptions
 from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
-from bert_tf.compression.outputs import ATTENTION, HIDDEN
+from bert_tf.compression.outputs import HIDDEN
 from bert_tf.compression.precomputed import check_same_teacher, computed_once
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.finetuning.batches import eval_batches
@@ -216,10 +216,11 @@ class DistillingTraining(StudentTraining):
         return dataclasses.replace(features, targets=targets)
 
     def build_model(self, config: BertConfig) -> keras.Model:
-        check_comparable(self._recipe, config, self._teacher.spec.config)
+        theirs, recipe = self._teacher.spec.config, self._recipe
+        check_comparable(config, theirs, recipe.equal, recipe.absent)
         student = super().build_model(config)
         teacher = None if self._predicts_once else load_task_model(self.task, self._teacher)
-        return Distillation(student, teacher, projects=HIDDEN in self._recipe.reads)
+        return Distillation(student, teacher, projects=HIDDEN in recipe.reads)
 
     def first_best_step(self, num_train_steps: int) -> int:
         """See `Training.first_best_step`; the last stage of the recipe must have begun."""
@@ -227,37 +228,24 @@ class DistillingTraining(StudentTraining):
 
 
 def check_comparable(
-    recipe: "Recipe",
-    student: BertConfig,
-    teacher: BertConfig,
-    or_else: str = ", or --recipe=pd, which compares predictions alone",
+    student: BertConfig, teacher: BertConfig, equal: Sequence[str], absent: Sequence[str]
 ) -> None:
-    """Raises a ValueError if a recipe cannot compare two models."""
-    compares_widths = recipe.replaces or any(term.values == HIDDEN for term in recipe.terms)
-    compares_heads = ATTENTION in recipe.reads
-    for reason, name, matters in (
-        ("layers of one width", "hidden_size", compares_widths),
-        ("as many heads", "num_attention_heads", compares_heads),
-    ):
-        ours, theirs = getattr(student, name), getattr(teacher, name)
-        if matters and ours != theirs:
-            raise ValueError(
-                f"this recipe needs {reason} in student and teacher, but their {name} are {ours} "
-                f"and {theirs}: use another --init_checkpoint{or_else}"
-            )
-    alone = "use --recipe=pd, which compares predictions alone"
-    if compares_heads and (student.pruned_heads or teacher.pruned_heads):
-        raise ValueError(
-            "this recipe compares all attention heads of student and teacher, but one of the two "
-            f"lacks some heads (pruned_heads): {alone}"
-        )
-    if (recipe.replaces or recipe.reads) and (student.is_decoder or teacher.is_decoder):
-        raise ValueError(
-            "this recipe compares layers, but student or teacher reads from left to right "
-            f"(is_decoder): {alone}"
-        )
+    """Raises a ValueError if a recipe cannot compare two models.
+
+    `equal` are the values that must be the same in both, and `absent` those that neither may have.
+    """
+
+    def values(name: str) -> tuple[Any, Any]:
+        return getattr(student, name, None), getattr(teacher, name, None)
+
+    wrong = [name for name in equal if len({*values(name)}) == 2]
+    wrong += [name for name in absent if any(values(name))]
     if student.num_hidden_layers > teacher.num_hidden_layers:
+        wrong.append("num_hidden_layers")
+    if wrong:
+        ours, theirs = values(wrong[0])
         raise ValueError(
-            f"the student has {student.num_hidden_layers} layers, more than the "
-            f"{teacher.num_hidden_layers} of the teacher: use a smaller --init_checkpoint"
+            f"this recipe cannot compare student and teacher, whose {wrong[0]} are {ours} and "
+            f"{theirs}: use another --init_checkpoint, --preset or --bert_config_file, or, on a "
+            "task, --recipe=pd, which compares predictions alone"
         )

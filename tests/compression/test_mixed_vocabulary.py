@@ -306,12 +306,12 @@ def test_what_does_not_fit(options, pretrained):
     """Oracle: the message, which names what to change."""
     source = open_checkpoint(pretrained)
     for changes, message in (
-        ({"num_hidden_layers": 1}, "their num_hidden_layers are 1 and 2: use another"),
-        ({"max_position_embeddings": 9}, "their max_position_embeddings are 9 and 24: use another"),
-        ({"is_decoder": True}, "plain BERTs, but the student has is_decoder: use another student"),
-        ({"embedding_size": 4}, "plain BERTs, but the student has embedding_size: use"),
-        ({"classifier_activation": False}, "their classifier_activation are False and True: use"),
-        ({"num_hidden_groups": 1}, "plain BERTs, but the student has num_hidden_groups: use"),
+        ({"num_hidden_layers": 1}, "whose num_hidden_layers are 1 and 2: use another"),
+        ({"max_position_embeddings": 9}, "whose max_position_embeddings are 9 and 24: use"),
+        ({"is_decoder": True}, "whose is_decoder are True and False: use"),
+        ({"embedding_size": 4}, "whose embedding_size are 4 and None: use"),
+        ({"classifier_activation": False}, "whose classifier_activation are False and True: use"),
+        ({"num_hidden_groups": 1}, "whose num_hidden_groups are 1 and None: use"),
     ):
         config = dataclasses.replace(CONFIG, **changes)
         with pytest.raises(ValueError, match=message):

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from bert_tf.compression import losses
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Changes
-from bert_tf.compression.bilstm_student import BiLSTMTraining
 from bert_tf.compression.distillation import REPLACED_AFTER
 from bert_tf.compression.losses import (
     ALWAYS,
@@ -29,7 +28,12 @@ from bert_tf.compression.losses import (
 from bert_tf.compression.outputs import ATTENTION, HIDDEN
 from bert_tf.compression.pruning import HeadsTraining, ZeroingTraining
 from bert_tf.compression.quantized_student import Q8BertTraining, QBertTraining
-from bert_tf.compression.student import DistillingTraining, SharingTraining, StudentTraining
+from bert_tf.compression.student import (
+    BiLSTMTraining,
+    DistillingTraining,
+    SharingTraining,
+    StudentTraining,
+)
 
 
 class Published(NamedTuple):

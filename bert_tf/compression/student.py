@@ -14,7 +14,7 @@ from bert_tf.compression.compression_options import CompressionOptions, StudentO
 from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
 from bert_tf.compression.outputs import HIDDEN
 from bert_tf.compression.precomputed import check_same_teacher, computed_once
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import BertConfig, BiLSTMConfig, ModelSpec
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features
@@ -225,6 +225,50 @@ class DistillingTraining(StudentTraining):
     def first_best_step(self, num_train_steps: int) -> int:
         """See `Training.first_best_step`; the last stage of the recipe must have begun."""
         return min(num_train_steps, int(self._recipe.last_stage * num_train_steps) + 1)
+
+
+class BiLSTMTraining(DistillingTraining):
+    """Trains a BiLSTM on the outputs of its teacher."""
+
+    unsuited = (
+        *DistillingTraining.unsuited,
+        *("student_layers", "preset", "bert_config_file", "layer_decay"),
+    )
+
+    def initial_student(self) -> Checkpoint:
+        """Returns the word embeddings of an encoder, as the start of a BiLSTM.
+
+        Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) section 4.3, for
+        the sizes.
+        """
+        options, kind = self._options, self.task.head.kind
+        if kind == "span":
+            raise ValueError(
+                f"--task={self.task.name}: a BiLSTM cannot find answers: use another --recipe"
+            )
+        source = open_init_checkpoint(options, Run(options.output_dir)) or self._teacher
+        spec = source.spec
+        words = source.tensors["encoder/embeddings/word_embeddings"]
+        pairs = kind == "multiple_choice" or getattr(self.task, "pairs", False)
+        config = BiLSTMConfig(
+            spec.config.vocab_size,
+            hidden_size=400,
+            num_hidden_layers=1,
+            num_attention_heads=1,
+            intermediate_size=150,
+            hidden_act="relu",
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            max_position_embeddings=spec.config.max_position_embeddings,
+            embedding_size=words.shape[1],
+            bilstm="siamese" if pairs else "single",
+        )
+        spec = ModelSpec(config, spec.vocab, spec.lower_case)
+        tensors = {"encoder/word_embeddings": words}
+        return dataclasses.replace(source, spec=spec, tensors=tensors, head=None, config_file=None)
+
+    def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
+        return [model.encoder.word_embeddings]
 
 
 def check_comparable(

@@ -5,12 +5,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
-from bert_tf.pretraining.advice import Baseline
+from bert_tf.pretraining.advice import constant_prediction
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.session import Session
 from bert_tf.training.driver import Phase
@@ -72,7 +73,8 @@ class PhaseData:
         self._session, self._options = session, session.options
         self._task, self._spec = task, spec
         self._trainer, self._records = trainer, records
-        self._baseline: Baseline | None = None
+        # How often the evaluation masks each token.
+        self._counts: np.ndarray | None = None
         self._warned = warned
 
     def phase(self) -> Phase:
@@ -114,7 +116,7 @@ class PhaseData:
         )
 
     def _evaluate(self) -> dict[str, float]:
-        batches = self._evaluation_batches if self._baseline else self._counted_batches()
+        batches = self._counted_batches() if self._counts is None else self._evaluation_batches
         batches = with_progress(batches, "Evaluating", disable=not is_chief(self._trainer.strategy))
         metrics = self._trainer.evaluate(batches, self._options.max_eval_steps)
         if "masked_lm_loss" not in metrics:
@@ -125,13 +127,13 @@ class PhaseData:
         return metrics | {"masked_lm_perplexity": perplexity}
 
     def _counted_batches(self) -> Iterator[Batch]:
-        """Yields the evaluation's batches while the baseline counts the tokens of this worker."""
-        self._baseline = Baseline(self._records.evaluation.vocab_size)
+        """Yields the evaluation's batches while it counts the masked tokens of this worker."""
+        self._counts = np.zeros(self._records.evaluation.vocab_size)
         of_replicas = self._trainer.strategy.experimental_local_results
         for batch in iterate(self._evaluation_batches):
             names = ("masked_lm_ids", "masked_lm_weights")
             for ids, weights in zip(*(of_replicas(batch[name]) for name in names), strict=True):
-                self._baseline.count(ids.numpy(), weights.numpy())
+                np.add.at(self._counts, ids.numpy(), weights.numpy())
             yield batch
 
     def _warn_of_constant_predictions(self, accuracy: float) -> None:
@@ -139,7 +141,7 @@ class PhaseData:
         warming_up = options.do_train and step <= options.num_warmup_steps
         if warming_up or self._warned or not is_chief(self._trainer.strategy):
             return
-        if warning := self._baseline.warning(step, accuracy, self._spec.vocab):
+        if warning := constant_prediction(self._counts, step, accuracy, self._spec.vocab):
             self._warned.append(warning)
             say(warning)
 

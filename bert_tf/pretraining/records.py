@@ -1,17 +1,16 @@
 """The records that a run trains and evaluates on, checked before anything is computed."""
 
-import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.choices import OBJECTIVES
 from bert_tf.config import ModelSpec
-from bert_tf.pretraining.phases import PhaseOptions, last_steps, read_phases
-from bert_tf.pretraining.pretraining_options import PretrainingOptions
+from bert_tf.pretraining.phases import phase_named, read_phases
+from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
 from bert_tf.resolution import agreed, check_length
 from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.input_files import check_complete, check_finished, expand_files
@@ -31,6 +30,7 @@ class NamedRecords:
     """The files of a phase, and the manifests beside them.
 
     Attributes:
+        phase: the flags with the values of the phase.
         first_step, until_step: the phase takes the steps after `first_step`, up to `until_step`.
         files, eval_files: the files to train and to evaluate on; the same unless the user gave
             separate ones.
@@ -39,7 +39,7 @@ class NamedRecords:
         manifests: path -> manifest, for these files.
     """
 
-    phase: PhaseOptions
+    phase: SharedOptions
     first_step: int
     until_step: int
     files: tuple[str, ...]
@@ -68,17 +68,8 @@ class PhaseRecords:
 
 def name_records(options: PretrainingOptions) -> list[NamedRecords]:
     """Finds the files and manifests of every phase."""
-    names = [field.name for field in dataclasses.fields(PhaseOptions) if field.name != "share"]
-    whole = PhaseOptions(share=1.0, **{name: getattr(options, name) for name in names})
-    phases = read_phases(options.phases_file, whole) if options.phases_file else [whole]
-    try:
-        ends = last_steps(phases, options.num_train_steps)
-    except ValueError as error:
-        raise ValueError(f"{options.phases_file}, {error}") from None
-    named = []
-    for number, (phase, start, end) in enumerate(
-        zip(phases, [0, *ends[:-1]], ends, strict=True), start=1
-    ):
+    named, start = [], 0
+    for number, (end, phase) in enumerate(read_phases(options), start=1):
         with phase_named(options, number):
             files = expand_files(phase.input_file)
             eval_files = files
@@ -96,6 +87,7 @@ def name_records(options: PretrainingOptions) -> list[NamedRecords]:
             named.append(
                 NamedRecords(phase, start, end, tuple(files), tuple(eval_files), inputs, manifests)
             )
+            start = end
     return named
 
 
@@ -154,17 +146,6 @@ def check_records(
         with phase_named(options, number):
             phases.append(_check_phase(options, spec, named, held_out_from))
     return phases
-
-
-@contextlib.contextmanager
-def phase_named(options: PretrainingOptions, number: int) -> Iterator[None]:
-    """Adds the file and number of a phase to errors about it."""
-    try:
-        yield
-    except ValueError as error:
-        if not options.phases_file:
-            raise
-        raise ValueError(f"{options.phases_file}, phase {number}: {error}") from None
 
 
 def _check_phase(

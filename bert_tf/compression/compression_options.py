@@ -12,15 +12,8 @@ from tfrecords import command
 from tfrecords.command import option, rare_option
 
 COMPRESSION = "compression.json"
-# Why the students of some recipes do not start with layers of the teacher.
-_OWN_STUDENTS = {
-    "mixed-vocabulary": "has a student with a vocabulary of its own: with --input_file, give "
-    "--bert_config_file; with --task, give --init_checkpoint",
-    "mobilebert": "has a student of your choice: give --bert_config_file, such as the one in "
-    "docs/pretraining.md, or --init_checkpoint",
-    "albert": "compares an ALBERT of your choice with the teacher: give --init_checkpoint, or "
-    "--preset=albert-base and --vocab_file",
-}
+# The recipes whose students do not start with layers of the teacher unless the flags say so.
+_OWN_STUDENTS = ("mixed-vocabulary", "mobilebert", "albert")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +36,10 @@ class StudentOptions(command.Options):
         if self.recipe == "mobilebert":
             own = own or self.student_layers
         if self.recipe in _OWN_STUDENTS and not own:
-            raise ValueError(f"--recipe={self.recipe} {_OWN_STUDENTS[self.recipe]}")
+            raise ValueError(
+                f"--recipe={self.recipe} has no default student: give --init_checkpoint, or "
+                "--bert_config_file or --preset, as docs/compression.md describes"
+            )
         if self.student_layers and self.is_random:
             raise ValueError(
                 "--student_layers has no effect on a student with random weights: omit it, or "

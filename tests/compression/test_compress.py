@@ -216,8 +216,8 @@ def test_several_seeds_make_several_students(make_options, monkeypatch):
         ("qbert", {"bits": "2/9"}, "--bits=2/9: give a number from 2 to 8, or two such"),
         ("qbert", {"bits": "3/2"}, "--bits=3/2: give the smaller number first"),
         ("qbert", {"student_layers": "0"}, "--student_layers does not suit --recipe=qbert"),
-        ("albert", {}, "--recipe=albert compares an ALBERT of your choice with the teacher"),
-        ("mobilebert", {}, "a student of your choice: give --bert_config_file"),
+        ("albert", {}, "--recipe=albert has no default student: give --init_checkpoint"),
+        ("mobilebert", {}, "--recipe=mobilebert has no default student"),
         ("layers", {"task": "swag"}, "--task=swag needs the kind multiple_choice"),
     ],
 )

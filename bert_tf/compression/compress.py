@@ -24,22 +24,18 @@ from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.progress import say
 
 
-def compress(options: CompressionOptions, task: Task | None = None) -> dict[str, float]:
+def compress(options: CompressionOptions) -> dict[str, float]:
     """Trains a student of a fine-tuned model; resumes the run in output_dir.
 
     The output folder is that of a fine-tuning run, with `compression.json` in addition; see
     `Outcome`.
 
-    Args:
-        task: replaces the registered task with the name `options.task`.
-
     Returns:
         the results of the student; see `fine_tune`, also for what it raises.
     """
-    name = task.name if task else task_name(options.task)
-    options = dataclasses.replace(options, task=name)
-    if "," in name:
-        raise ValueError(f"--task={name}: a student learns one task, so name one")
+    options = dataclasses.replace(options, task=task_name(options.task))
+    if "," in options.task:
+        raise ValueError(f"--task={options.task}: a student learns one task, so name one")
     recipe, run = RECIPES[options.recipe], Run(options.output_dir)
     _check_flags(options, recipe)
     teacher = open_checkpoint(options.teacher)
@@ -51,10 +47,10 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
         )
     if not options.replace_vocab:
         check_readable(teacher)
-    options = with_length(options, name, teacher.spec.config)
+    options = with_length(options, options.task, teacher.spec.config)
     say(f"Recipe {options.recipe}: {recipe.paper}.")
-    task = task or make_task(options, teacher.head)
-    if task.head and task.head.kind == EMBEDDING:
+    task = make_task(options, teacher.head)
+    if task.head.kind == EMBEDDING:
         raise ValueError(f"{options.teacher} computes vectors, which no recipe compresses")
     check_kind(task.name, task.head, teacher.head, teacher.path)
     teacher, init = in_task_order(teacher, task.head, say), None

@@ -54,11 +54,6 @@ class QuantizedTraining(StudentTraining):
         self, options: CompressionOptions, recipe: "Recipe", task: Task, teacher: Checkpoint
     ):
         super().__init__(options, recipe, task, teacher)
-        if not task.head:
-            raise ValueError(
-                f"--task={task.name}: this recipe quantizes encoders with one dense layer on top, "
-                "which is not what this task trains"
-            )
         self._eigenvalues = self._measure_sensitivity()
 
     @classmethod

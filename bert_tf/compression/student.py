@@ -21,7 +21,6 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tune import model_spec, read_features
 from bert_tf.finetuning.fine_tuned import load_task_model
 from bert_tf.finetuning.fine_tuner import Training
-from bert_tf.finetuning.objectives import OBJECTIVES
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.models.encoder import skip_padding
 from bert_tf.runs.run import Run
@@ -119,8 +118,8 @@ class StudentTraining(Training):
         return initial_student(self._options, self._recipe, self._teacher)
 
     def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
-        keeps_head = not self._options.init_checkpoint and self.task.head
-        return model.encoder.weights + (model.head.weights if keeps_head else [])
+        head = [] if self._options.init_checkpoint else model.head.weights
+        return model.encoder.weights + head
 
 
 class SharingTraining(StudentTraining):
@@ -149,11 +148,6 @@ class DistillingTraining(StudentTraining):
         self, options: CompressionOptions, recipe: "Recipe", task: Task, teacher: Checkpoint
     ):
         super().__init__(options, recipe, task, teacher)
-        if task.head is None or not isinstance(task.objective, OBJECTIVES):
-            raise ValueError(
-                f"--task={task.name}: of tasks of your own, this recipe compresses those whose "
-                "objective is one of bert_tf.finetuning.objectives; use --recipe=layers"
-            )
         compares_layers = recipe.reads or recipe.replaces
         per_example = task.head.kind in ("classifier", "multiple_choice")
         self._predicts_once = per_example and not compares_layers

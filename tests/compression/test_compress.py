@@ -4,9 +4,7 @@ import dataclasses
 import json
 import shutil
 from pkgutil import resolve_name
-from types import SimpleNamespace
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -28,7 +26,6 @@ from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.registry import TASKS, make_task
 from bert_tf.finetuning.runs import sweep
 from bert_tf.finetuning.task import DataFiles
-from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options as FineTuningOptions
 from bert_tf.run_finetuning import run as run_finetuning
@@ -279,28 +276,7 @@ def test_the_seed_chooses_what_is_held_out(config, tmp_path):
     assert held_out(hold_out_seed=2) != held_out()
 
 
-class _OwnModel(keras.Model):
-    """A model of a user's own: an encoder and one variable, without a `head`."""
-
-    def __init__(self, config):
-        super().__init__()
-        self.encoder = BertEncoder(config)
-        self.kernel = self.add_weight(name="kernel", shape=(config.hidden_size, 2))
-
-
-def test_a_task_of_ones_own_starts_with_the_encoder(make_training, config):
-    """Oracle: the variables of the encoder. Recipes with a teacher refuse such a task."""
-    own = SimpleNamespace(name="own", head=None, objective=None, build_model=_OwnModel)
-    training = make_training("layers", own)
-    model = training.build_model(config)
-    assert training.initial_weights(model) == model.encoder.weights
-    with pytest.raises(ValueError, match="of tasks of your own, .* use --recipe=layers"):
-        make_training("pd", own)
-    with pytest.raises(ValueError, match="quantizes encoders with one dense layer"):
-        make_training("qbert", own)
-
-
-def test_a_given_task_is_learned_with_another_metric(make_options, monkeypatch):
+def test_a_student_learns_with_another_metric(make_options, monkeypatch):
     """Oracle: the losses of the recipe, and the metric."""
     found = []
 
@@ -310,7 +286,7 @@ def test_a_given_task_is_learned_with_another_metric(make_options, monkeypatch):
 
     monkeypatch.setattr("bert_tf.finetuning.fine_tune.FineTuner", stop)
     with pytest.raises(KeyboardInterrupt):
-        compress(make_options("pkd6", metric="macro_f1"), SST2)
+        compress(make_options("pkd6", metric="macro_f1"))
     assert found == [(("labels", "soft_labels", "patience"), "macro_f1")]
 
 

@@ -41,7 +41,6 @@ class CompiledStep:
         flops: floating-point operations.
         bytes_accessed: bytes read and written.
         kernels: programs that a GPU launches.
-        float64_op: name of an operation in float64, if there is one.
     """
 
     seconds: float
@@ -53,7 +52,6 @@ class CompiledStep:
     flops: float
     bytes_accessed: float
     kernels: int | None = None
-    float64_op: str | None = None
 
     @property
     def memory(self) -> int:
@@ -105,8 +103,7 @@ def compile_step(
     from jaxlib.mlir.ir import MLIRError, Module
     from jaxlib.xla_client import CompileOptions, DeviceList
 
-    hlo = XlaComputation(step_to_hlo(target.kind, step, batch))
-    module = xla_computation_to_mlir_module(hlo)
+    module = xla_computation_to_mlir_module(XlaComputation(step_to_hlo(target.kind, step, batch)))
     # Copies between variables become identities, since the compilers' dialect has no copies.
     module = target.adapt(module.replace("mhlo.copy ", "stablehlo.optimization_barrier "))
     started = time.perf_counter()
@@ -120,7 +117,6 @@ def compile_step(
         raise target.does_not_fit(error) or rejected from None
     seconds = time.perf_counter() - started
     stats = executable.get_compiled_memory_stats()
-    float64 = re.search(r"= f64\[.*?op_name=\"([^\"]*)\"", hlo.as_hlo_module().to_string())
     compiled = CompiledStep(
         seconds=seconds,
         arguments=stats.argument_size_in_bytes,
@@ -128,7 +124,6 @@ def compile_step(
         aliased=stats.alias_size_in_bytes,
         temporaries=stats.temp_size_in_bytes,
         code=stats.generated_code_size_in_bytes,
-        float64_op=float64[1] if float64 else None,
         **target.work(executable),
     )
     if target.memory_limit is not None and compiled.memory > target.memory_limit:

@@ -127,13 +127,11 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
             raise ValueError("--glove_file has no effect without --augment: omit it")
         if self.bits and not re.fullmatch(r"[2-8](/[2-8])?", self.bits):
             raise ValueError(f"--bits={self.bits}: give a number from 2 to 8, or two such as 2/3")
-        if self.layer_bits != tuple(sorted(set(self.layer_bits))):
-            raise ValueError(f"--bits={self.bits}: give the smaller number first")
 
     @property
     def layer_bits(self) -> tuple[int, ...]:
-        """The numbers in --bits."""
-        return tuple(map(int, self.bits.split("/"))) if self.bits else ()
+        """The numbers in --bits, the smaller one first."""
+        return tuple(sorted(set(map(int, self.bits.split("/"))))) if self.bits else ()
 
     def num_train_steps(self, num_examples: int) -> int:
         """Returns the number of steps; with 0 epochs, `layers` and `heads` train nothing."""

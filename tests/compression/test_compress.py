@@ -211,7 +211,6 @@ def test_several_seeds_make_several_students(make_options, monkeypatch):
         ("weights", {"num_train_epochs": 0.0}, "is less than one step"),
         ("q8bert", {"bits": "4"}, "--bits does not suit --recipe=q8bert"),
         ("qbert", {"bits": "2/9"}, "--bits=2/9: give a number from 2 to 8, or two such"),
-        ("qbert", {"bits": "3/2"}, "--bits=3/2: give the smaller number first"),
         ("qbert", {"student_layers": "0"}, "--student_layers does not suit --recipe=qbert"),
         ("albert", {}, "--recipe=albert has no default student: give --init_checkpoint"),
         ("mobilebert", {}, "--recipe=mobilebert has no default student"),
@@ -311,7 +310,9 @@ def test_models_that_cannot_be_compared(recipe, changes, message, make_training,
 def test_models_that_a_recipe_refuses(teacher, make_options, make_training, mobile, tmp_path):
     """Oracle: the message, which names what to change."""
     source = open_checkpoint(teacher)
-    with pytest.raises(ValueError, match="is a MobileBERT, whose heads cannot be removed"):
+    with pytest.raises(
+        ValueError, match="is a MobileBERT or shares weights .* heads cannot be removed"
+    ):
         spec = ModelSpec(mobile, source.spec.vocab, True)
         make_training("heads", teacher=dataclasses.replace(source, spec=spec)).initial_student()
     with pytest.raises(ValueError, match="--recipe=albert is for students whose layers share"):

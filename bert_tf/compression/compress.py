@@ -115,15 +115,15 @@ def _compare(
     session = Session(options, make_strategy(options), run)
     evaluator = load_evaluator(session, Training(task), teacher, splits)
     count = num_parameters(student)
-    outcome = Outcome(
+    facts = {"student_bytes": 4 * count}
+    facts |= RECIPES[options.recipe].training.facts(options, teacher, student)
+    return Outcome(
         recipe=options.recipe,
         teacher=options.teacher,
         teacher_parameters=num_parameters(teacher),
         student_parameters=count,
-        student_bytes=4 * count,
         metric=metric,
         teacher_value=evaluator.evaluate(dev)[metric],
         student_value=results[metric],
+        **facts,
     )
-    facts = RECIPES[options.recipe].training.facts(options, teacher, student)
-    return dataclasses.replace(outcome, **facts)

@@ -37,7 +37,10 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     recipe, run = GENERAL_RECIPES[options.recipe], Run(options.output_dir)
     resumes = run.has_checkpoint
     if resumes:
-        _check_same_run(options, recipe, run)
+        # Stages are shares of the steps.
+        names = ["recipe", "teacher"] + ["num_train_steps"] * bool(recipe.last_stage)
+        flags = {name: getattr(options, name) for name in names}
+        run.check_flags(flags | {COMMAND: options.command})
     teacher = open_checkpoint(options.teacher)
     if not options.replace_vocab:
         check_readable(teacher)
@@ -54,15 +57,6 @@ def distill(options: GeneralOptions) -> dict[str, float]:
         f"({before / after:.2f} times fewer)."
     )
     return results
-
-
-def _check_same_run(options: GeneralOptions, recipe: Recipe, run: Run) -> None:
-    """Raises a ValueError if the output folder holds another run, or one with other stages."""
-    names = ["recipe", "teacher"]
-    if recipe.last_stage:
-        names.append("num_train_steps")
-    flags = {name: getattr(options, name) for name in names}
-    run.check_flags(flags | {COMMAND: options.command})
 
 
 class GeneralStudent(PretrainingTask):

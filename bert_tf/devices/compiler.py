@@ -29,18 +29,11 @@ class DoesNotFit(Exception):
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """The compiler's figures for a step on one replica.
+    """The compiler's figures for a step on one replica, which took `seconds` to compile.
 
-    Attributes:
-        seconds: duration of the compilation.
-        arguments: bytes of the inputs: variables and batch.
-        outputs: bytes of the outputs: new values of the variables.
-        aliased: bytes of the outputs that reuse the memory of arguments.
-        temporaries: bytes of all intermediate values.
-        code: bytes of the program.
-        flops: floating-point operations.
-        bytes_accessed: bytes read and written.
-        kernels: programs that a GPU launches.
+    In bytes: `arguments` are variables and batch, `outputs` the new values of the variables, of
+    which `aliased` reuse the memory of arguments, `temporaries` all values in between, and `code`
+    the program. `kernels` are programs that a GPU launches.
     """
 
     seconds: float

@@ -23,15 +23,7 @@ _ASSUMPTIONS = (
 
 @dataclass(frozen=True)
 class Subject:
-    """What is compiled.
-
-    Attributes:
-        options: the flags.
-        topology: the devices to compile for.
-        peak_flops: FLOP/s of a replica.
-        model: description of the model.
-        gradient_bytes: size of the whole gradient.
-    """
+    """What is compiled; `peak_flops` are those of a replica, and `model` describes the model."""
 
     options: DeviceCheckOptions
     topology: Topology

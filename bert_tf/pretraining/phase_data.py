@@ -101,13 +101,9 @@ class PhaseData:
         )
 
     def _training_batches(self, step: int) -> tf.distribute.DistributedDataset:
-        records = self._records
-        return self._distributed(
-            training_batches,
-            records.train,
-            records.train_batch_size,
-            first_step=step - records.first_step,
-        )
+        records, first = self._records, step - self._records.first_step
+        size = records.train_batch_size
+        return self._distributed(training_batches, records.train, size, first_step=first)
 
     @functools.cached_property
     def _evaluation_batches(self) -> tf.distribute.DistributedDataset:
@@ -161,14 +157,9 @@ class PhaseData:
         batch_size: int,
         **arguments: int,
     ) -> tf.distribute.DistributedDataset:
-        return self._trainer.strategy.distribute_datasets_from_function(
-            lambda context: self._task.prepare(
-                read(
-                    records,
-                    context.get_per_replica_batch_size(batch_size),
-                    context=context,
-                    **arguments,
-                ),
-                self._spec,
-            )
-        )
+        def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
+            size = context.get_per_replica_batch_size(batch_size)
+            batches = read(records, size, context=context, **arguments)
+            return self._task.prepare(batches, self._spec)
+
+        return self._trainer.strategy.distribute_datasets_from_function(dataset)

@@ -10,7 +10,6 @@ from support import save_run
 
 from bert_tf import compress
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.compression import general
 from bert_tf.compression.compression_options import CompressionOptions, GeneralOptions
 from bert_tf.compression.general import GeneralStudent, distill
 from bert_tf.compression.recipes import GENERAL_RECIPES
@@ -221,20 +220,23 @@ def test_what_does_not_fit(pretrained, make_options, tmp_path):
     assert not (tmp_path / "student/bert_config.json").exists()
 
 
-def test_a_run_goes_on_with_the_flags_of_its_stages(pretrained, make_options, tmp_path):
+@pytest.mark.parametrize(
+    ("recipe", "saved", "message"),
+    [
+        ("distilbert", {"teacher": "big", "num_train_steps": 9}, "teacher=big, not "),
+        ("mobilebert", {"num_train_steps": 9}, "num_train_steps=9, not 4"),
+    ],
+)
+def test_a_run_goes_on_with_the_flags_of_its_stages(
+    recipe, saved, message, pretrained, make_options, tmp_path
+):
     """Oracle: the message, which names the flag."""
-    run, spec = Run(str(tmp_path / "run")), open_checkpoint(pretrained).spec
-    flags = {"teacher": pretrained, "num_train_steps": 9}
-    mobilebert = make_options("mobilebert", bert_config_file="x")
-    for changes, options, message in (
-        ({"recipe": "distilbert", "teacher": "big"}, make_options(), "teacher=big, not "),
-        ({"recipe": "mobilebert"}, mobilebert, "num_train_steps=9, not 4"),
-    ):
-        run.write(spec, flags | changes)
-        with pytest.raises(ValueError, match=message):
-            general._check_same_run(options, GENERAL_RECIPES[options.recipe], run)
-    run.write(spec, flags | {"recipe": "distilbert"})
-    general._check_same_run(make_options(), GENERAL_RECIPES["distilbert"], run)
+    options = make_options(recipe, bert_config_file="x")
+    flags = {"recipe": recipe, "teacher": pretrained, "command": "compress"} | saved
+    Run(options.output_dir).write(open_checkpoint(pretrained).spec, flags)
+    (tmp_path / "student/ckpt-1.index").touch()
+    with pytest.raises(ValueError, match=rf"\({message}"):
+        distill(options)
 
 
 @pytest.mark.parametrize(

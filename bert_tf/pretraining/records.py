@@ -105,25 +105,14 @@ def stated_by_manifests(
 
 def resolve_objective(options: PretrainingOptions, records: Sequence[NamedRecords]) -> str:
     """Returns the objective to learn: that of the flag, else that of the manifests, else "nsp"."""
-    made_for = {
-        objective: path
-        for phase in records
-        for path, objective in phase.settings("objective").items()
-        if objective
-    }
-    if options.objective is None and len(made_for) > 1:
-        found = ", ".join(f"{path} with --objective={name}" for name, path in made_for.items())
-        raise ValueError(
-            f"the examples were created for different objectives ({found}): give --objective"
-        )
-    for name, path in made_for.items():
+    if options.objective == "mlm":
         # Masked tokens can be learned from examples of any objective.
-        if options.objective not in (None, "mlm", name):
-            raise ValueError(
-                f"--objective={options.objective} contradicts {path}, which says that the examples "
-                f"were created with --objective={name}: omit the flag"
-            )
-    return options.objective or next(iter(made_for), "nsp")
+        return "mlm"
+    stated = {"--objective": options.objective}
+    for phase in records:
+        stated |= phase.settings("objective")
+    advice = "use examples that were created for one objective, or give --objective=mlm"
+    return agreed("objective", stated, advice)[1] or "nsp"
 
 
 def check_records(

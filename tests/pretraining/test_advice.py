@@ -120,14 +120,13 @@ def test_the_perplexity_of_a_diverged_run_is_finite():
     """Oracle: the largest float32, the type of TensorBoard's numbers."""
     metrics = {"masked_lm_loss": 1e5, "masked_lm_accuracy": 0.0}
     trainer = types.SimpleNamespace(
-        strategy=tf.distribute.get_strategy(),
         step=tf.Variable(1),
         evaluate=lambda batches, steps: metrics,
     )
     options = Options(input_file="x", output_dir="x", do_train=True)
-    session = types.SimpleNamespace(options=options)
-    data = PhaseData(session, None, None, trainer, None, set())
-    data._counts, data._evaluation_batches = np.zeros(1), []
+    session = types.SimpleNamespace(options=options, is_chief=True, say=print)
+    data = PhaseData(session, None, None, trainer, None, [], np.zeros(1))
+    data._evaluation_batches = []
     assert np.isfinite(np.float32(data._evaluate()["masked_lm_perplexity"]))
 
 

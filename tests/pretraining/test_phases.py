@@ -135,9 +135,7 @@ def test_the_objective_is_that_of_the_examples(flags, data, untrained, tmp_path)
         results = run(Options(**alone | changes))
         assert ("next_sentence_loss" in results) == (name != "mlm")
     both = {"input_file": f"{files['nsp']},{files['sop']}"}
-    with pytest.raises(
-        ValueError, match="nsp.manifest.json says nsp, but .*sop.* says sop"
-    ):
+    with pytest.raises(ValueError, match="nsp.manifest.json says nsp, but .*sop.* says sop"):
         run(Options(**flags | both))
     for made_for, wanted in (("mlm", "nsp"), ("nsp", "sop"), ("sop", "nsp")):
         message = f"--objective says {wanted}, but .*{made_for}.manifest.json says {made_for}: "

@@ -217,13 +217,3 @@ class RankingObjective(PerExample):
 
     def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
         return {"vectors": _unit_vectors(model, batch, training=False)[:, 0]}
-
-
-OBJECTIVES = (
-    ClassificationObjective,
-    RegressionObjective,
-    MultiLabelObjective,
-    TaggingObjective,
-    SpanObjective,
-)
-"""Those that predict logits or numbers."""

@@ -13,7 +13,7 @@ from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import load_weights
 from bert_tf.weights.fingerprint import fingerprint
-from tfrecords.progress import progress_bar, say
+from tfrecords.progress import counted, progress_bar, say
 
 # Source: TinyBERT (arXiv:1909.10351) section 4.2, for neighbors and for words of the masked LM.
 CANDIDATES = 15
@@ -34,7 +34,7 @@ class Glove:
         self._rows: dict[str, int] = {}
         self._found: dict[str, list[str]] = {}
         # It grows in place, so that memory never holds all vectors twice.
-        values, size = bytearray(), 0
+        values, size, left_out = bytearray(), 0, 0
         for number, line in enumerate(_lines(path), start=1):
             fields = line.split()
             if not fields:
@@ -48,14 +48,17 @@ class Glove:
                 )
             length = np.linalg.norm(vector)
             word = b" ".join(fields[:-size]).decode(errors="replace")
-            if length and "\ufffd" not in word and word not in self._rows:
-                self._rows[word] = len(self._rows)
-                values += np.array(vector / length, np.float32).tobytes()
+            if not length or "\ufffd" in word or word in self._rows:
+                left_out += 1
+                continue
+            self._rows[word] = len(self._rows)
+            values += np.array(vector / length, np.float32).tobytes()
         if not self._rows:
             raise ValueError(f"{path} holds no word vectors: give a file in GloVe's format")
         self._words = list(self._rows)
         self._vectors = np.frombuffer(values, np.float32).reshape(-1, size)
-        say(f"Read {len(self._rows):,} word vectors of {size} numbers from {path}.")
+        others = f"; {counted(left_out, 'line')} left out" if left_out else ""
+        say(f"Read {len(self._rows):,} word vectors of {size} numbers from {path}{others}.")
 
     def fingerprint(self) -> str:
         """Returns a checksum of the words and vectors."""

@@ -38,7 +38,7 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     resumes = run.has_checkpoint
     if resumes:
         # Stages are shares of the steps.
-        names = ["recipe", "teacher"] + ["num_train_steps"] * bool(recipe.last_stage)
+        names = ["recipe", "teacher", *(["num_train_steps"] if recipe.last_stage else [])]
         flags = {name: getattr(options, name) for name in names}
         run.check_flags(flags | {COMMAND: options.command})
     teacher = open_checkpoint(options.teacher)
@@ -77,7 +77,7 @@ class GeneralStudent(PretrainingTask):
 
     def build_model(self, spec: ModelSpec, rematerialize: str) -> keras.Model:
         source, recipe, ours, theirs = self._teacher, self._recipe, spec.config, self._theirs
-        equal = recipe.equal + ["vocab_size"] * recipe.predicts
+        equal = [*recipe.equal, *(["vocab_size"] if recipe.predicts else [])]
         check_comparable(ours, theirs, equal, recipe.absent)
         if self._run_folder:
             check_same_teacher(self._run_folder, source)

@@ -88,14 +88,18 @@ class Recipe:
     @property
     def equal(self) -> list[str]:
         """The values that the configurations of student and teacher must share."""
-        widths = self.replaces or any(term.values == HIDDEN for term in self.terms)
-        return ["hidden_size"] * widths + ["num_attention_heads"] * (ATTENTION in self.reads)
+        equal = ["num_attention_heads"] if ATTENTION in self.reads else []
+        if self.replaces or any(term.values == HIDDEN for term in self.terms):
+            equal.append("hidden_size")
+        return equal
 
     @property
     def absent(self) -> list[str]:
         """The values that neither of the two may have."""
-        compares_layers = self.replaces or bool(self.reads)
-        return ["pruned_heads"] * (ATTENTION in self.reads) + ["is_decoder"] * compares_layers
+        absent = ["pruned_heads"] if ATTENTION in self.reads else []
+        if self.replaces or self.reads:
+            absent.append("is_decoder")
+        return absent
 
     @property
     def last_stage(self) -> float:

@@ -192,8 +192,8 @@ def test_equally_near_words_come_in_the_order_of_the_file(tmp_path):
     assert glove.neighbors("w0")[0] == "w21" and glove.neighbors("w21")[:2] == ["w0", "w1"]
 
 
-def test_lines_that_are_left_out(tmp_path):
-    """Oracle: the same file without these lines."""
+def test_lines_that_are_left_out(tmp_path, capsys):
+    """Oracle: the same file without these lines; blank lines are no news."""
     file = tmp_path / "glove.txt"
     lines = [b"a 1 0", b"b 1 1", b"0 0 1", b"c\xc3\xa9 -1 0 "]
     file.write_bytes(b"\n".join(lines))
@@ -201,6 +201,7 @@ def test_lines_that_are_left_out(tmp_path):
     odd = [b"", b"zeros 0 0.0", b"caf\xe9 1 0.1", b"b 0 -1"]
     file.write_bytes(b"\r\n".join([*lines[:2], *odd, *lines[2:], b"", b""]))
     glove = Glove(str(file))
+    assert capsys.readouterr().out.endswith("of 2 numbers from " + f"{file}; 3 lines left out.\n")
     for word in ("a", "b", "0", "cé"):
         assert glove.neighbors(word) == expected.neighbors(word) != []
     assert glove.neighbors("b") == ["a", "0", "cé"]

@@ -37,7 +37,13 @@ from bert_tf.examples.report import (
     next_steps,
     text_report,
 )
-from bert_tf.examples.runner import LocalRunner, open_runner, tokenize, useful_workers
+from bert_tf.examples.runner import (
+    LocalRunner,
+    make_shards,
+    open_runner,
+    tokenize,
+    useful_workers,
+)
 from bert_tf.examples.work_folder import WorkFolder, read_json
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.workers import num_processes
@@ -97,7 +103,7 @@ def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistic
                 # The same call would fail here again. But an earlier run may have taken hours, and
                 # with other settings its work may still be of use.
                 if not resumes:
-                    _remove_new_files(job, folder)
+                    folder.remove()
                 raise
         folder.remove()
         return CreationStatistics.from_dict(manifest["statistics"])
@@ -124,7 +130,7 @@ def _make_files(job: Job, folder: WorkFolder, runner: LocalRunner, description: 
     _remove_other_output(job, description)
     files = enumerate(job.output_files)
     missing = [shards[shard] for shard, file in files if not folder.has_shard(shard, file)]
-    runner.make_shards(job, folder, [*sizes], missing)
+    make_shards(runner, job, folder, [*sizes], missing)
     entries = [folder.shard_entry(shard) for shard in range(num_shards)]
     for entry in entries:
         statistics.examples += ExampleCounts(**entry["counts"])
@@ -156,13 +162,6 @@ def _check_text(job: Job, counts: TextCounts) -> None:
             f"{job.source} is a single sentence.{longer_documents(counts, job)} --objective=mlm "
             "needs no pairs of sentences."
         )
-
-
-def _remove_new_files(job: Job, folder: WorkFolder) -> None:
-    """Removes the work folder, and the shards if no manifest of earlier files covers them."""
-    if not tf.io.gfile.exists(job.manifest):
-        remove(*(file for i, file in enumerate(job.output_files) if folder.shard_entry(i)))
-    folder.remove()
 
 
 def _describe_job(job: Job, folder: WorkFolder) -> dict:

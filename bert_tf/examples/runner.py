@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import shlex
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,9 +11,9 @@ import tensorflow as tf
 from bert_tf.corpus.content import estimate_content_bytes
 from bert_tf.examples.job import Job
 from bert_tf.examples.plan import ShardPart
-from bert_tf.examples.steps import join_shard, make_part, make_shard, read_group, tokenize_block
-from bert_tf.examples.work_folder import WorkFolder
-from bert_tf.workers import Task, Workers, available_cores
+from bert_tf.examples.steps import join_shard, make_part, read_group, tokenize_block
+from bert_tf.examples.work_folder import WorkFolder, read_counts
+from bert_tf.workers import Workers, available_cores
 from tfrecords.progress import progress_bar, say
 
 # Starting a worker takes as long as creating examples from this much text on one core (counting
@@ -43,34 +42,6 @@ class LocalRunner:
             tasks = ((work, *chunk) for group in range(groups) for chunk in read(group))
             for _, size in self._workers.results(tasks):
                 bar.update(size)
-
-    def make_shards(
-        self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
-    ) -> None:
-        """Creates shards, each given as a list of its parts."""
-        parts_of = {parts[0].shard: parts for parts in shards}
-        parts_left = {shard: len(parts) for shard, parts in parts_of.items()}
-        all_parts = [part for parts in shards for part in parts]
-        examples = 0
-        with progress_bar(
-            total=sum(part.tokens for part in all_parts),
-            desc="Creating examples",
-            unit=" tokens",
-            unit_scale=True,
-        ) as progress:
-            # Joins go first, because until then, the parts of a shard double its disk space.
-            joins: deque[Task] = deque()
-            tasks = ((make_part, job, folder, chunk_names, part) for part in all_parts)
-            for task, result in self._workers.results(tasks, first=joins):
-                if task[0] is not make_part:
-                    continue
-                part = task[-1]
-                examples += result
-                progress.set_postfix(examples=f"{examples:,}", refresh=False)
-                progress.update(part.tokens)
-                parts_left[part.shard] -= 1
-                if not parts_left[part.shard]:
-                    joins.append((join_shard, job, folder, parts_of[part.shard]))
 
 
 class BeamRunner:
@@ -105,17 +76,6 @@ class BeamRunner:
                 | "Work" >> beam.Map(lambda chunk: work(*chunk))
             )
 
-    def make_shards(
-        self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
-    ) -> None:
-        """Creates shards, each given as a list of its parts."""
-        self.run_chunks(
-            len(shards),
-            lambda shard: [(shards[shard],)],
-            functools.partial(make_shard, job, folder, chunk_names),
-            desc=f"Creating {len(shards)} files",
-        )
-
 
 def tokenize(runner: LocalRunner, job: Job, folder: WorkFolder) -> None:
     """Turns every block of the input into a chunk."""
@@ -127,6 +87,40 @@ def tokenize(runner: LocalRunner, job: Job, folder: WorkFolder) -> None:
         desc="Tokenizing",
         unit="B",
         unit_scale=True,
+    )
+
+
+def make_shards(
+    runner: LocalRunner,
+    job: Job,
+    folder: WorkFolder,
+    chunk_names: list[str],
+    shards: list[list[ShardPart]],
+) -> None:
+    """Creates shards, each given as a list of its parts."""
+    runner.run_chunks(
+        len(shards),
+        lambda shard: [(part,) for part in shards[shard]],
+        functools.partial(make_part, job, folder, chunk_names),
+        total=sum(part.tokens for parts in shards for part in parts),
+        desc="Creating examples",
+        unit=" tokens",
+        unit_scale=True,
+    )
+    for parts in shards:
+        if not any(read_counts(folder.part_file(part))["examples"] for part in parts):
+            raise ValueError(
+                f"{job.output_files[parts[0].shard]} would be empty, because there is too little "
+                f"text for {len(job.output_files)} output files: ask for fewer"
+            )
+    runner.run_chunks(
+        len(shards),
+        lambda shard: [(shards[shard],)],
+        functools.partial(join_shard, job, folder),
+        total=len(shards),
+        desc="Joining",
+        unit=" files",
+        delay=2,
     )
 
 

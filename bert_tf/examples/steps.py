@@ -48,14 +48,14 @@ def tokenize_block(job: Job, folder: WorkFolder, name: str, block: Block) -> int
 
 
 def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: ShardPart) -> int:
-    """Creates, shuffles and writes the examples of a part; returns their number.
+    """Creates, shuffles and writes the examples of a part; returns the tokens of its chunks.
 
     Args:
         chunk_names: the names of the chunks, in the order of their numbers in the plan.
     """
     file = folder.part_file(part)
-    if finished := read_counts(file):
-        return finished["examples"]
+    if read_counts(file):
+        return part.tokens
     records: list[bytes] = []
     total = ExampleCounts()
     for one_pass in part.passes:
@@ -72,7 +72,7 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
     compression = "GZIP" if job.options.gzip_compress else ""
     write_records(file, (records[index] for index in order), compression)
     finish(file, {"examples": len(records), "counts": dataclasses.asdict(total)})
-    return len(records)
+    return part.tokens
 
 
 def make_pass(
@@ -91,30 +91,17 @@ def make_pass(
     return serialize_examples({name: array[chosen] for name, array in arrays.items()}), counts
 
 
-def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> None:
-    """Joins the parts of a shard into its output file, and removes them."""
+def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> int:
+    """Joins the parts of a shard into its output file, and removes them; returns 1, a file."""
     shard = parts[0].shard
     if not folder.has_shard(shard, job.output_files[shard]):
         files = list(map(folder.part_file, parts))
         finished = list(map(read_counts, files))
         examples = sum(counts["examples"] for counts in finished)
-        if not examples:
-            raise ValueError(
-                f"{job.output_files[shard]} would be empty, because there is too little text for "
-                f"{len(job.output_files)} output files: ask for fewer"
-            )
         counts = sum((ExampleCounts(**one["counts"]) for one in finished), ExampleCounts())
         join_files(files, job.output_files[shard])
         entry = shard_entry(job.output_files[shard], examples)
         entry |= {"file": job.name_in_manifest(shard), "counts": dataclasses.asdict(counts)}
         folder.finish_shard(shard, entry)
     folder.remove_parts(parts)
-
-
-def make_shard(
-    job: Job, folder: WorkFolder, chunk_names: Sequence[str], parts: Sequence[ShardPart]
-) -> None:
-    """Creates all parts of a shard and joins them."""
-    for part in parts:
-        make_part(job, folder, chunk_names, part)
-    join_shard(job, folder, parts)
+    return 1

@@ -126,7 +126,6 @@ def test_a_run_that_failed_resumes(folder, finished, options, monkeypatch, funct
         calls["after"] += 1
         return real(*arguments)
 
-    # The runner tells parts from joins by the function, so both must change.
     monkeypatch.setattr(runner, function, breaking)
     with pytest.raises(OSError, match="No space left"):
         run(options(overwrite=True))
@@ -268,7 +267,7 @@ def test_a_killed_run_resumes(folder, options, monkeypatch):
     assert _bytes(folder) == expected
 
 
-@pytest.mark.parametrize("damage", ["chunks/*.npz", "chunks/*.json", "parts/*0.tfrecord"])
+@pytest.mark.parametrize("damage", ["chunks/*.chunk", "chunks/*.json", "parts/*0.tfrecord"])
 @pytest.mark.parametrize("to", ["removed", "cut", "{}"])
 def test_damaged_state_is_made_again(folder, finished, options, monkeypatch, damage, to):
     """Oracle: the bytes of the undisturbed run."""

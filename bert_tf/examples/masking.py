@@ -15,8 +15,6 @@ units of masking begin, choose whole units and never a run of units across a [SE
 of a segment always begins a unit.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from bert_tf.examples.rows import Rows
@@ -25,23 +23,6 @@ from bert_tf.examples.rows import Rows
 SPAN_P, MAX_SPAN = 0.2, 10
 _POSITION_BITS = 16
 _NONE = np.uint64(2**64 - 1)
-
-
-@dataclass(frozen=True)
-class MaskedRows:
-    """Rows with their predictions.
-
-    Attributes:
-        ids: [N, S], with the replacements.
-        positions: [N, P], ascending, zero-padded like `labels` and `weights`.
-        labels: [N, P], the original tokens.
-        weights: [N, P] float32, 1 for a prediction and 0 for padding.
-    """
-
-    ids: np.ndarray
-    positions: np.ndarray
-    labels: np.ndarray
-    weights: np.ndarray
 
 
 def mask_rows(
@@ -53,7 +34,7 @@ def mask_rows(
     max_ngram_size: int,
     mask_id: int,
     vocab_size: int,
-) -> MaskedRows:
+) -> dict[str, np.ndarray]:
     """Chooses tokens to predict: 80% become [MASK], 10% become a random token, 10% stay unchanged.
 
     The random token is drawn from the whole vocabulary, special tokens included.
@@ -63,6 +44,10 @@ def mask_rows(
         masking: one of `choices.MASKINGS` except "dynamic".
         max_ngram_size: for "ngram".
         vocab_size: random tokens are below this id.
+
+    Returns:
+        `input_word_ids` [N, S] with the replacements, and `masked_lm_positions` (ascending),
+        `masked_lm_ids` and `masked_lm_weights` [N, max(budget)], zero-padded.
     """
     if masking == "wordpiece":
         positions = choose_tokens(rows.maskable, budget, rng)
@@ -82,7 +67,12 @@ def mask_rows(
     masked_ids = rows.ids.copy()
     row, _ = np.nonzero(chosen)
     masked_ids[row, positions[chosen]] = replaced[chosen]
-    return MaskedRows(masked_ids, positions, labels, chosen.astype(np.float32))
+    return {
+        "input_word_ids": masked_ids,
+        "masked_lm_positions": positions.astype(np.int32),
+        "masked_lm_ids": labels,
+        "masked_lm_weights": chosen.astype(np.float32),
+    }
 
 
 def prediction_budget(

@@ -105,10 +105,6 @@ def _masked_arrays(
         mask_id=vocab.mask_id,
         vocab_size=len(vocab),
     )
-    padding = [(0, 0), (0, width - masked.positions.shape[1])]
-    return {
-        "input_word_ids": masked.ids,
-        "masked_lm_positions": np.pad(masked.positions, padding).astype(np.int32),
-        "masked_lm_ids": np.pad(masked.labels, padding),
-        "masked_lm_weights": np.pad(masked.weights, padding),
-    }
+    ids = masked.pop("input_word_ids")
+    padding = [(0, 0), (0, width - masked["masked_lm_ids"].shape[1])]
+    return {"input_word_ids": ids} | {name: np.pad(masked[name], padding) for name in masked}

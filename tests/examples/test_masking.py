@@ -8,6 +8,7 @@ fixed.
 import collections
 import itertools
 import random
+import types
 
 import numpy as np
 import pytest
@@ -54,9 +55,11 @@ def _mask(ids, maskable, budget, masking, seed=0):
 
 def _mask_rows(rows, budget, masking, vocab_size, seed=0):
     rng = np.random.default_rng(seed)
-    return mask_rows(
+    masked = mask_rows(
         rows, budget, rng, masking=masking, max_ngram_size=3, mask_id=MASK, vocab_size=vocab_size
     )
+    names = ("ids", "positions", "labels", "weights")
+    return types.SimpleNamespace(**dict(zip(names, masked.values(), strict=True)))
 
 
 @pytest.mark.parametrize("masking", STATIC)

@@ -199,7 +199,8 @@ def _deterministic(batches: tf.data.Dataset) -> tf.data.Dataset:
 def _decoder(records: RecordSet, stream: int) -> Decode:
     """Returns the function that parses, checks and, if dynamic, masks serialized records."""
     layout = _expected_layout(next(serialized_records(records.files[0])), records)
-    largest = largest_values(layout, records.vocab_size, records.num_types)
+    length = layout.max_seq_length
+    largest = largest_values(layout.features, length, records.vocab_size, records.num_types)
     masking, max_predictions = records.masking, records.max_predictions_per_seq
     assert layout.dynamic == (masking is not None)
 

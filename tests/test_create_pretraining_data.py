@@ -140,30 +140,26 @@ def test_the_files_hold_the_text(files, capsys, v2):
     assert outputs[0] in printed and outputs[1] in printed
 
 
-@pytest.mark.parametrize("unwrap", [False, True])
-def test_a_corpus_of_one_document_gives_a_warning(files, tmp_path, capsys, unwrap):
-    """Oracle: --unwrap reads blank lines as ends of paragraphs."""
+def test_a_corpus_of_one_document_gives_a_warning(files, tmp_path, capsys):
     (tmp_path / "text.txt").write_text("\n".join(DOCUMENTS[0] * 9))
-    statistics = run(Options(**files, unwrap=unwrap, max_seq_length=9, num_workers=1))
+    statistics = run(Options(**files, max_seq_length=9, num_workers=1))
     assert statistics.examples.examples > 10 and statistics.examples.random_next == 0
     printed = capsys.readouterr().out
     assert "WARNING: the text is one document" in printed and printed.count("teaches nothing") == 1
-    assert ("or put blank lines between them" in printed) != unwrap
 
 
 _SENTENCE, _TRIPLE = "The cat sat.", ["The cat sat.", "A dog ran.", "The mats."]
 _SOP = {"objective": "sop"}
-_SPLIT, _BLANK = "--split_sentences divides", "blank line, which ends a document, follows"
+_SPLIT, _BLANK = "--split_sentences divides", "a blank line ends a document"
 
 
 @pytest.mark.parametrize(
     ("documents", "flags", "kind", "expected"),
     [
-        ([[_SENTENCE]] * 30, {}, "txt", ["30 of 30", "only random", f"{_BLANK} every", _SPLIT]),
-        ([[_SENTENCE]] * 30, {}, "jsonl", ["30 of 30", "only random", _SPLIT]),
-        ([[_SENTENCE]] * 30, {}, "files", ["30 of 30", "only random", _SPLIT]),
+        ([[_SENTENCE]] * 30, {}, "txt", ["30 of 30", "only random", _BLANK, _SPLIT]),
+        ([[_SENTENCE]] * 30, {}, "jsonl", ["30 of 30", "only random", _BLANK, _SPLIT]),
         ([[_SENTENCE]] * 30, {"unwrap": True}, "files", ["30 of 30", "only random"]),
-        ([[_SENTENCE]] * 95 + [_TRIPLE] * 5, {}, "txt", ["95 of 100", f"{_BLANK} many", _SPLIT]),
+        ([[_SENTENCE]] * 95 + [_TRIPLE] * 5, {}, "txt", ["95 of 100", _BLANK, _SPLIT]),
         ([[_SENTENCE]] * 80 + [_TRIPLE[:2]] * 20, {}, "txt", ["80 of 100", _BLANK, _SPLIT]),
         ([[_SENTENCE]] * 50 + [_TRIPLE] * 50, {}, "txt", []),
         ([_TRIPLE] * 30, {}, "txt", []),

@@ -1,6 +1,5 @@
 """Checks all records of pre-training files against the rules and their manifests."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -8,7 +7,7 @@ import tensorflow as tf
 
 from tfrecords.features import Layout
 from tfrecords.files import plain_message
-from tfrecords.input_files import normalized
+from tfrecords.input_files import listed_files, normalized
 from tfrecords.manifest import shard_entry, stored_vocabulary
 from tfrecords.progress import progress_bar
 from tfrecords.records import (
@@ -92,11 +91,7 @@ def inspect_files(
     """
     result = Inspection()
     layout: Layout | None = None
-    entries = {
-        normalized(os.path.join(os.path.dirname(path), entry["file"])): entry
-        for path, manifest in manifests.items()
-        for entry in manifest["shards"]
-    }
+    entries = listed_files(manifests)
     total = sum(tf.io.gfile.stat(file).length for file in files)
     with progress_bar(total=total, desc="Reading", unit="B", unit_scale=True, delay=2) as progress:
         for file in files:

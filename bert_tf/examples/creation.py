@@ -153,13 +153,12 @@ def _check_text(job: Job, counts: TextCounts) -> None:
         )
     if counts.sentences == 1:
         raise ValueError(
-            f"only one sentence in {job.source}, but examples need several."
-            f"{longer_documents(counts, job)}"
+            f"only one sentence in {job.source}, but examples need several.{longer_documents(job)}"
         )
     if job.options.objective == "sop" and counts.single_sentences == counts.documents:
         raise ValueError(
             f"--objective=sop needs documents of two sentences or more, but every document in "
-            f"{job.source} is a single sentence.{longer_documents(counts, job)} --objective=mlm "
+            f"{job.source} is a single sentence.{longer_documents(job)} --objective=mlm "
             "needs no pairs of sentences."
         )
 

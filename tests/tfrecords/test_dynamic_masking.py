@@ -333,7 +333,7 @@ def test_errors_name_bad_dynamic_records(tmp_path):
     ):
         _training(bad, 5, 2)
     explanation = explain_bad_record(_record_set(file, bad))
-    assert explanation.startswith(f"{bad}, record 7: input_word_ids has id 200, outside")
+    assert explanation.startswith(f"{bad}, record 7: input_word_ids has 200, outside")
     static = mask(dynamic_arrays(3))
     other = _write(tmp_path / "static", static)
     assert not check_files(_record_set(other))

@@ -271,10 +271,10 @@ def test_compares_with_the_manifest(tmp_path, capsys):
     files = [write(tmp_path / f"a.tfrecord-0000{n}-of-00002", STATIC, STATIC) for n in range(2)]
     manifest = manifest_path(files[0])
 
-    def inspect(entries: list[dict], file: str = "a.tfrecord-*", **flags) -> str:
+    def inspect(entries: list[dict], file: str = "a.tfrecord-*") -> str:
         write_manifest(manifest, {"shards": entries})
         try:
-            run(Options(f"{tmp_path}/{file}", num_examples=0, **flags))
+            run(Options(f"{tmp_path}/{file}", num_examples=0))
         except ValueError as error:
             assert "problem" in str(error)
         return capsys.readouterr().out

@@ -47,14 +47,7 @@ from bert_tf.examples.runner import (
 from bert_tf.examples.work_folder import WorkFolder, read_json
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.workers import num_processes
-from tfrecords.manifest import (
-    INPUT_KEYS,
-    file_sha256,
-    is_list_of,
-    read_manifest,
-    unfinished_path,
-    write_manifest,
-)
+from tfrecords.manifest import file_sha256, read_manifest, unfinished_path, write_manifest
 from tfrecords.progress import progress_bar, say
 from tfrecords.vocabulary import warn_about_casing
 from tfrecords.writer import atomic_write, remove
@@ -83,30 +76,24 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
 
 def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistics:
     """Creates the missing output files of a job, then their manifest; reports on the text."""
-    folder = WorkFolder(unfinished_path(job.output_files[0]))
+    folder, description = WorkFolder(unfinished_path(job.output_files[0])), _describe_job(job)
     with folder.locked():
         resumes = tf.io.gfile.exists(folder.job_file)
         try:
-            description = _describe_job(job, folder)
             manifest = _restore_finished(job, folder, description, overwrite)
-        except (ValueError, OSError):
+            if manifest:
+                say(text_report(CreationStatistics.from_dict(manifest["statistics"]).text, job))
+            else:
+                atomic_write(folder.job_file, json.dumps(description))
+                manifest = _make_files(job, folder, runner, description)
+        except ValueError:
+            # The same call would fail here again. But an earlier run may have taken hours, and
+            # with other settings its work may still be of use.
             if not resumes:
                 folder.remove()
             raise
-        if manifest:
-            say(text_report(CreationStatistics.from_dict(manifest["statistics"]).text, job))
-        else:
-            atomic_write(folder.job_file, json.dumps(description))
-            try:
-                manifest = _make_files(job, folder, runner, description)
-            except ValueError:
-                # The same call would fail here again. But an earlier run may have taken hours, and
-                # with other settings its work may still be of use.
-                if not resumes:
-                    folder.remove()
-                raise
         folder.remove()
-        return CreationStatistics.from_dict(manifest["statistics"])
+    return CreationStatistics.from_dict(manifest["statistics"])
 
 
 def _make_files(job: Job, folder: WorkFolder, runner: LocalRunner, description: dict) -> dict:
@@ -163,16 +150,8 @@ def _check_text(job: Job, counts: TextCounts) -> None:
         )
 
 
-def _describe_job(job: Job, folder: WorkFolder) -> dict:
-    """Returns what identifies a job: version, settings, and checksums of the input files.
-
-    Files whose size and modification time match those that an earlier run recorded are not read.
-    """
-    recorded: dict[str, dict] = {}
-    for description in (read_json(job.manifest), read_json(folder.job_file)):
-        inputs = description.get("inputs", []) if description else []
-        if is_list_of(INPUT_KEYS, inputs):
-            recorded |= {entry["file"]: entry for entry in inputs}
+def _describe_job(job: Job) -> dict:
+    """Returns what identifies a job: version, settings, and checksums of the input files."""
     inputs = [describe_file(file) for file in job.input_files]
     with progress_bar(
         total=sum(entry["bytes"] for entry in inputs),
@@ -182,12 +161,7 @@ def _describe_job(job: Job, folder: WorkFolder) -> dict:
         delay=2,
     ) as progress:
         for entry in inputs:
-            before = recorded.get(entry["file"], {})
-            if entry.items() <= before.items():
-                entry |= before
-                progress.update(entry["bytes"])
-            else:
-                entry["sha256"] = file_sha256(entry["file"], progress.update)
+            entry["sha256"] = file_sha256(entry["file"], progress.update)
     return {"bert_tf": __version__, "settings": job.settings(), "inputs": inputs}
 
 

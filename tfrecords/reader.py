@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from tfrecords.dynamic_masking import EVALUATION, TRAINING, mask_batch
 from tfrecords.features import Layout
-from tfrecords.files import plain_message
 from tfrecords.order import RecordSet, records_in_order, training_records
 from tfrecords.records import (
     files_to_open,
@@ -32,16 +31,7 @@ Decode = Callable[[tf.Tensor, tf.Tensor | int, tf.Tensor], dict[str, tf.Tensor]]
 def check_files(records: RecordSet) -> bool:
     """Checks the first record of each file; returns whether they must be masked while reading."""
     layout = None
-    firsts = first_records(records.files)
-    for file in records.files:
-        try:
-            first = next(firsts)
-        except tf.errors.DataLossError:
-            raise ValueError(f"{file} is damaged or not a TFRecord file") from None
-        except tf.errors.OpError as error:
-            raise OSError(f"cannot read {file}: {plain_message(error)}") from None
-        if not first:
-            raise ValueError(f"{file} contains no records: leave it out")
+    for file, first in zip(records.files, first_records(records.files), strict=True):
         found = _expected_layout(first, records)
         layout = layout or found
         if layout != found:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from tfrecords.features import Layout
-from tfrecords.files import plain_message
+from tfrecords.files import named_errors, plain_message
 from tfrecords.vocabulary import Vocabulary
 
 # Features of several records by name, [B, length].
@@ -32,7 +32,7 @@ _ADVICE = {
 
 def compression_of(file: str) -> str:
     """Returns TensorFlow's name for the compression of a file, judged by its first bytes."""
-    with tf.io.gfile.GFile(file, "rb") as stream:
+    with named_errors(f"cannot read {file}"), tf.io.gfile.GFile(file, "rb") as stream:
         return "GZIP" if stream.read(2) == b"\x1f\x8b" else ""
 
 
@@ -48,7 +48,7 @@ def files_to_open(files: Sequence[str]) -> tf.data.Dataset:
 
 
 def first_records(files: Sequence[str]) -> Iterator[bytes]:
-    """Yields the first serialized record of each file, b"" for a file without records.
+    """Yields the first serialized record of each file; raises an error that names the file.
 
     Making a dataset takes milliseconds, so one reads all files.
     """
@@ -58,7 +58,17 @@ def first_records(files: Sequence[str]) -> Iterator[bytes]:
         none = tf.data.Dataset.from_tensors(b"")
         return open_records(file, compression).concatenate(none).take(1).get_single_element()
 
-    yield from files_to_open(files).map(first, num_parallel_calls=16).as_numpy_iterator()
+    records = files_to_open(files).map(first, num_parallel_calls=16).as_numpy_iterator()
+    for file in files:
+        try:
+            record = next(records)
+        except tf.errors.DataLossError:
+            raise ValueError(f"{file} is damaged or not a TFRecord file") from None
+        except tf.errors.OpError as error:
+            raise OSError(f"cannot read {file}: {plain_message(error)}") from None
+        if not record:
+            raise ValueError(f"{file} contains no records: leave it out")
+        yield record
 
 
 def serialized_records(file: str, skip: int = 0) -> Iterator[bytes]:

@@ -245,7 +245,7 @@ def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
     for name, message in {
         "foreign": ", record 1: not a tf.train.Example",
         "later": ", record 2: not a tf.train.Example",
-        "text": ": damaged or not a TFRecord file",
+        "text": " is damaged or not a TFRecord file",
     }.items():
         with pytest.raises(ValueError, match="^1 problem found"):
             run(Options(str(tmp_path / name)))

@@ -38,7 +38,7 @@ from bert_tf.examples.report import (
     text_report,
 )
 from bert_tf.examples.runner import (
-    LocalRunner,
+    RunChunks,
     make_shards,
     open_runner,
     tokenize,
@@ -63,8 +63,8 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
     if options.dry_run:
         print(estimate(job, num_workers))
         return None
-    with open_runner(options.runner, num_workers, options.beam_options) as runner:
-        statistics = _create(job, runner, options.overwrite)
+    with open_runner(options.runner, num_workers, options.beam_options) as run_chunks:
+        statistics = _create(job, run_chunks, options.overwrite)
     say(example_report(statistics, job))
     first, *others = job.output_files
     written = f"{first} ... {others[-1]}" if others else first
@@ -74,7 +74,7 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
     return statistics
 
 
-def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistics:
+def _create(job: Job, run_chunks: RunChunks, overwrite: bool) -> CreationStatistics:
     """Creates the missing output files of a job, then their manifest; reports on the text."""
     folder, description = WorkFolder(unfinished_path(job.output_files[0])), _describe_job(job)
     with folder.locked():
@@ -85,7 +85,7 @@ def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistic
                 say(text_report(CreationStatistics.from_dict(manifest["statistics"]).text, job))
             else:
                 atomic_write(folder.job_file, json.dumps(description))
-                manifest = _make_files(job, folder, runner, description)
+                manifest = _make_files(job, folder, run_chunks, description)
         except ValueError:
             # The same call would fail here again. But an earlier run may have taken hours, and
             # with other settings its work may still be of use.
@@ -96,9 +96,9 @@ def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistic
     return CreationStatistics.from_dict(manifest["statistics"])
 
 
-def _make_files(job: Job, folder: WorkFolder, runner: LocalRunner, description: dict) -> dict:
+def _make_files(job: Job, folder: WorkFolder, run_chunks: RunChunks, description: dict) -> dict:
     """Creates the shards and the manifest; returns the latter."""
-    tokenize(runner, job, folder)
+    tokenize(run_chunks, job, folder)
     chunks = {name: CreationStatistics.from_dict(x) for name, x in folder.chunk_counts().items()}
     statistics = sum(chunks.values(), CreationStatistics())
     _check_text(job, statistics.text)
@@ -117,7 +117,7 @@ def _make_files(job: Job, folder: WorkFolder, runner: LocalRunner, description: 
     _remove_other_output(job, description)
     files = enumerate(job.output_files)
     missing = [shards[shard] for shard, file in files if not folder.has_shard(shard, file)]
-    make_shards(runner, job, folder, [*sizes], missing)
+    make_shards(run_chunks, job, folder, [*sizes], missing)
     entries = [folder.shard_entry(shard) for shard in range(num_shards)]
     for entry in entries:
         statistics.examples += ExampleCounts(**entry["counts"])

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -21,52 +21,42 @@ from tfrecords.progress import progress_bar, say
 _BYTES_PER_WORKER = 2**27
 
 
-class LocalRunner:
-    """Runs the steps on `workers` and shows their progress."""
-
-    def __init__(self, workers: Workers) -> None:
-        self._workers = workers
-
-    def run_chunks(
-        self,
-        groups: int,
-        read: Callable[[int], Iterator[tuple]],
-        work: Callable[..., int],
-        **progress: Any,
-    ) -> None:
-        """Calls `work` with each tuple of arguments that `read` yields for a number below `groups`.
-
-        It returns what it adds to the bar; `progress` are the arguments of `progress_bar`.
-        """
-        with progress_bar(**progress) as bar:
-            tasks = ((work, *chunk) for group in range(groups) for chunk in read(group))
-            for _, size in self._workers.results(tasks):
-                bar.update(size)
+# Calls `work(*chunk)` with each tuple `chunk` that `read(number)` yields for the numbers below
+# `groups`. What it returns is added to a progress bar, which has the other arguments.
+RunChunks = Callable[..., None]
 
 
-class BeamRunner:
-    """Runs the steps as pipelines of Apache Beam, with the same bytes as on one machine.
+def _run_here(
+    workers: Workers,
+    groups: int,
+    read: Callable[[int], Iterable[tuple]],
+    work: Callable[..., int],
+    **progress: Any,
+) -> None:
+    with progress_bar(**progress) as bar:
+        tasks = ((work, *chunk) for group in range(groups) for chunk in read(group))
+        for _, size in workers.results(tasks):
+            bar.update(size)
+
+
+def _beam_runner(name: str, beam_options: str) -> RunChunks:
+    """Returns a function that runs a pipeline of Apache Beam, with the same results.
 
     The work folder and the output folder must be visible to all workers (`gs://`, `hdfs://` or a
-    network disk). `options` are further ones, as on Beam's command line.
+    network disk).
     """
+    try:
+        import apache_beam as beam
+        from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
+    except ImportError:
+        raise ValueError("--runner needs Apache Beam: pip install apache-beam") from None
+    options = PipelineOptions([f"--runner={name}", *shlex.split(beam_options)])
+    # Workers import what they need by name. The main session contains nothing else for them.
+    options.view_as(SetupOptions).save_main_session = False
 
-    def __init__(self, runner: str, options: str = "") -> None:
-        try:
-            import apache_beam
-            from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
-        except ImportError:
-            raise ValueError("--runner needs Apache Beam: pip install apache-beam") from None
-        self._beam = apache_beam
-        self._options = PipelineOptions([f"--runner={runner}", *shlex.split(options)])
-        # Workers import what they need by name. The main session contains nothing else for them.
-        self._options.view_as(SetupOptions).save_main_session = False
-
-    def run_chunks(self, groups, read, work, **progress):
-        """As in `LocalRunner`, without progress."""
-        say(f"{progress['desc']} ...")
-        beam = self._beam
-        with beam.Pipeline(options=self._options) as pipeline:
+    def run_chunks(groups, read, work, *, desc, **_):
+        say(f"{desc} ...")
+        with beam.Pipeline(options=options) as pipeline:
             _ = (
                 pipeline
                 | beam.Create(range(groups))
@@ -76,10 +66,22 @@ class BeamRunner:
                 | "Work" >> beam.Map(lambda chunk: work(*chunk))
             )
 
+    return run_chunks
 
-def tokenize(runner: LocalRunner, job: Job, folder: WorkFolder) -> None:
+
+@contextlib.contextmanager
+def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterator[RunChunks]:
+    """Yields the function that runs work here, in `num_workers` processes, or on Beam's runner."""
+    if name == "local":
+        with Workers(num_workers) as workers:
+            yield functools.partial(_run_here, workers)
+    else:
+        yield _beam_runner(name, beam_options or "")
+
+
+def tokenize(run_chunks: RunChunks, job: Job, folder: WorkFolder) -> None:
     """Turns every block of the input into a chunk."""
-    runner.run_chunks(
+    run_chunks(
         len(job.groups),
         functools.partial(read_group, job, folder),
         functools.partial(tokenize_block, job, folder),
@@ -91,14 +93,14 @@ def tokenize(runner: LocalRunner, job: Job, folder: WorkFolder) -> None:
 
 
 def make_shards(
-    runner: LocalRunner,
+    run_chunks: RunChunks,
     job: Job,
     folder: WorkFolder,
     chunk_names: list[str],
     shards: list[list[ShardPart]],
 ) -> None:
     """Creates shards, each given as a list of its parts."""
-    runner.run_chunks(
+    run_chunks(
         len(shards),
         lambda shard: [(part,) for part in shards[shard]],
         functools.partial(make_part, job, folder, chunk_names),
@@ -113,7 +115,7 @@ def make_shards(
                 f"{job.output_files[parts[0].shard]} would be empty, because there is too little "
                 f"text for {len(job.output_files)} output files: ask for fewer"
             )
-    runner.run_chunks(
+    run_chunks(
         len(shards),
         lambda shard: [(shards[shard],)],
         functools.partial(join_shard, job, folder),
@@ -122,16 +124,6 @@ def make_shards(
         unit=" files",
         delay=2,
     )
-
-
-@contextlib.contextmanager
-def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterator[LocalRunner]:
-    """Yields the runner: with `num_workers` processes running, or the runner of Beam named."""
-    if name == "local":
-        with Workers(num_workers) as workers:
-            yield LocalRunner(workers)
-    else:
-        yield BeamRunner(name, beam_options or "")
 
 
 def useful_workers(job: Job) -> int:

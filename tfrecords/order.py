@@ -4,8 +4,6 @@ The order of an epoch depends only on the seed and the epoch number. A run that 
 on any number of machines, therefore finds the records of that step without any saved state.
 """
 
-import contextlib
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +11,8 @@ from functools import partial
 import tensorflow as tf
 
 from tfrecords.dynamic_masking import DynamicMasking
-from tfrecords.manifest import manifest_path, read_manifest
+from tfrecords.input_files import listed_files, normalized
+from tfrecords.manifest import find_manifests
 from tfrecords.records import compression_of, files_to_open, open_records
 
 # Serialized records in the shuffle buffer: about 15 MB at length 128 and 60 MB at 512.
@@ -129,20 +128,16 @@ def count_records(files: Sequence[str]) -> list[int]:
 
     The manifest is used only if it lists the file with its current size.
     """
-    listed = {}
-    for path in set(map(manifest_path, files)):
-        with contextlib.suppress(ValueError):  # a damaged manifest
-            shards = read_manifest(path)["shards"] if tf.io.gfile.exists(path) else []
-            listed |= {(path, x["file"], x["bytes"]): x["records"] for x in shards}
-    counts = []
+    listed, counts = listed_files(find_manifests(files)), []
     for file in files:
-        size = tf.io.gfile.stat(file).length
-        count = listed.get((manifest_path(file), os.path.basename(file), size))
-        if count is None:
+        entry = listed.get(normalized(file))
+        if entry and entry["bytes"] == tf.io.gfile.stat(file).length:
+            counts.append(entry["records"])
+        else:
             batches = open_records(file, compression_of(file)).batch(1024)
             zero = tf.constant(0, tf.int64)
-            count = int(batches.reduce(zero, lambda n, batch: n + tf.size(batch, tf.int64)))
-        counts.append(count)
+            count = batches.reduce(zero, lambda n, batch: n + tf.size(batch, tf.int64))
+            counts.append(int(count))
     return counts
 
 

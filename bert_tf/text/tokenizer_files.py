@@ -193,12 +193,8 @@ def _lines_of(path: str, tokenizer: Mapping[str, Any]) -> list[str]:
             raise ValueError(f"its largest id is {max(tokens)}, of {len(tokens)} tokens")
         last = max(index for index, token in tokens.items() if token)
         return list(Vocabulary(tuple(tokens.get(x, "") for x in range(last + 1))).lines)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} holds no vocabulary ({error}): download or copy it again"
-        ) from None
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} holds no vocabulary that BERT can use: {error}") from None
 
 
 def _listed(value: Any) -> list[dict[str, Any]]:

@@ -142,8 +142,7 @@ def test_counts_come_from_a_manifest_that_matches_the_files(tmp_path):
     entries[1]["bytes"] += 1
     write_manifest(manifest_path(files[0]), {"shards": entries})
     assert count_records(files) == [7, 1501, 1502]
-    (tmp_path / "x.manifest.json").write_text("no manifest")
-    assert count_records(files) == [1500, 1501, 1502]
+    (tmp_path / "x.manifest.json").unlink()
     with open(files[0], "ab") as file:
         file.write(b"torn, but longer than a header")
     with pytest.raises(tf.errors.DataLossError):

@@ -131,8 +131,6 @@ def _size(file: str) -> int:
     stat = tf.io.gfile.stat(file)
     if stat.is_directory:
         raise ValueError(f"{file} is a directory: name its files, for example {file}/*")
-    if "://" not in file and not os.path.isfile(file):
-        raise ValueError(f"{file} is a pipe or device: save its content as a file first")
     return stat.length
 
 

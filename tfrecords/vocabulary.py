@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrecords.files import named_errors
+from tfrecords.files import read_file
 from tfrecords.writer import atomic_write
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -194,16 +194,13 @@ def load_vocab(path: str) -> Vocabulary:
 
 def read_lines(path: str) -> list[str]:
     """Reads the lines of a vocab.txt up to their LF, without a byte order mark."""
-    what = f"cannot read the vocabulary {path}"
-    with named_errors(what), tf.io.gfile.GFile(path, "rb") as file:
-        data = file.read()
+    data = read_file(path)
     try:
         # Not str.splitlines, which would also split at U+2028 and U+0085, which are tokens.
-        lines = data.decode("utf-8-sig").removesuffix("\n").split("\n")
+        return data.decode("utf-8-sig").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {line}: not UTF-8 text: save the file as UTF-8") from None
-    return lines
 
 
 def write_vocab(path: str, vocab: Vocabulary) -> None:

@@ -28,10 +28,7 @@ def text_layout(options: DataOptions) -> Layout:
 
 
 def make_chunk(
-    block: Block,
-    tokenizer: WordPieceTokenizer,
-    options: DataOptions,
-    lexicon: tuple[str, ...] = (),
+    block: Block, tokenizer: WordPieceTokenizer, options: DataOptions, lexicon: tuple[str, ...] = ()
 ) -> tuple[Chunk, TextCounts]:
     """Tokenizes the documents of a block. A pure function.
 

@@ -323,29 +323,6 @@ def _summary(segments, taken):
     return [tokens, len(taken), long_units, middle, len(runs), max(runs, default=0), *lengths]
 
 
-def test_spans_have_the_lengths_of_the_paper():
-    """Oracle: the chances of SpanBERT, whose mean is 3.8, and recursion over the budget."""
-    assert np.dot(np.arange(1, 11), CHANCES) == pytest.approx(3.8, abs=0.01)
-    # Rows are so long that spans do not touch. The last span takes the rest of the budget.
-    budget, rows, length = 11, 4000, 3000
-    chances = np.zeros((budget + 1, budget + 1))  # [remaining budget, length of the next run]
-    expected = np.zeros_like(chances)  # [remaining budget, length]: expected number of runs
-    for left in range(1, budget + 1):
-        for size, chance in enumerate(CHANCES, 1):
-            chances[left, min(size, left)] += chance
-        for size in range(1, left + 1):
-            expected[left] += chances[left, size] * expected[left - size]
-            expected[left, size] += chances[left, size]
-    maskable, starts = (array[None].repeat(rows, axis=0) for array in _row([1] * length))
-    positions = np.sort(_spans(maskable, starts, np.full(rows, budget)), axis=1)
-    found = np.zeros(budget + 1)
-    for chosen in positions:
-        ends = np.flatnonzero(np.diff(chosen, append=-1) != 1)
-        np.add.at(found, np.diff(ends, prepend=-1), 1 / rows)
-    # Runs touch by chance in about one row in a hundred.
-    assert np.all(np.abs(found - expected[budget]) < 5 * (expected[budget] / rows) ** 0.5 + 0.01)
-
-
 @pytest.mark.parametrize(
     ("choose", "slow"), [(_ngrams, _slow_ngrams), (_spans, _slow_spans)], ids=["ngram", "span"]
 )

@@ -156,17 +156,17 @@ _SPLIT, _BLANK = "--split_sentences divides", "a blank line ends a document"
 @pytest.mark.parametrize(
     ("documents", "flags", "kind", "expected"),
     [
-        ([[_SENTENCE]] * 30, {}, "txt", ["30 of 30", "only random", _BLANK, _SPLIT]),
-        ([[_SENTENCE]] * 30, {}, "jsonl", ["30 of 30", "only random", _BLANK, _SPLIT]),
-        ([[_SENTENCE]] * 30, {"unwrap": True}, "files", ["30 of 30", "only random"]),
+        ([[_SENTENCE]] * 30, {}, "txt", ["30 of 30", "no next one", _BLANK, _SPLIT]),
+        ([[_SENTENCE]] * 30, {}, "jsonl", ["30 of 30", "no next one", _BLANK, _SPLIT]),
+        ([[_SENTENCE]] * 30, {"unwrap": True}, "files", ["30 of 30", "no next one"]),
         ([[_SENTENCE]] * 95 + [_TRIPLE] * 5, {}, "txt", ["95 of 100", _BLANK, _SPLIT]),
         ([[_SENTENCE]] * 80 + [_TRIPLE[:2]] * 20, {}, "txt", ["80 of 100", _BLANK, _SPLIT]),
         ([[_SENTENCE]] * 50 + [_TRIPLE] * 50, {}, "txt", []),
         ([_TRIPLE] * 30, {}, "txt", []),
         ([[_SENTENCE]] * 30, {"objective": "mlm"}, "txt", []),
         ([[_SENTENCE]] * 30, {"split_sentences": True, "clean": False}, "txt", ["30", _BLANK]),
-        ([[_SENTENCE]] * 5 + [_TRIPLE] * 5, _SOP, "txt", ["left out", _BLANK, _SPLIT]),
-        ([[_SENTENCE]] + [_TRIPLE] * 9, _SOP, "txt", []),
+        ([[_SENTENCE]] * 6 + [_TRIPLE] * 5, _SOP, "txt", ["6 of 11", _BLANK, _SPLIT]),
+        ([[_SENTENCE]] * 5 + [_TRIPLE] * 5, _SOP, "txt", []),
     ],
 )
 def test_documents_of_one_sentence_give_a_warning(

@@ -70,18 +70,17 @@ def text_warnings(text: TextCounts, job: Job) -> list[str]:
 
 def _pair_problem(text: TextCounts, job: Job) -> str | None:
     """Returns why the documents yield few pairs of sentences, or only one kind of pair."""
-    objective, single = job.options.objective, text.single_sentences
-    few = f"{single:,} of {text.documents:,} documents are a single sentence"
-    if objective == "nsp" and text.documents == 1:
+    if job.options.objective == "nsp" and text.documents == 1:
         return (
             "the text is one document, so there are no random next segments, and the next-sentence "
             "task teaches nothing. In text files, --document_separator says what separates "
             "documents."
         )
-    if objective == "nsp" and single > text.documents / 2:
-        return f"{few}, which only random segments follow.{longer_documents(job)}"
-    if objective == "sop" and single > _MAX_LOST * text.sentences:
-        return f"{few}, so they have no order and are left out.{longer_documents(job)}"
+    if job.options.objective != "mlm" and text.single_sentences > text.documents / 2:
+        return (
+            f"{text.single_sentences:,} of {text.documents:,} documents are a single sentence, "
+            f"which has no next one.{longer_documents(job)}"
+        )
     return None
 
 

@@ -25,14 +25,12 @@ def _chunk(documents: list[list[int]]) -> Chunk:
 
 
 def _make(chunk, max_tokens, cross_documents, seed=0, short_seq_prob=0.0) -> Rows:
-    return full_sentence_rows(
-        chunk,
-        np.random.default_rng(seed),
+    options = types.SimpleNamespace(
         max_seq_length=max_tokens + 2,
         short_seq_prob=short_seq_prob,
         cross_documents=cross_documents,
-        vocab=VOCAB,
     )
+    return full_sentence_rows(chunk, options, VOCAB, np.random.default_rng(seed))
 
 
 def _rows(made: Rows) -> list[list[int]]:

@@ -15,10 +15,7 @@ from tfrecords.writer import absolute_path
 def expand_files(patterns: str, allow_empty: bool = False, flag: str = "input_file") -> list[str]:
     """Returns the files matched by a comma-separated list of names and globs, sorted per glob.
 
-    Args:
-        patterns: as for `match_files`.
-        allow_empty: whether some files, though not all, may be empty.
-        flag: the flag with this value, for errors.
+    With `allow_empty`, some of them, though not all, may be empty. Errors name the flag.
     """
     with errors_at(f"--{flag}"):
         files = [file for _, matches in match_files(patterns) for file in matches]
@@ -64,11 +61,8 @@ def check_complete(patterns: str, files: Mapping[str, int], manifests: Mapping[s
     """Checks that files are those that the manifests beside them list, and that none is missing.
 
     A file is missing if its manifest lists it and a glob matches its name. To read only some of the
-    files, users name them or give a narrower glob.
-
-    Args:
-        files: the sizes in bytes of the files that the patterns match, by path.
-        manifests: the manifests beside these files, by path.
+    files, users name them or give a narrower glob. `files` are those that the patterns match, with
+    their sizes in bytes.
     """
     listed = listed_files(manifests)
     # Python writes [!a] where TensorFlow also understands [^a].

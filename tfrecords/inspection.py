@@ -114,11 +114,9 @@ def inspect_files(
 
 
 def render_record(record: Batch, vocab: Vocabulary | None) -> str:
-    """Returns one record as a line of text with word pieces joined and masks marked.
+    """Returns one record [length] as a line of text with word pieces joined and masks marked.
 
-    Args:
-        record: the features of one record, [length].
-        vocab: without it, tokens are shown as ids.
+    Without a vocabulary, tokens are shown as ids.
     """
     length = int(record["input_mask"].sum())
     shown = [_token(index, vocab) for index in record["input_word_ids"][:length].tolist()]

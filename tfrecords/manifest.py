@@ -114,11 +114,7 @@ def lines_sha256(lines: Iterable[str]) -> str:
 
 
 def file_sha256(path: str, on_read: Callable[[int], object] = lambda size: None) -> str:
-    """Returns the checksum of a file in hexadecimal.
-
-    Args:
-        on_read: called with the number of bytes of each block read.
-    """
+    """Returns the checksum of a file in hexadecimal; `on_read` gets the size of each block read."""
     digest = hashlib.sha256()
     with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
         while block := file.read(2**22):

@@ -81,9 +81,7 @@ def first_bad_record(
 ) -> str | None:
     """Returns the first record of a file with a problem, as "FILE, record N: problem", or None.
 
-    Args:
-        problem_of: says what is wrong with a serialized record.
-        skip: how many good records the file begins with.
+    `problem_of` says what is wrong with a serialized record. The first `skip` records are good.
     """
     number = skip
     try:
@@ -120,12 +118,7 @@ def largest_values(
 def problem_of_record(
     serialized: bytes, layout: Layout, vocab_size: int = 2**31, num_types: int = 2
 ) -> str | None:
-    """Returns what is wrong with one record, or None.
-
-    Args:
-        vocab_size: upper bound of all token ids.
-        num_types: upper bound of all segment ids.
-    """
+    """Returns what is wrong with one record, or None; ids are below `vocab_size` and `num_types`."""
     example = parse_example(serialized)
     if example is None:
         return "not a tf.train.Example"
@@ -152,9 +145,7 @@ def problem_of_record(
 def first_violation(batch: Batch, vocab: Vocabulary | None) -> tuple[int, str] | None:
     """Returns the first row of a batch that breaks a rule, and which rule, or None.
 
-    Args:
-        batch: the features of `features.pretraining_features` or `dynamic_features`, [B, length].
-        vocab: if given, also check ids against it.
+    If a vocabulary is given, it also checks ids against it.
     """
     # Each rule assumes that the row obeys all earlier ones, so only the first broken rule counts.
     first: tuple[int, str] | None = None

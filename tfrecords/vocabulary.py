@@ -216,10 +216,7 @@ def is_cased(vocab: Vocabulary) -> bool:
 def guess_casing(vocab: Vocabulary | None, path: str) -> bool | None:
     """Guesses from the vocabulary, or else from a folder's name, whether text is lower-cased.
 
-    Returns None if neither tells.
-
-    Args:
-        path: a checkpoint, or the folder that holds it.
+    Returns None if neither tells. The path is that of a checkpoint, or of the folder that holds it.
     """
     if vocab and is_cased(vocab):
         return False
@@ -238,12 +235,9 @@ def warn_about_casing(
     source: str = "the vocabulary",
     say: Callable[[str], None] = print,
 ) -> None:
-    """Prints how the casing contradicts the vocabulary, if it does.
+    """Prints how the casing contradicts the vocabulary, if it does; None, unknown, never does.
 
-    Args:
-        vocab, lower_case: nothing contradicts what is unknown (None).
-        source: where the vocabulary comes from.
-        say: prints the warning.
+    `source` is where the vocabulary comes from, and `say` prints the warning.
     """
     if vocab is None or lower_case is None:
         return

@@ -157,8 +157,7 @@ def is_unicode(text: str) -> bool:
 def check_encoding(data: bytes, name: str) -> None:
     """Raises a ValueError if a text is UTF-16 or UTF-32, with or without a byte order mark.
 
-    Args:
-        data: the text, or at least its first `SAMPLE_BYTES`.
+    The first `SAMPLE_BYTES` of the text are enough.
     """
     head = data[:SAMPLE_BYTES]
     found = [encoding for encoding, marks in _MARKS.items() if head.startswith(marks)]
@@ -188,11 +187,7 @@ def _unreadable(text: str) -> float:
 
 
 def describe_problems(files: Sequence[str], invalid_lines: Mapping[str, int]) -> list[str]:
-    """Returns a warning about files without text, and one about bytes that are not UTF-8.
-
-    Args:
-        invalid_lines: how many lines of each file are not UTF-8.
-    """
+    """Returns warnings about files without text, and about lines that are not UTF-8, by file."""
     warnings = []
     if empty := [file for file in files if _is_empty(file)]:
         warnings.append(

@@ -77,11 +77,9 @@ def read_blocks(
     """Yields the content of the files in blocks of `block_bytes` to about twice as many bytes.
 
     A block of plain text ends where a document ends, so a long document makes a larger block. A
-    block of JSON lines ends where a line ends. The last block holds the remainder. Byte order marks
-    are removed. Memory use grows with the longest document, not with the size of the files.
-
-    Args:
-        layout: what a document is in plain text; None to end blocks of text at any line.
+    block of JSON lines ends where a line ends, and so does one of text without a layout. The last
+    block holds the remainder. Byte order marks are removed. Memory use grows with the longest
+    document, not with the size of the files.
     """
     for kind, group in itertools.groupby(files, _kind):
         parts = ((file, part) for file in group for part in checked_content(file))

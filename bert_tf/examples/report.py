@@ -146,11 +146,7 @@ def label_warnings(examples: ExampleCounts, text: TextCounts, job: Job) -> list[
 
 
 def next_steps(job: Job, input_file: str, num_examples: int) -> str:
-    """Describes which commands to run next.
-
-    Args:
-        input_file: the names or the glob of the output files.
-    """
+    """Describes which commands to run next; `input_file` names the output files, or is a glob."""
     # The fastest of this machine.
     found = {device.device_type for device in tf.config.list_physical_devices()}
     device = next(kind for kind in ("TPU", "GPU", "CPU") if kind in found)

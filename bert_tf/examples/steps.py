@@ -50,8 +50,7 @@ def tokenize_block(job: Job, folder: WorkFolder, name: str, block: Block) -> int
 def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: ShardPart) -> int:
     """Creates, shuffles and writes the examples of a part; returns the tokens of its chunks.
 
-    Args:
-        chunk_names: the names of the chunks, in the order of their numbers in the plan.
+    The chunks are named in the order of their numbers in the plan.
     """
     file = folder.part_file(part)
     if read_counts(file):

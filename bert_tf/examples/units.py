@@ -17,9 +17,8 @@ Segmenter = Callable[[str], Sequence[str]]
 def load_segmenter(name: str) -> Segmenter:
     """Returns the function that splits a string into words.
 
-    Args:
-        name: "whitespace" for text that is already segmented, or "module:function", such as
-            "jieba:lcut".
+    It is named "module:function", such as "jieba:lcut", or "whitespace" for text that is already
+    segmented.
     """
     if name == "whitespace":
         return str.split

@@ -211,10 +211,7 @@ def _with_ids(
 ) -> list[AddedToken]:
     """Gives added tokens the ids that they have in transformers, regardless of the files.
 
-    Args:
-        tokens: their attributes.
-        lines: the vocabulary.
-        size: how many different lines it has, as transformers counts them.
+    The vocabulary has `size` different lines, as transformers counts them.
 
     Source: tokenizers/src/tokenizer/added_vocabulary.rs `add_tokens`.
     """

@@ -118,7 +118,7 @@ def largest_values(
 def problem_of_record(
     serialized: bytes, layout: Layout, vocab_size: int = 2**31, num_types: int = 2
 ) -> str | None:
-    """Returns what is wrong with one record, or None; ids are below `vocab_size` and `num_types`."""
+    """Returns what is wrong with one record, or None; the sizes are limits of its ids."""
     example = parse_example(serialized)
     if example is None:
         return "not a tf.train.Example"

@@ -127,15 +127,11 @@ def _check_text(job: Job, counts: TextCounts) -> None:
             f"no text in {job.source}: all lines are blank or have no character that the tokenizer "
             "keeps"
         )
-    if counts.sentences == 1:
+    objective, single = job.options.objective, counts.single_sentences == counts.documents
+    if counts.sentences == 1 or (objective == "sop" and single):
         raise ValueError(
-            f"only one sentence in {job.source}, but examples need several.{longer_documents(job)}"
-        )
-    if job.options.objective == "sop" and counts.single_sentences == counts.documents:
-        raise ValueError(
-            f"--objective=sop needs documents of two sentences or more, but every document in "
-            f"{job.source} is a single sentence.{longer_documents(job)} --objective=mlm "
-            "needs no pairs of sentences."
+            f"--objective={objective} needs documents of several sentences, but every document in "
+            f"{job.source} is a single one.{longer_documents(job)}"
         )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tfrecords import command
 from tfrecords.command import option
-from tfrecords.progress import say
+from tfrecords.progress import counted, say
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def run(options: Options) -> None:
     for problem in problems:
         print(f"BAD {problem}")
     if problems:
-        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        count = counted(len(problems), "problem")
         raise ValueError(f"{count} found: see the lines that start with BAD")
     checked = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     compared = f"matches {', '.join(manifests)}" if manifests else "no manifest to compare with"

@@ -92,7 +92,7 @@ def training_batches(
     """
     context = context or tf.distribute.InputContext()
     first_record = first_step * batch_size * context.num_replicas_in_sync
-    serialized = training_records(records.files, records.seed, records.part, first_record)
+    serialized = training_records(records, first_record)
     decode = _decoder(records, TRAINING)
     # Replica r takes the r-th batch of a step.
     replicas = context.num_replicas_in_sync
@@ -133,7 +133,7 @@ def evaluation_batches(
     """
     decode = _decoder(records, EVALUATION)
     # Decoded in blocks of a fixed size, so that masks do not depend on the batch size.
-    blocks = records_in_order(records.files, records.part).batch(EVALUATION_BLOCK_RECORDS)
+    blocks = records_in_order(records).batch(EVALUATION_BLOCK_RECORDS)
     decoded = blocks.enumerate().map(
         lambda number, block: decode(number, 0, block), num_parallel_calls=tf.data.AUTOTUNE
     )

@@ -42,7 +42,7 @@ def evaluate_entities(
     lexicon = Lexicon(read_phrases(lexicon_file), tokenizer)
     records = phase.evaluation
     layout = layout_of(next(serialized_records(records.files[0])))
-    serialized = records_in_order(records.files, records.part)
+    serialized = records_in_order(records)
     batches = (
         {name: values.numpy() for name, values in layout.parse(batch).items()}
         for batch in serialized.batch(options.eval_batch_size).take(options.max_eval_steps)

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from bert_tf import workers
 from bert_tf.create_pretraining_data import Options, run
-from bert_tf.examples import runner
+from bert_tf.examples import steps
 from bert_tf.examples.job import make_job
 from tfrecords.manifest import find_manifests
 
@@ -45,11 +45,11 @@ def test_more_text_gets_more_workers(files, monkeypatch):
     """Oracle: by hand for four passes, which with tokenizing take as long as six."""
     job = make_job(Options(**files, dupe_factor=4))
     monkeypatch.setattr(workers, "available_cores", lambda: 8)
-    assert workers.num_processes(None, runner.useful_workers(job)) == 1
+    assert workers.num_processes(None, steps.useful_workers(job)) == 1
     size = os.path.getsize(files["input_file"])
     for per_worker, wanted in ((6 * size + 1, 1), (3 * size, 3), (1, 8)):
-        monkeypatch.setattr(runner, "_BYTES_PER_WORKER", per_worker)
-        assert workers.num_processes(None, runner.useful_workers(job)) == wanted
+        monkeypatch.setattr(steps, "_BYTES_PER_WORKER", per_worker)
+        assert workers.num_processes(None, steps.useful_workers(job)) == wanted
 
 
 def test_fewer_workers_than_asked_for_are_announced(monkeypatch, capsys):

@@ -32,7 +32,8 @@ from bert_tf.examples.estimate import estimate
 from bert_tf.examples.job import Job, make_job
 from bert_tf.examples.plan import plan_shards
 from bert_tf.examples.report import example_report, longer_documents, next_steps, text_report
-from bert_tf.examples.runner import RunChunks, make_shards, open_runner, tokenize, useful_workers
+from bert_tf.examples.runner import RunChunks, open_runner
+from bert_tf.examples.steps import make_shards, tokenize, useful_workers
 from bert_tf.examples.work_folder import WorkFolder, read_json
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.workers import num_processes

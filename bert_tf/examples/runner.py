@@ -1,4 +1,4 @@
-"""Runs the steps of data creation, or other work in chunks, in processes here or on Apache Beam."""
+"""Runs work in chunks, in processes here or on Apache Beam."""
 
 import contextlib
 import functools
@@ -6,20 +6,8 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import tensorflow as tf
-
-from bert_tf.corpus.content import estimate_content_bytes
-from bert_tf.examples.job import Job
-from bert_tf.examples.plan import ShardPart
-from bert_tf.examples.steps import join_shard, make_part, read_group, tokenize_block
-from bert_tf.examples.work_folder import WorkFolder, read_counts
-from bert_tf.workers import Workers, available_cores
+from bert_tf.workers import Workers
 from tfrecords.progress import progress_bar, say
-
-# Starting a worker takes as long as creating examples from this much text on one core (counting
-# each byte once per pass).
-_BYTES_PER_WORKER = 2**27
-
 
 # Calls `work(*chunk)` with each tuple `chunk` that `read(number)` yields for the numbers below
 # `groups`. What it returns is added to a progress bar, which has the other arguments.
@@ -77,59 +65,3 @@ def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterat
             yield functools.partial(_run_here, workers)
     else:
         yield _beam_runner(name, beam_options or "")
-
-
-def tokenize(run_chunks: RunChunks, job: Job, folder: WorkFolder) -> None:
-    """Turns every block of the input into a chunk."""
-    run_chunks(
-        len(job.groups),
-        functools.partial(read_group, job, folder),
-        functools.partial(tokenize_block, job, folder),
-        total=estimate_content_bytes(job.input_files) or None,
-        desc="Tokenizing",
-        unit="B",
-        unit_scale=True,
-    )
-
-
-def make_shards(
-    run_chunks: RunChunks,
-    job: Job,
-    folder: WorkFolder,
-    chunk_names: list[str],
-    shards: list[list[ShardPart]],
-) -> None:
-    """Creates shards, each given as a list of its parts."""
-    run_chunks(
-        len(shards),
-        lambda shard: [(part,) for part in shards[shard]],
-        functools.partial(make_part, job, folder, chunk_names),
-        total=sum(part.tokens for parts in shards for part in parts),
-        desc="Creating examples",
-        unit=" tokens",
-        unit_scale=True,
-    )
-    for parts in shards:
-        if not any(read_counts(folder.part_file(part))["examples"] for part in parts):
-            raise ValueError(
-                f"{job.output_files[parts[0].shard]} would be empty, because there is too little "
-                f"text for {len(job.output_files)} output files: ask for fewer"
-            )
-    run_chunks(
-        len(shards),
-        lambda shard: [(shards[shard],)],
-        functools.partial(join_shard, job, folder),
-        total=len(shards),
-        desc="Joining",
-        unit=" files",
-        delay=2,
-    )
-
-
-def useful_workers(job: Job) -> int:
-    """Returns how many workers start in less time than they save."""
-    if job.options.tfds or job.options.split_sentences or job.options.segmenter:
-        return available_cores()
-    size = sum(tf.io.gfile.stat(file).length for file in job.input_files)
-    passes = job.options.dupe_factor + 2  # Tokenizing takes as long as two passes.
-    return 1 + size * passes // _BYTES_PER_WORKER

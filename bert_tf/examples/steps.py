@@ -1,7 +1,7 @@
 """The steps of data creation: read a block, tokenize it, create a part of a shard, join a shard.
 
 Each step is idempotent: it leaves its result in the work folder and does nothing if the result
-already exists. Runners decide where the steps run.
+already exists. `tokenize` and `make_shards` run them in processes here or elsewhere.
 """
 
 import dataclasses
@@ -9,7 +9,9 @@ import functools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import tensorflow as tf
 
+from bert_tf.corpus.content import estimate_content_bytes
 from bert_tf.corpus.sources import Block
 from bert_tf.examples.chunk import Chunk, load_chunk, save_chunk
 from bert_tf.examples.counts import CreationStatistics, ExampleCounts
@@ -17,12 +19,17 @@ from bert_tf.examples.documents import make_chunk
 from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import make_examples, pass_seed
 from bert_tf.examples.plan import Pass, ShardPart
+from bert_tf.examples.runner import RunChunks
 from bert_tf.examples.work_folder import WorkFolder, finish, read_counts
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.workers import available_cores
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.manifest import shard_entry
 from tfrecords.writer import join_files, write_records
 
+# Starting a worker takes as long as creating examples from this much text on one core (counting
+# each byte once per pass).
+_BYTES_PER_WORKER = 2**27
 # Each process builds a tokenizer only once.
 _tokenizer = functools.lru_cache(maxsize=1)(WordPieceTokenizer)
 
@@ -104,3 +111,59 @@ def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> int:
         folder.finish_shard(shard, entry)
     folder.remove_parts(parts)
     return 1
+
+
+def tokenize(run_chunks: RunChunks, job: Job, folder: WorkFolder) -> None:
+    """Turns every block of the input into a chunk."""
+    run_chunks(
+        len(job.groups),
+        functools.partial(read_group, job, folder),
+        functools.partial(tokenize_block, job, folder),
+        total=estimate_content_bytes(job.input_files) or None,
+        desc="Tokenizing",
+        unit="B",
+        unit_scale=True,
+    )
+
+
+def make_shards(
+    run_chunks: RunChunks,
+    job: Job,
+    folder: WorkFolder,
+    chunk_names: list[str],
+    shards: list[list[ShardPart]],
+) -> None:
+    """Creates shards, each given as a list of its parts."""
+    run_chunks(
+        len(shards),
+        lambda shard: [(part,) for part in shards[shard]],
+        functools.partial(make_part, job, folder, chunk_names),
+        total=sum(part.tokens for parts in shards for part in parts),
+        desc="Creating examples",
+        unit=" tokens",
+        unit_scale=True,
+    )
+    for parts in shards:
+        if not any(read_counts(folder.part_file(part))["examples"] for part in parts):
+            raise ValueError(
+                f"{job.output_files[parts[0].shard]} would be empty, because there is too little "
+                f"text for {len(job.output_files)} output files: ask for fewer"
+            )
+    run_chunks(
+        len(shards),
+        lambda shard: [(shards[shard],)],
+        functools.partial(join_shard, job, folder),
+        total=len(shards),
+        desc="Joining",
+        unit=" files",
+        delay=2,
+    )
+
+
+def useful_workers(job: Job) -> int:
+    """Returns how many workers start in less time than they save."""
+    if job.options.tfds or job.options.split_sentences or job.options.segmenter:
+        return available_cores()
+    size = sum(tf.io.gfile.stat(file).length for file in job.input_files)
+    passes = job.options.dupe_factor + 2  # Tokenizing takes as long as two passes.
+    return 1 + size * passes // _BYTES_PER_WORKER

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
 # Maps our names to those in files by google-research/bert. "v2" files of the Model Garden use ours.
 ORIGINAL_NAMES = {"input_word_ids": "input_ids", "input_type_ids": "segment_ids"}
@@ -64,9 +65,12 @@ class Layout:
     max_predictions_per_seq: int
 
     @classmethod
-    def of(cls, example: tf.train.Example) -> "Layout":
-        """Returns the layout of a record. A missing feature has length 0."""
-        found = example.features.feature
+    def of(cls, serialized: bytes) -> "Layout":
+        """Returns the layout of a record. A missing feature has length 0.
+
+        The layout of anything but a `tf.train.Example` is empty.
+        """
+        found = (parse_example(serialized) or tf.train.Example()).features.feature
 
         def length(name: str) -> int:
             return len(found[name].int64_list.value) if name in found else 0
@@ -111,6 +115,13 @@ class Layout:
             else tf.cast(tf.clip_by_value(parsed[self.stored_name(name)], *_INT32), tf.int32)
             for name, (kind, _) in self.features.items()
         }
+
+
+def parse_example(serialized: bytes) -> tf.train.Example | None:
+    try:
+        return tf.train.Example.FromString(serialized)
+    except DecodeError:
+        return None
 
 
 def serialize_examples(arrays: dict[str, np.ndarray]) -> list[bytes]:

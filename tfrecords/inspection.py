@@ -17,7 +17,6 @@ from tfrecords.records import (
     first_bad_record,
     first_records,
     first_violation,
-    layout_of,
     open_records,
     problem_of_record,
 )
@@ -154,7 +153,7 @@ def _token(index: int, vocab: Vocabulary | None) -> str:
 
 def _first_layout(file: str) -> Layout:
     (first,) = first_records([file])
-    layout = layout_of(first)
+    layout = Layout.of(first)
     if problem := problem_of_record(first, layout):
         raise ValueError(f"{file}, record 1: {problem}")
     return layout
@@ -166,7 +165,7 @@ def _checked_batches(
     """Yields all records of a file in batches, and the bytes that each batch takes in the file."""
 
     def problem_of(serialized: bytes) -> str | None:
-        found = layout_of(serialized)
+        found = Layout.of(serialized)
         if problem := problem_of_record(serialized, found):
             return problem
         return f"{found}, but the first record has {layout}" if found != layout else None

@@ -1,6 +1,5 @@
 """Reads pre-training TFRecords as `tf.data` batches and explains bad records."""
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -14,7 +13,6 @@ from tfrecords.records import (
     first_bad_record,
     first_records,
     largest_values,
-    layout_of,
     open_records,
     problem_of_record,
     serialized_records,
@@ -174,10 +172,9 @@ def explain_bad_record(records: RecordSet) -> str | None:
 
 def _expected_layout(serialized: bytes, records: RecordSet) -> Layout:
     """Returns the layout of a record, with the expected lengths in place of its own."""
-    layout = dataclasses.replace(layout_of(serialized), max_seq_length=records.max_seq_length)
-    if layout.dynamic:
-        return layout
-    return dataclasses.replace(layout, max_predictions_per_seq=records.max_predictions_per_seq)
+    layout, length = Layout.of(serialized), records.max_seq_length
+    predictions = 0 if layout.dynamic else records.max_predictions_per_seq
+    return Layout(layout.dynamic, layout.original_names, length, predictions)
 
 
 def _deterministic(batches: tf.data.Dataset) -> tf.data.Dataset:

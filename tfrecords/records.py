@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf.message import DecodeError
 
-from tfrecords.features import Layout
+from tfrecords.features import Layout, parse_example
 from tfrecords.files import named_errors, plain_message
 from tfrecords.vocabulary import Vocabulary
 
@@ -97,11 +96,6 @@ def first_bad_record(
 READING_ERRORS = (tf.errors.OpError, UnicodeDecodeError)
 
 
-def layout_of(serialized: bytes) -> Layout:
-    """Returns the layout of a record; an empty one if it is not a `tf.train.Example`."""
-    return Layout.of(parse_example(serialized) or tf.train.Example())
-
-
 def largest_values(
     names: Iterable[str], max_seq_length: int, vocab_size: int, num_types: int = 2
 ) -> dict[str, int]:
@@ -155,13 +149,6 @@ def first_violation(batch: Batch, vocab: Vocabulary | None) -> tuple[int, str] |
         if broken[row] and (first is None or row < first[0]):
             first = row, message
     return first
-
-
-def parse_example(serialized: bytes) -> tf.train.Example | None:
-    try:
-        return tf.train.Example.FromString(serialized)
-    except DecodeError:
-        return None
 
 
 def _violations(batch: Batch, vocab: Vocabulary | None) -> Iterator[Violation]:

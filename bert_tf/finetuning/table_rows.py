@@ -12,9 +12,10 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.corpus.sources import read_blocks
+from tfrecords.features import parse_example
 from tfrecords.files import plain_message
 from tfrecords.progress import counted, say
-from tfrecords.records import FRAME_BYTES, compression_of, parse_example, serialized_records
+from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
 
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
 _LARGEST_FIELD = 2**31 - 1

@@ -302,7 +302,7 @@ def test_a_bad_record_is_named_by_file_and_number(flags, write_records_of, tmp_p
     path = tmp_path / "bad.tfrecord"
     flags |= {"input_file": str(path), "do_eval": False}
     write_records_of(path, 24, largest_id=40)
-    message = "bad.tfrecord, record 24: .*id 40, outside the vocabulary of 40"
+    message = "bad.tfrecord, record 24: .* has 40, outside 0 to 39"
     with pytest.raises(ValueError, match=message):
         run(Options(**flags))
     write_records_of(path, 24)

@@ -290,8 +290,11 @@ def test_a_vocabulary_in_tokenizer_json(folder):
     with pytest.raises(ValueError, match="neither vocab.txt nor tokenizer.json"):
         read_vocab_file(str(folder.parent), None)
     for change, message in (
-        ({"model": {"type": "BPE"}}, "tokenizer.json: its model is BPE, but BERT's is WordPiece"),
-        ({"model": {"vocab": {"a": 0}}}, "tokenizer.json: not a BERT vocab"),
+        (
+            {"model": {"type": "BPE"}},
+            "tokenizer.json holds no vocabulary .*: its model is BPE, but BERT's",
+        ),
+        ({"model": {"vocab": {"a": 0}}}, "tokenizer.json holds no .*: not a BERT vocab"),
         ({"model": {"vocab": {"x\ny": 0}}}, r"its token 'x\\ny' cannot be a line"),
         ({"model": {"vocab": {"x ": 0}}}, "its token 'x ' cannot be a line of voc"),
         ({"model": {"vocab": VOCAB.ids | {"x": 10**9}}}, "its largest id is 1000000000"),

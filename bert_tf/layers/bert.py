@@ -53,11 +53,6 @@ class BertEmbeddings(Layer):
         )
         self.layer_norm.build((None, None, width))
 
-    @staticmethod
-    def multiplications(config: BertConfig, length: int) -> int:
-        """Counts the multiplications of the matrix products for a sequence."""
-        return length * config.embedding_size * config.hidden_size if config.has_projection else 0
-
     def call(
         self,
         input_word_ids,
@@ -193,14 +188,6 @@ class EncoderBlock(Layer):
         self.attention_norm = LayerNormalization(name="attention_norm", **norm)
         self.output_norm = LayerNormalization(name="output_norm", **norm)
         self.dropout = Dropout(config.hidden_dropout_prob, recompute, name="dropout", **policy)
-
-    @staticmethod
-    def multiplications(config: BertConfig, index: int, length: int) -> int:
-        """Counts the multiplications of the matrix products for a sequence."""
-        heads, hidden = len(config.kept_heads(index)), config.hidden_size
-        projections = 4 * length * hidden * config.head_size  # query, key, value and output
-        attention = 2 * length * length * config.head_size  # scores and context
-        return heads * (projections + attention) + 2 * length * hidden * config.intermediate_size
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width, inner = x_shape[-1], self.config.intermediate_size

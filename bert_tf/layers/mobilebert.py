@@ -51,11 +51,6 @@ class TrigramEmbeddings(BertEmbeddings):
         self.add_dense("trigram", 3 * width, hidden)
         self.built = True
 
-    @staticmethod
-    def multiplications(config: MobileBertConfig, length: int) -> int:
-        """Counts the multiplications of the matrix products for a sequence."""
-        return length * 3 * config.embedding_size * config.hidden_size
-
     def _sums(self, input_word_ids, input_type_ids, tokens: Tokens | None):
         words = ops.take(self.word_embeddings, input_word_ids, axis=0)
         padded = ops.pad(ops.cast(words, self.compute_dtype), ((0, 0), (1, 1), (0, 0)))
@@ -130,18 +125,6 @@ class BottleneckBlock(Layer):
         ]
         self.output_norm = NoNorm(name="output_norm", **policy)
         self.dropout = Dropout(config.hidden_dropout_prob, recompute, name="dropout", **policy)
-
-    @staticmethod
-    def multiplications(config: MobileBertConfig, index: int, length: int) -> int:
-        """Counts the multiplications of the matrix products for a sequence."""
-        hidden, inner = config.hidden_size, config.intra_bottleneck_size
-        query_key = hidden * inner + 2 * inner * inner
-        if not config.key_query_shared_bottleneck:
-            query_key = 2 * hidden * inner
-        feed_forward = 2 * config.num_feedforward_networks * inner * config.intermediate_size
-        # Into the bottleneck, the values, and out of it; the output of the attention.
-        dense = query_key + 3 * hidden * inner + inner * inner + feed_forward
-        return length * dense + 2 * length * length * inner
 
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width, inner = x_shape[-1], self.config.intra_bottleneck_size

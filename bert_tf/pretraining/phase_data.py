@@ -8,7 +8,6 @@ import keras
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.advice import Baseline
 from bert_tf.pretraining.records import PhaseRecords
@@ -17,6 +16,7 @@ from bert_tf.training.driver import Phase
 from bert_tf.training.iteration import iterate, with_progress
 from bert_tf.training.strategy import is_chief
 from bert_tf.training.trainer import Batch, Objective, Shortcut, Trainer
+from bert_tf.weights.flops import training_flops
 from tfrecords.input_files import shortened
 from tfrecords.order import RecordSet, records_of_step
 from tfrecords.progress import say
@@ -50,7 +50,7 @@ class PretrainingTask:
         return ()
 
     def training_flops(self, config: BertConfig, length: int, predictions: int) -> int:
-        """Returns the floating-point operations for a sequence; see `models.flops`."""
+        """Returns the floating-point operations for a sequence; see `weights.flops`."""
         return training_flops(config, length, predictions)
 
 

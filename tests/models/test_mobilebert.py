@@ -14,7 +14,6 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, MobileBertConfig
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.formats.huggingface_config import read_config, rows
@@ -197,18 +196,6 @@ def test_what_a_configuration_may_say():
             dataclasses.replace(CONFIG, **changes)
     with pytest.raises(ValueError, match="normalization_type 'layer_norm' is not supported"):
         BertConfig.from_dict(CONFIG.to_dict() | {"normalization_type": "layer_norm"})
-
-
-@pytest.mark.parametrize("config", VARIANTS.values(), ids=VARIANTS)
-def test_flops_count_every_matrix(config):
-    """Oracle: 6 per weight of a matrix and token, and the products of the attention."""
-    model = BertPretrainer(config)
-    matrices = [w for w in model.encoder.weights if w.path.endswith("kernel")]
-    per_token = sum(int(np.prod(w.shape)) for w in matrices if "pooler" not in w.path)
-    attention = 2 * 2 * 9 * 9 * config.intra_bottleneck_size
-    hidden = config.hidden_size
-    heads = 3 * hidden * (hidden + config.vocab_size) + hidden * hidden + 2 * hidden
-    assert training_flops(config, 9, 3) == 6 * (9 * per_token + attention + heads)
 
 
 def test_each_dropout_drops():

@@ -49,15 +49,13 @@ class _Target:
     Attributes:
         write: writes a checkpoint into an empty folder.
         parts: those that every checkpoint of the format has; see `weights.names`.
-        states_labels: whether a checkpoint of the format states what the outputs of a head mean:
-            the names of the labels, and whether a text may have several.
-        adds_tokens: whether programs that read the format keep added tokens whole.
+        says_all: whether a checkpoint of the format states the names of a head's labels, whether a
+            text may have several, and which tokens were added to the vocabulary.
     """
 
     write: Callable[[Checkpoint, str], None]
     parts: tuple[str, ...] = ("encoder", "projection", "pooler")
-    states_labels: bool = True
-    adds_tokens: bool = True
+    says_all: bool = True
 
 
 def write_run(checkpoint: Checkpoint, folder: str) -> None:
@@ -70,9 +68,9 @@ def write_run(checkpoint: Checkpoint, folder: str) -> None:
 
 
 _TARGETS = {
-    "google": _Target(google.write, states_labels=False, adds_tokens=False),
+    "google": _Target(google.write, says_all=False),
     "huggingface": _Target(huggingface.write, parts=("encoder", "projection")),
-    "kerashub": _Target(kerashub.write, states_labels=False, adds_tokens=False),
+    "kerashub": _Target(kerashub.write, says_all=False),
     "run": _Target(write_run),
 }
 
@@ -95,7 +93,7 @@ def convert(options: ConversionOptions) -> None:
     tensors = {path: t for path, t in checkpoint.tensors.items() if path not in left_out}
     head = checkpoint.head if "head" in map(part_of, tensors) else None
     checkpoint = dataclasses.replace(checkpoint, tensors=tensors, head=head)
-    if checkpoint.head and checkpoint.head.multi_label and not target.states_labels:
+    if checkpoint.head and checkpoint.head.multi_label and not target.says_all:
         raise ValueError(
             f"{checkpoint.path} predicts several classes at once, which --to={options.to} cannot "
             "state, so programs that load it would choose a single one: use --to=huggingface or "
@@ -155,7 +153,7 @@ def _noting_non_finite(checkpoint: Checkpoint, bad: dict[str, str]) -> Checkpoin
 def _warn_about_text(checkpoint: Checkpoint, to: str) -> None:
     vocab = checkpoint.spec.vocab
     warn_about_casing(vocab, checkpoint.spec.lower_case)
-    if vocab and vocab.added and not _TARGETS[to].adds_tokens:
+    if vocab and vocab.added and not _TARGETS[to].says_all:
         tokens = shortened([token.content for token in vocab.added], 5)
         print(
             f"WARNING: programs that read --to={to} split the added tokens {tokens} like other "
@@ -247,7 +245,7 @@ def _report(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, {config.hidden_act}, "
         f"LayerNorm epsilon {config.layer_norm_eps:g}; {vocab}."
     ]
-    if checkpoint.head and checkpoint.head.labels and not _TARGETS[options.to].states_labels:
+    if checkpoint.head and checkpoint.head.labels and not _TARGETS[options.to].says_all:
         labels = ", ".join(checkpoint.head.labels)
         lines.append(f"This format does not store the names of the labels; keep them: {labels}.")
     if left_out:

@@ -23,8 +23,15 @@ def factor_of(path: str, factors: Factors) -> float:
     return next((factor for pattern, factor in factors if re.search(pattern, path)), 1.0)
 
 
-class Optimizer:
-    """Base class of `AdamW` and `Lamb`: Adam's moments and the update of the variables.
+class AdamW:
+    """Adam with decoupled weight decay and, as in the original BERT, without bias correction.
+
+        m <- beta_1 m + (1 - beta_1) g
+        v <- beta_2 v + (1 - beta_2) g^2
+        w <- w - learning_rate (m / (sqrt(v) + epsilon) + weight_decay w)
+
+    With `bias_correction`, after t updates, m / (1 - beta_1^t) and v / (1 - beta_2^t) replace m and
+    v in the last line.
 
     It is not a `keras.optimizers.Optimizer`, because those clip each replica's gradient before the
     all-reduce; the original clips the sum.
@@ -41,6 +48,9 @@ class Optimizer:
         rates: the factor on the learning rate of each variable.
         slots: the variables that a checkpoint must hold, by name: `<path>/adam_m`,
             `<path>/adam_v` and, with `bias_correction`, the number of updates, `update_count`.
+
+    Source: Decoupled Weight Decay Regularization (arXiv:1711.05101) algorithm 2; google-research/
+    bert optimization.py `AdamWeightDecayOptimizer`.
     """
 
     beta_1, beta_2 = 0.9, 0.999
@@ -159,24 +169,7 @@ def _update_one(handles, gradient, scale, learning_rate, weights, rule) -> None:
         tf.raw_ops.AssignVariableOp(resource=handle, value=value)
 
 
-class AdamW(Optimizer):
-    """Adam with decoupled weight decay and, as in the original BERT, without bias correction.
-
-        m <- beta_1 m + (1 - beta_1) g
-        v <- beta_2 v + (1 - beta_2) g^2
-        w <- w - learning_rate (m / (sqrt(v) + epsilon) + weight_decay w)
-
-    With `bias_correction`, after t updates, m / (1 - beta_1^t) and v / (1 - beta_2^t) replace m and
-    v in the last line.
-
-    Args: see `Optimizer`.
-
-    Source: Decoupled Weight Decay Regularization (arXiv:1711.05101) algorithm 2; google-research/
-    bert optimization.py `AdamWeightDecayOptimizer`.
-    """
-
-
-class Lamb(Optimizer):
+class Lamb(AdamW):
     """Adam with each variable's update scaled to `learning_rate` times the variable's norm.
 
         u <- m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon) + weight_decay w
@@ -186,7 +179,7 @@ class Lamb(Optimizer):
     excluded variables, which do not decay either. Query, key and value share one ratio, because
     they share a variable in `SelfAttention`.
 
-    Args: see `Optimizer`. google-research/albert has no bias correction.
+    Args: see `AdamW`. google-research/albert has no bias correction.
 
     Source: Large Batch Optimization for Deep Learning (arXiv:1904.00962) algorithm 2;
     google-research/albert lamb_optimizer.py `LAMBOptimizer`.

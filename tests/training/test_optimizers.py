@@ -9,7 +9,7 @@ import tensorflow as tf
 from support import two_replicas
 
 from bert_tf.choices import SCHEDULES
-from bert_tf.training.optimizers import OPTIMIZERS, AdamW, Lamb, Optimizer, make_schedule
+from bert_tf.training.optimizers import OPTIMIZERS, AdamW, Lamb, make_schedule
 
 pytestmark = pytest.mark.usefixtures("optimized_graphs")
 
@@ -32,7 +32,7 @@ def make_variables(values=None) -> list[keras.Variable]:
     return variables
 
 
-def take_steps(optimizer: Optimizer, steps: int = 3) -> None:
+def take_steps(optimizer: AdamW, steps: int = 3) -> None:
     for seed, rate in enumerate(RATES[:steps], start=1):
         gradients = [tf.constant(gradient, tf.float32) for gradient in arrays(seed)]
         optimizer.apply(gradients, tf.constant(rate))

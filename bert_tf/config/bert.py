@@ -172,21 +172,18 @@ class BertConfig:
     def _checked_heads(self) -> dict[int, tuple[int, ...]]:
         """Returns `pruned_heads` in order; the keys may be strings, as in JSON."""
         found = self.pruned_heads or {}
-        layers, count = range(self.num_hidden_layers), self.num_attention_heads
+        layers, count = range(self.num_hidden_layers), range(self.num_attention_heads)
         try:
             heads = {int(layer): tuple(sorted({*heads})) for layer, heads in found.items() if heads}
             fits = all(
-                layer in layers and len(removed) < count and {*removed} <= {*range(count)}
-                for layer, removed in heads.items()
+                layer in layers and {*removed} < {*count} for layer, removed in heads.items()
             )
         except (AttributeError, TypeError, ValueError):
-            raise ValueError(
-                f"pruned_heads must map layers to lists of heads, not {found!r}"
-            ) from None
+            fits = False
         if not fits:
             raise ValueError(
-                f"pruned_heads {found!r} does not fit {self.num_hidden_layers} layers of "
-                f"{self.num_attention_heads} heads, of which each keeps at least one"
+                f"pruned_heads {found!r} must map some of {len(layers)} layers to lists of some of "
+                f"their {len(count)} heads, not all"
             )
         if heads and self.num_hidden_groups:
             raise ValueError("pruned_heads needs layers of their own, without num_hidden_groups")

@@ -56,7 +56,6 @@ def open_init_checkpoint(options: DeviceOptions, run: Run) -> Checkpoint | None:
     return open_checkpoint(
         options.init_checkpoint,
         BertConfig.from_json_file(file) if file else None,
-        replace_vocab=options.replace_vocab,
         vocab_file=options.vocab_file,
     )
 

@@ -9,13 +9,12 @@ import tensorflow as tf
 
 from bert_tf.tracing import for_gpu
 
-# A rule over the names of weights: the first pattern found in a path states the factor, else it
-# is 1. Learning rates and weight decay follow such rules.
+# A rule for learning rates: the first pattern found in the name of a weight states the factor, else
+# it is 1.
 Factors = Sequence[tuple[str, float]]
 Schedule = Callable[[tf.Tensor], tf.Tensor]
 
-# Biases and the two parameters of layer normalization do not decay.
-DECAYS: Factors = ((r"(^|/|_)bias$|/gamma$|/beta$", 0.0),)
+_NO_DECAY = re.compile(r"(^|/|_)bias$|/gamma$|/beta$")
 
 
 def factor_of(path: str, factors: Factors) -> float:
@@ -38,13 +37,12 @@ class AdamW:
 
     Args:
         variables: the trainable variables; create the optimizer in their strategy's scope.
-        weight_decay: the weight decay, times the factor of a variable in `decays`. A variable
-            with the factor 0 is not adapted either.
+        weight_decay: biases and the parameters of layer normalization do not decay.
         bias_correction: whether to correct the bias of the moments toward 0.
         rates: the rule for the factors on the learning rate.
 
     Attributes:
-        adapts: whether updates are scaled to the norm of their variable.
+        adapts: whether updates are scaled to the norm of their variable, if that decays.
         rates: the factor on the learning rate of each variable.
         slots: the variables that a checkpoint must hold, by name: `<path>/adam_m`,
             `<path>/adam_v` and, with `bias_correction`, the number of updates, `update_count`.
@@ -63,13 +61,12 @@ class AdamW:
         epsilon: float = 1e-6,
         bias_correction: bool = False,
         rates: Factors = (),
-        decays: Factors = DECAYS,
     ):
         self.weight_decay, self.epsilon = weight_decay, epsilon
         self.bias_correction = bias_correction
         self._targets = [variable.value for variable in variables]
         self.rates = [factor_of(variable.path, rates) for variable in variables]
-        self._decays = [factor_of(variable.path, decays) for variable in variables]
+        self._decays = [not _NO_DECAY.search(variable.path) for variable in variables]
         self._moments = [
             [tf.Variable(tf.zeros(variable.shape), trainable=False) for _ in range(2)]
             for variable in variables
@@ -119,7 +116,7 @@ class AdamW:
         ):
             rate = learning_rate if factor == 1.0 else learning_rate * factor
             rule = self.beta_1, self.beta_2, self.epsilon, decay * self.weight_decay
-            inputs = gradient, scale, rate, weights, (*rule, self.adapts and decay > 0.0)
+            inputs = gradient, scale, rate, weights, (*rule, self.adapts and decay)
             updates.append(((target, *moments), inputs))
         # On a GPU, one program for all variables saves launches. Elsewhere, variables of one shape
         # share a program, which takes less time to compile.

@@ -300,11 +300,7 @@ def _with_gelu_form(values: Mapping[str, Any]) -> dict[str, Any]:
     approximate = values.pop("gelu_approximate", None)
     if approximate is None:
         return values
-    if type(approximate) is not bool:
-        raise ValueError(f"gelu_approximate must be true or false, not {approximate!r}")
-    wanted = "gelu_new" if approximate else "gelu"
-    if values.get("hidden_act", "gelu") not in ("gelu", wanted):
-        raise ValueError(
-            f"gelu_approximate {approximate!r} contradicts hidden_act {values['hidden_act']!r}"
-        )
+    wanted, act = "gelu_new" if approximate else "gelu", values.get("hidden_act", "gelu")
+    if type(approximate) is not bool or act not in ("gelu", wanted):
+        raise ValueError(f"gelu_approximate {approximate!r} does not fit hidden_act {act!r}")
     return values | {"hidden_act": wanted}

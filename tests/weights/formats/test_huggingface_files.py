@@ -116,11 +116,6 @@ def test_shards(folder):
     assert_equal(values(folder / f"{FILE}.index.json"), expected)
 
 
-def repeat(folder: pathlib.Path) -> None:
-    twice = {"cls.predictions.bias": np.zeros(1, "f")}
-    save_file(load_file(folder / FIRST) | twice, folder / FIRST)
-
-
 @pytest.mark.parametrize(
     ("changes", "damage", "message"),
     [
@@ -130,7 +125,6 @@ def repeat(folder: pathlib.Path) -> None:
         ),
         ({WORDS: SECOND}, None, f"says that {WORDS} is in {SECOND}, but it is in {FIRST}: downl"),
         ({"more": FIRST}, None, f"says that more is in {FIRST}, but it is in None"),
-        ({}, repeat, f"predictions.bias is in both {FIRST} and {SECOND}"),
         ({}, lambda f: (f / SECOND).unlink(), f"{SECOND} is missing: download or copy it again"),
         ({}, lambda f: (f / f"{FILE}.index.json").write_text("{}"), "index.json is damaged .no"),
     ],

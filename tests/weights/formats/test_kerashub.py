@@ -202,9 +202,13 @@ BIAS = "layers/dense/vars/1"
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("more", dict(shape=(10**9, 10**3), dtype="f4", chunks=(1, 1000)), "declares more values"),
-        ("more", dict(data=h5py.Empty("f4")), "more holds no values"),
-        (BIAS, dict(shape=(8,), dtype="f4", external=[("/secret", 0, 32)]), "in another file"),
+        ("more", dict(shape=(10**9, 10**3), dtype="f4", chunks=(1, 1000)), "more are not all in"),
+        ("more", dict(data=h5py.Empty("f4")), "more are not all in"),
+        (
+            BIAS,
+            dict(shape=(8,), dtype="f4", external=[("/secret", 0, 32)]),
+            "1 are not all in this",
+        ),
         (f"task/{BIAS}", dict(data=1.0), r"task/layers/dense/vars/1 \[\] instead of \[0\]"),
     ],
 )

@@ -82,9 +82,9 @@ class _Room:
         self._bytes -= size
         if self._bytes < 0:
             raise ValueError(
-                f"{self._path} expands to more than {self._limit:,} bytes, the limit of its size and "
-                f"of the disk: no checkpoint grows {_MAX_GROWTH}-fold; if the disk is full, set "
-                "TMPDIR to a folder with more room"
+                f"{self._path} expands to more than {self._limit:,} bytes, the limit of its size "
+                f"and of the disk: no checkpoint grows {_MAX_GROWTH}-fold; if the disk is full, "
+                "set TMPDIR to a folder with more room"
             )
 
     def take_file(self, name: str, regular: bool) -> None:

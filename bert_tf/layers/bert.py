@@ -39,7 +39,6 @@ class BertEmbeddings(Layer):
         self._add_tables(width, width)
         if self.config.has_projection:
             self.add_dense("projection", width, self.config.hidden_size)
-        self.built = True
 
     def _add_tables(self, word_width: int, width: int) -> None:
         """Adds the three tables, and a normalization; all but the words have the second width."""
@@ -111,7 +110,6 @@ class SelfAttention(Layer):
         width, inner = x_shape[-1], self.num_heads * self.config.head_size
         self.add_dense("qkv", width, 3 * inner)
         self.add_dense("output", inner, width)
-        self.built = True
 
     def call(self, x, attention_mask, seeds=None, training=None, tokens=None, numbers=None):
         rate = self.config.attention_probs_dropout_prob if training else 0.0
@@ -195,7 +193,6 @@ class EncoderBlock(Layer):
         self.add_dense("output", inner, width)
         for layer in (self.attention, self.attention_norm, self.output_norm):
             layer.build(x_shape)
-        self.built = True
 
     def call(self, x, attention_mask, seeds=None, training=None, tokens=None, numbers=None):
         attended = self.attention(

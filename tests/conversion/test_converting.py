@@ -237,13 +237,6 @@ def test_the_file_of_the_source_does_not_contradict_it(tmp_path):
     assert_equal(to("run", google, tmp_path / "run", bert_config_file=str(file)), start)
 
 
-@pytest.mark.parametrize("positions", [2, 10**6 + 1, 10**12])
-def test_no_sequence_is_that_long(positions):
-    """Oracle: the limits, checked before the table of positions takes memory."""
-    with pytest.raises(ValueError, match="max_position_embeddings is .* from 3 to 1000000"):
-        Options(from_="a", to="run", output_dir="b", max_position_embeddings=positions)
-
-
 @pytest.mark.parametrize("type_", ["int32", "float64"])
 def test_weights_of_other_types_are_refused(tmp_path, type_):
     """Oracle: the types that docs/checkpoints.md lists."""

@@ -274,17 +274,6 @@ def test_files_beside_it(garden, training):
     assert checkpoint.stated_casing is None
 
 
-def test_another_configuration(garden):
-    """Oracle: the message names all that differs."""
-    config = dataclasses.replace(CONFIG, num_hidden_layers=1, hidden_size=4)
-    path = garden / "training"
-    for message in (
-        r"word_embeddings/embeddings \[12, 8\] instead of \[12, 4\]",
-        "it also holds: transformer/layer_1/intermediate/bias, ",
-    ):
-        assert_refused(path, message, config=config)
-
-
 QUERY = "transformer/layer_0/self_attention/query/kernel"
 NEEDED = {
     "word_embeddings/embeddings": (12, 8),

@@ -23,7 +23,7 @@ from bert_tf.resolution import (
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor, save_tensors
 from bert_tf.weights.checkpoint import Checkpoint, describe_non_finite, matches
-from bert_tf.weights.formats import google, huggingface, kerashub, model_garden
+from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.formats.sentence_transformers import settings_of, write_settings
 from bert_tf.weights.growing import load_mapping
 from bert_tf.weights.names import PARTS, part_of
@@ -174,9 +174,14 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
     )
     if checkpoint.run:
         checkpoint.run.check_one_task()
-    if config:
-        _check_config(file, config, checkpoint)
-    spec = checkpoint.spec
+    spec, own = checkpoint.spec, checkpoint.config_file
+    # Of the same file, a format may interpret some values differently.
+    if config and own and absolute_path(file) != absolute_path(own):
+        if found := differences(config, spec.config):
+            raise ValueError(
+                f"{own}, the configuration of --from, differs from --bert_config_file={file} in "
+                f"{found}: leave out --bert_config_file"
+            )
     vocab_file, vocab = checkpoint.vocab_file, spec.vocab
     vocabs, casings = flag_values(options.vocab_file, options.do_lower_case)
     if options.vocab_file and not options.init_vocab_mapping:
@@ -197,23 +202,6 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
         config = dataclasses.replace(config, hidden_act=options.hidden_act)
     spec = dataclasses.replace(spec, config=config, vocab=vocab, lower_case=lower_case)
     return dataclasses.replace(checkpoint, spec=spec, vocab_file=vocab_file)
-
-
-def _check_config(file: str, config: BertConfig, checkpoint: Checkpoint) -> None:
-    """Raises a ValueError if --bert_config_file contradicts the configuration of --from."""
-    own, source = checkpoint.spec.config, checkpoint.config_file or checkpoint.path
-    # The same file: a format may interpret some of its values differently.
-    if absolute_path(file) == absolute_path(source):
-        return
-    # The Model Garden calls both forms of GELU "gelu".
-    in_garden = checkpoint.format == model_garden.NAME or not checkpoint.config_file
-    if in_garden and config.hidden_act == "gelu" and own.hidden_act == "gelu_new":
-        config = dataclasses.replace(config, hidden_act="gelu_new")
-    if found := differences(config, own):
-        raise ValueError(
-            f"{source}, the configuration of --from, differs from --bert_config_file={file} in "
-            f"{found}: leave out --bert_config_file"
-        )
 
 
 def _reshaped(options: ConversionOptions, checkpoint: Checkpoint) -> Checkpoint:

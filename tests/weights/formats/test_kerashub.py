@@ -149,9 +149,9 @@ class TestWriting:
         ("changes", "message"),
         [
             ({"hidden_act": "gelu"}, "has hidden_act 'gelu_new', but .*: to .*=gelu_new"),
-            ({"hidden_act": "relu"}, "BertBackbone has hidden_act 'gelu_new', but .* 'relu'$"),
+            ({"hidden_act": "relu"}, "KerasHub's BERT has hidden_act 'gelu_new', but .* 'relu'$"),
             ({"layer_norm_eps": 1e-5}, "layer_norm_eps 1e-12, but this model has 1e-05"),
-            ({"is_decoder": True}, "BertBackbone has no is_decoder, but this model has True"),
+            ({"is_decoder": True}, "KerasHub's BERT has no is_decoder, but this model has True"),
             ({"pruned_heads": {0: [1]}}, "has no pruned_heads, but this model has"),
             ({"masked_lm_act": None}, "masked_lm_act 'gelu', but .* 'gelu_new': .*allow_extra"),
             ({"masked_lm_layer_norm_eps": None}, "masked_lm_layer_norm_eps 1e-05, but this"),

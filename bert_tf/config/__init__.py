@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from bert_tf.config.bert import BertConfig, check_fields
-from bert_tf.config.bilstm import BiLSTMConfig
-from bert_tf.config.mobilebert import MobileBertConfig
+from bert_tf.config.others import BiLSTMConfig, MobileBertConfig
 from tfrecords.vocabulary import Vocabulary
 
 __all__ = [

@@ -182,8 +182,8 @@ class BertConfig:
             fits = False
         if not fits:
             raise ValueError(
-                f"pruned_heads {found!r} must map some of {len(layers)} layers to lists of some of "
-                f"their {len(count)} heads, not all"
+                f"pruned_heads {found!r} must map some of {self.num_hidden_layers} layers to lists "
+                f"of some of their {self.num_attention_heads} heads, not all"
             )
         if heads and self.num_hidden_groups:
             raise ValueError("pruned_heads needs layers of their own, without num_hidden_groups")

@@ -1,7 +1,6 @@
 """Converts checkpoints between formats."""
 
 import dataclasses
-import functools
 import os
 from collections.abc import Callable, Collection
 
@@ -21,7 +20,7 @@ from bert_tf.resolution import (
     read_vocab_file,
 )
 from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Tensor, save_tensors
+from bert_tf.training.checkpoints import save_tensors
 from bert_tf.weights.checkpoint import Checkpoint, describe_non_finite, matches
 from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.formats.sentence_transformers import settings_of, write_settings
@@ -102,10 +101,12 @@ def convert(options: ConversionOptions) -> None:
     if options.to != "run":
         checkpoint = with_plain_numbers(checkpoint)
     _warn_about_text(checkpoint, options.to)
-    bad: dict[str, str] = {}
     with whole_folder(options.output_dir) as folder:
-        target.write(_noting_non_finite(checkpoint, bad), folder)
+        target.write(checkpoint, folder)
         _keep_embedding(options, opened, checkpoint, folder)
+    bad: dict[str, str] = {}
+    for path, tensor in checkpoint.tensors.items():
+        note_non_finite(bad, path, tensor.read())
     if bad:
         print(f"WARNING: {describe_non_finite(checkpoint.path, bad)}.")
     print(_report(options, checkpoint, [*left_out, *checkpoint.unused], random))
@@ -133,21 +134,6 @@ def _keep_embedding(
         Run(folder).write_head(source.head or head)
     else:
         print(f"WARNING: --to={options.to} cannot state how vectors are computed: use --to=run.")
-
-
-def _noting_non_finite(checkpoint: Checkpoint, bad: dict[str, str]) -> Checkpoint:
-    """Returns a checkpoint that notes in `bad` which tensors are not finite, when they are read."""
-
-    def read(path: str, tensor: Tensor) -> np.ndarray:
-        value = tensor.read()
-        note_non_finite(bad, path, value)
-        return value
-
-    tensors = {
-        path: dataclasses.replace(tensor, read=functools.partial(read, path, tensor))
-        for path, tensor in checkpoint.tensors.items()
-    }
-    return dataclasses.replace(checkpoint, tensors=tensors)
 
 
 def _warn_about_text(checkpoint: Checkpoint, to: str) -> None:

@@ -151,9 +151,7 @@ def _write_huggingface(options: Options, encoder: "Checkpoint", folder: str) -> 
     from bert_tf.weights.formats import huggingface
     from tfrecords.writer import make_folder
 
-    source = open_checkpoint(
-        options.checkpoint, replace_vocab=options.replace_vocab, vocab_file=options.vocab_file
-    )
+    source = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
     make_folder(folder)
     huggingface.write(with_parts(encoder, source.parts), folder)
 

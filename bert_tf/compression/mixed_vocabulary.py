@@ -11,10 +11,10 @@ from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
 from bert_tf.compression.student import check_comparable
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.layers import fused
-from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.phase_data import PretrainingTask
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
+from bert_tf.weights.flops import training_flops
 from bert_tf.weights.names import part_of, weights
 from tfrecords.progress import say
 

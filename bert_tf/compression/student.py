@@ -28,8 +28,7 @@ from bert_tf.session import Session, open_init_checkpoint
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.iteration import with_progress
 from bert_tf.training.trainer import Objective, Trainer
-from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.fingerprint import fingerprint
+from bert_tf.weights.checkpoint import Checkpoint, fingerprint
 from bert_tf.weights.reshaping import keep_layers, parse_layers
 from tfrecords.progress import counted, say
 from tfrecords.vocabulary import Vocabulary

@@ -32,8 +32,7 @@ from bert_tf.inference.vectors import VectorExtractor, chosen_layers
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.resolution import check_length
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.fingerprint import fingerprint
+from bert_tf.weights.checkpoint import Checkpoint, fingerprint
 from tfrecords.input_files import expand_files
 from tfrecords.progress import counted
 from tfrecords.writer import check_output_files, join_files

@@ -13,7 +13,7 @@ from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.prediction_files import check_format, join_predictions
 from bert_tf.inference.predictor import Predictor, line_of, load_predictor
 from bert_tf.inference.texts import Row, input_files
-from bert_tf.weights.fingerprint import fingerprint
+from bert_tf.weights.checkpoint import fingerprint
 from tfrecords.manifest import file_sha256
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write, check_output_files

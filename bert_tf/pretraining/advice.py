@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.models.flops import training_flops
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.runs.run import Run
+from bert_tf.weights.flops import training_flops
 from tfrecords.command_help import command_line, unused_name
 from tfrecords.input_files import shortened
 from tfrecords.progress import duration

@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.advice import constant_prediction
 from bert_tf.pretraining.records import PhaseRecords
@@ -18,6 +17,7 @@ from bert_tf.session import Session
 from bert_tf.training.driver import Phase
 from bert_tf.training.iteration import iterate, with_progress
 from bert_tf.training.trainer import Batch, Objective, Shortcut, Trainer
+from bert_tf.weights.flops import training_flops
 from tfrecords.input_files import shortened
 from tfrecords.order import RecordSet, records_of_step
 from tfrecords.reader import evaluation_batches, sample_batch, training_batches
@@ -50,7 +50,7 @@ class PretrainingTask:
         return ()
 
     def training_flops(self, config: BertConfig, length: int, predictions: int) -> int:
-        """Returns the floating-point operations for a sequence; see `models.flops`."""
+        """Returns the floating-point operations for a sequence; see `weights.flops`."""
         return training_flops(config, length, predictions)
 
 

@@ -17,12 +17,12 @@ from bert_tf.compression.student import initial_student
 from bert_tf.config import ModelSpec
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.loading import load
-from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.run_pretraining import Options as PretrainingOptions
 from bert_tf.run_pretraining import run as run_pretraining
 from bert_tf.runs.run import Run
 from bert_tf.weights.checkpoint import OPTIONAL, load_weights
+from bert_tf.weights.flops import training_flops
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import write_records

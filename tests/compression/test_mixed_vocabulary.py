@@ -15,10 +15,10 @@ from bert_tf.compression.general import distill
 from bert_tf.compression.mixed_vocabulary import DualObjective, DualTraining, SharedProjections
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
+from bert_tf.weights.flops import training_flops
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 from tfrecords.writer import write_records

@@ -13,6 +13,7 @@ from scipy.special import softmax
 
 from bert_tf.finetuning.squad.features import (
     SquadFeatures,
+    SquadOptions,
     Windows,
     has_most_context,
 )
@@ -20,13 +21,6 @@ from bert_tf.finetuning.squad.features import (
 _QUESTIONS_PER_PART = 1024
 # The null odds of a question without any valid span.
 CERTAINLY_NULL = 1e6
-
-
-class Limits(NamedTuple):
-    """The flags of the same names."""
-
-    n_best_size: int
-    max_answer_length: int
 
 
 class Candidate(NamedTuple):
@@ -69,16 +63,14 @@ class Spans(NamedTuple):
 
 
 def find_answers(
-    logits: Sequence[np.ndarray], features: SquadFeatures, limits: Limits, unanswerable: bool
+    logits: Sequence[np.ndarray], features: SquadFeatures, options: SquadOptions
 ) -> list[Answer]:
-    """Finds the answers to all questions.
+    """Finds the answers to all questions, given start and end logits of each window, [length, 2].
 
-    Args:
-        logits: the start and end logits of each window, [length, 2].
-        unanswerable: whether a question may have no answer.
+    With a threshold, questions may have no answer.
     """
     windows, total = features.windows, len(features.examples)
-    nulls = _null_logits(logits, windows.question) if unanswerable else {}
+    nulls = {} if options.threshold is None else _null_logits(logits, windows.question)
     answers = []
     for begin in range(0, total, _QUESTIONS_PER_PART):
         questions = range(begin, min(begin + _QUESTIONS_PER_PART, total))
@@ -86,23 +78,23 @@ def find_answers(
         dense = np.full((len(logits[rows]), max(map(len, logits[rows])), 2), -np.inf)
         for row, values in zip(dense, logits[rows], strict=True):
             row[: len(values)] = values
-        spans = best_spans(dense, Windows(*(values[rows] for values in windows)), limits)
+        spans = best_spans(dense, Windows(*(values[rows] for values in windows)), options)
         spans = Spans(*(values.numpy() for values in spans))
         # By question and, within a question, the best first.
         order = np.lexsort((-(spans.start_logit + spans.end_logit), spans.question))
         spans = Spans(*(values[order] for values in spans))
-        found = _distinct(spans, questions, features, limits.n_best_size)
+        found = _distinct(spans, questions, features, options.n_best_size)
         for question, best in zip(questions, found, strict=True):
-            answers.append(_answer(best, nulls.get(question), limits.n_best_size))
+            answers.append(_answer(best, nulls.get(question), options.n_best_size))
     return answers
 
 
-def best_spans(logits: tf.Tensor | np.ndarray, windows: Windows, limits: Limits) -> Spans:
+def best_spans(logits: tf.Tensor | np.ndarray, windows: Windows, options: SquadOptions) -> Spans:
     """Returns the valid spans between the best starts and the best ends of each window.
 
     Works eagerly and in graphs. `logits` are those of starts and ends, [W, S, 2], -inf for padding.
     """
-    count = tf.minimum(limits.n_best_size, tf.shape(logits)[1])
+    count = tf.minimum(options.n_best_size, tf.shape(logits)[1])
     (start_logits, starts), (end_logits, ends) = (
         tf.math.top_k(logits[:, :, index], count, index_type=tf.int64) for index in range(2)
     )
@@ -114,7 +106,7 @@ def best_spans(logits: tf.Tensor | np.ndarray, windows: Windows, limits: Limits)
     may_start = tf.gather(most_context.to_tensor(False, shape=shape), starts, batch_dims=1)
     may_end = (ends >= first) & (ends < first + length)
     widths = ends[:, tf.newaxis, :] - starts[:, :, tf.newaxis] + 1
-    valid = (widths > 0) & (widths <= limits.max_answer_length)
+    valid = (widths > 0) & (widths <= options.max_answer_length)
     valid &= may_start[:, :, tf.newaxis] & may_end[:, tf.newaxis, :]
     row, i, j = tf.unstack(tf.where(valid), 3, axis=1)
     skipped = tf.gather(windows.offset - windows.first, row)

@@ -17,6 +17,19 @@ from tfrecords.vocabulary import Vocabulary
 _SPECIAL_TOKENS = 3
 
 
+class SquadOptions(NamedTuple):
+    """The flags of the same names.
+
+    `threshold` is --null_score_diff_threshold, or None if every question has an answer.
+    """
+
+    doc_stride: int
+    max_query_length: int
+    n_best_size: int
+    max_answer_length: int
+    threshold: float | None = None
+
+
 class Windows(NamedTuple):
     """Where windows lie, int64 [W] each.
 

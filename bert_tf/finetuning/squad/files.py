@@ -50,11 +50,19 @@ class SquadExamples:
         return len(self.questions)
 
 
-class _Row(NamedTuple):
-    """A question as it is in a file; `answers` are texts and offsets in characters.
+# Faults in the data, which are counted.
+_MOVED = "answers moved from a wrong offset to the nearest occurrence of their text"
+_ABSENT = "questions left out because their answer is not in the context"
+_ELSEWHERE = "answers at a wrong offset"
+_NOWHERE = "answers that are not in the context"
+_DROPPED = 'unanswerable questions ("is_impossible") whose answers are ignored'
+_UNMARKED = 'questions without answers, treated as unanswerable despite "is_impossible": false'
+_EMPTY = "empty questions"
+_UNKNOWN = 'questions without "answers", so no question is scored'
 
-    `faults` are those of `_NOTES` that apply to it in the file.
-    """
+
+class _Row(NamedTuple):
+    """A question as it is in a file; `answers` are texts and offsets in characters."""
 
     id: str
     text: str
@@ -161,21 +169,10 @@ def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExam
     unknown = sum(question.answers is None for question in questions)
     # Such a file is only predicted.
     counts[_UNKNOWN] = unknown if unknown < len(questions) else 0
-    notes = tuple(text.format(f"{counts[text]:,}") for text in _NOTES if counts[text])
+    notes = tuple(f"{fault}: {count:,}" for fault, count in sorted(counts.items()) if count)
     if not questions:
         raise ValueError("; ".join([f"no usable questions for {split}", *notes]))
     return SquadExamples([context.encode() for context in contexts], questions, not unknown, notes)
-
-
-_MOVED = "answers moved from a wrong offset to the nearest occurrence of their text: {}"
-_ABSENT = "questions left out because their answer is not in the context: {}"
-_ELSEWHERE = "answers at a wrong offset: {}"
-_NOWHERE = "answers that are not in the context: {}"
-_DROPPED = 'unanswerable questions ("is_impossible") whose answers are ignored: {}'
-_UNMARKED = 'questions without answers, treated as unanswerable despite "is_impossible": false: {}'
-_UNKNOWN = 'questions without "answers", so no question is scored: {}'
-_EMPTY = "empty questions: {}"
-_NOTES = (_MOVED, _ABSENT, _ELSEWHERE, _NOWHERE, _DROPPED, _UNMARKED, _EMPTY, _UNKNOWN)
 
 
 def _check(row: _Row, split: str, unanswerable: bool) -> None:

@@ -65,8 +65,8 @@ def test_odd_answers_are_mended_or_left_out_and_counted(write_squad):
     assert [(x.id, x.span) for x in examples.questions] == [*spans.items()]
     assert examples.notes == (
         "answers moved from a wrong offset to the nearest occurrence of their text: 3",
-        "questions left out because their answer is not in the context: 1",
         "empty questions: 1",
+        "questions left out because their answer is not in the context: 1",
     )
 
 
@@ -93,8 +93,8 @@ def test_answers_that_contradict_is_impossible_are_counted(split, write_squad):
     examples = read_file(write_squad(_file(*questions)), split, True)
     assert [len(x.answers) for x in examples.questions] == [0, 0, 0, 1, 0, 0, 1, 0]
     assert examples.notes == (
-        'unanswerable questions ("is_impossible") whose answers are ignored: 1',
         'questions without answers, treated as unanswerable despite "is_impossible": false: 2',
+        'unanswerable questions ("is_impossible") whose answers are ignored: 1',
     )
 
 

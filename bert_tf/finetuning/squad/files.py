@@ -150,8 +150,8 @@ def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExam
         counts[_EMPTY] += not row.text.strip()
         counts.update(row.faults)
         answers, span = row.answers or [], None
-        places = [_nearest(row.context, *answer) for answer in answers]
-        found = [(*x, place) for x, place in zip(answers, places, strict=True) if place is not None]
+        places = [(*answer, _nearest(row.context, *answer)) for answer in answers]
+        found = [place for place in places if place[2] is not None]
         if split != TRAIN:
             counts[_NOWHERE] += len(answers) - len(found)
             counts[_ELSEWHERE] += sum(start != place for _, start, place in found)

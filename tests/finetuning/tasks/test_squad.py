@@ -171,5 +171,6 @@ def test_flags_that_do_not_fit_are_refused():
         make(task="squad", null_score_diff_threshold=1.0)
     with pytest.raises(ValueError, match="--doc_stride has no effect with --task=sst2"):
         make(task="sst2", doc_stride=64)
-    with pytest.raises(ValueError, match="--max_seq_length=64 leaves no room for the context"):
-        make(task="squad", max_seq_length=64)
+    with pytest.raises(ValueError, match="--max_seq_length=67 leaves no room .*: 384 is usual"):
+        make(task="squad", max_seq_length=67)
+    make(task="squad", max_seq_length=68)

@@ -164,16 +164,10 @@ def _answer(
         best = dict(kept[:count]) | {"": null}
     if not best:
         return Answer("", odds, [Candidate("", 0.0, 0.0, 0.0)])
-    scores = np.array([sum(logits) for logits in best.values()])
-    probabilities = softmax(scores).tolist()
-    return Answer(
-        text,
-        odds,
-        [
-            Candidate(text, probability, *logits)
-            for (text, logits), probability in zip(best.items(), probabilities, strict=True)
-        ],
-    )
+    probabilities = softmax([sum(logits) for logits in best.values()]).tolist()
+    pairs = zip(best.items(), probabilities, strict=True)
+    candidates = [Candidate(text, share, *logits) for (text, logits), share in pairs]
+    return Answer(text, odds, candidates)
 
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -236,26 +230,22 @@ def score_with_nulls(
     """
     odds, answerable = np.array(null_odds), np.array([bool(texts) for texts in answers])
     correct = [[text for text in texts if normalize(text)] or [""] for texts in answers]
+    nothing = np.array([texts == [""] for texts in correct])
+    answered = np.array(list(map(bool, predictions)))
+    exact = _best_scores(exact_match, predictions, correct)
+    # Where the right answer is empty, an empty prediction is all right, and others are all wrong.
+    overlap = np.where(nothing, exact, _best_scores(f1, predictions, correct))
     results: dict[str, float] = {}
-    for name, measure in (("exact", exact_match), ("f1", _f1_with_null)):
-        given = _best_scores(measure, predictions, correct)
-        empty = _best_scores(measure, [""] * len(correct), correct)
-        scores = np.where(odds > threshold, empty, given)
+    for name, given in (("exact", exact), ("f1", overlap)):
+        scores = np.where(odds > threshold, nothing, given)
         results[name] = float(scores.mean())
         for group, rows in (("HasAns", answerable), ("NoAns", ~answerable)):
             if rows.any():
                 results[f"{group}_{name}"] = float(scores[rows].mean())
-        answered = np.array(list(map(bool, predictions)))
-        highest, at = _best_threshold(
-            np.where(answerable, given, -1.0 * answered), odds, answerable
-        )
+        gains = np.where(answerable, given, -1.0 * answered)
+        highest, at = _best_threshold(gains, odds, answerable)
         results |= {f"best_{name}": highest, f"best_{name}_thresh": at}
     return results
-
-
-def _f1_with_null(prediction: str, answer: str) -> float:
-    """Returns `f1`, and 1 if both are empty when normalized."""
-    return float(not normalize(prediction)) if not normalize(answer) else f1(prediction, answer)
 
 
 def _best_threshold(

@@ -99,11 +99,9 @@ def best_spans(logits: tf.Tensor | np.ndarray, windows: Windows, options: SquadO
         tf.math.top_k(logits[:, :, index], count, index_type=tf.int64) for index in range(2)
     )
     first, length = windows.first[:, tf.newaxis], windows.length[:, tf.newaxis]
-    before = tf.ragged.range(windows.first)
-    before = before.with_values(tf.fill(tf.shape(before.values), False))
-    most_context = tf.concat([before, has_most_context(windows)], 1)
-    shape = tf.shape(logits, tf.int64)[:2]
-    may_start = tf.gather(most_context.to_tensor(False, shape=shape), starts, batch_dims=1)
+    most_context = has_most_context(windows).to_tensor(shape=tf.shape(logits, tf.int64)[:2])
+    may_start = tf.gather(most_context, tf.maximum(starts - first, 0), batch_dims=1)
+    may_start &= starts >= first
     may_end = (ends >= first) & (ends < first + length)
     widths = ends[:, tf.newaxis, :] - starts[:, :, tf.newaxis] + 1
     valid = (widths > 0) & (widths <= options.max_answer_length)
@@ -124,12 +122,10 @@ def _null_logits(
     logits: Sequence[np.ndarray], question: np.ndarray
 ) -> dict[int, tuple[float, float]]:
     """Returns for each question the logits of [CLS] in the window where their sum is least."""
-    nulls: dict[int, tuple[float, float]] = {}
-    for index, values in zip(question.tolist(), logits, strict=True):
-        start, end = values[0].tolist()
-        if index not in nulls or start + end < sum(nulls[index]):
-            nulls[index] = start, end
-    return nulls
+    values = np.array([window[0] for window in logits], np.float64)
+    order = np.lexsort((values.sum(axis=1), question))
+    numbers, first = np.unique(question[order], return_index=True)
+    return dict(zip(numbers.tolist(), map(tuple, values[order[first]].tolist()), strict=True))
 
 
 def _distinct(

@@ -28,6 +28,8 @@ def class_weights(value: str, labels: Sequence[str], targets: np.ndarray) -> tup
         # A label may hold commas, a weight none.
         items = re.sub("(=[^,]*),", "\\1\n", value).split("\n")
         stated = dict(_parse(item, labels) for item in items)
+        if len(stated) < len(items):
+            raise ValueError(f"--class_weights={value} names a class twice")
         return tuple(stated.get(label, 1.0) for label in labels)
     counts = np.bincount(targets, minlength=len(labels))
     present = np.count_nonzero(counts)

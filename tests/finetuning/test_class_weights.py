@@ -39,6 +39,7 @@ def test_stated_weights():
         ("spam=0", "'spam=0' is neither"),
         ("spam=nan", "'spam=nan' is neither"),
         ("spam=inf", "'spam=inf' is neither"),
+        ("spam=2,ham=1,spam=3", "--class_weights=spam=2,ham=1,spam=3 names a class twice"),
         ("spam=much", "'spam=much' is neither"),
     ],
 )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_tf.finetuning.tables import as_number
 from tfrecords.input_files import shortened, similar
 from tfrecords.progress import counted
 
@@ -26,9 +27,8 @@ def class_weights(value: str, labels: Sequence[str], targets: np.ndarray) -> tup
     if value != BALANCED:
         # A label may hold commas, a weight none.
         items = re.sub("(=[^,]*),", "\\1\n", value).split("\n")
-        parsed = [_parse(item, labels) for item in items]
-        stated = dict(parsed)
-        if len(stated) < len(parsed):
+        stated = dict(_parse(item, labels) for item in items)
+        if len(stated) < len(items):
             raise ValueError(f"--class_weights={value} names a class twice")
         return tuple(stated.get(label, 1.0) for label in labels)
     counts = np.bincount(targets, minlength=len(labels))
@@ -47,18 +47,11 @@ def describe(weights: Sequence[float], labels: Sequence[str], targets: np.ndarra
 
 
 def _parse(item: str, labels: Sequence[str]) -> tuple[str, float]:
-    label, equals, number = unicodedata.normalize("NFC", item).rpartition("=")
-    if not equals:
+    label, _, number = unicodedata.normalize("NFC", item).rpartition("=")
+    weight = as_number(number)
+    if label not in labels or not 0 < weight < math.inf:
         raise ValueError(
-            f"--class_weights: {item!r} is neither `{BALANCED}` nor of the form label=weight"
+            f"--class_weights: {item!r} is neither `{BALANCED}` nor label=weight, with a weight "
+            f"above 0 and one of the labels {shortened(labels, 20)}{similar(label, labels)}"
         )
-    if label not in labels:
-        known = f"{shortened(labels, 20)}{similar(label, labels)}"
-        raise ValueError(f"--class_weights: {label!r} is not one of {known}")
-    try:
-        weight = float(number)
-    except ValueError:
-        weight = math.nan
-    if not (math.isfinite(weight) and weight > 0):
-        raise ValueError(f"--class_weights: the weight {number!r} must be a number above 0")
     return label, weight

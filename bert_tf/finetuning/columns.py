@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_tf.finetuning.lists import class_name
-from bert_tf.finetuning.tables import CONLL_FORM, Table, as_number, fold, read_table, shortened
+from bert_tf.finetuning.tables import CONLL_FORM, Table, as_number, fold, shortened
 from bert_tf.finetuning.tagging.tags import entity_types
 from tfrecords.progress import say
 
@@ -48,12 +48,6 @@ class Columns:
         several = label_column and kind == "classes"
         names = label_column.split(",") if several else filter(None, [label_column])
         return cls(text_column, text_b_column, tuple(map(class_name, names)))
-
-
-def open_table(path: str, *arguments: Any, **keywords: Any) -> tuple[Table, Columns]:
-    """Reads a table and finds its columns; see `read_table` and `find_columns`."""
-    table = read_table(path)
-    return table, find_columns(table, *arguments, **keywords)
 
 
 def find_columns(

@@ -97,7 +97,7 @@ def encode_texts(
     """Tokenizes and packs texts or pairs as [CLS] a [SEP] b [SEP], showing a progress bar."""
     columns = [texts for texts in (examples.texts_a, examples.texts_b) if texts is not None]
     pack = _packer(tokenizer, max_seq_length, len(columns))
-    ids, types, truncated = zip(*_pack_in_parallel(pack, columns), strict=True)
+    ids, types, truncated = zip(*map_texts(pack, columns, "example"), strict=True)
     empty = sum(any(not text.strip() for text in row) for row in zip(*columns, strict=True))
     notes = (f"{empty:,} with an empty text",) if empty else ()
     return Features(
@@ -141,20 +141,21 @@ def encode_rows(
     )
 
 
-def _pack_in_parallel(pack: Callable, columns: list[list[bytes]]) -> Iterator[tuple]:
-    """Yields what `pack` returns for every few hundred texts, in their order.
+def map_texts(function: Callable, columns: list[list[bytes]], unit: str) -> Iterator[tuple]:
+    """Yields what a function returns for every few hundred texts of each column, in their order.
 
-    Threads share the cores in less time than it takes to set up a `tf.data.Dataset`.
+    Its first result has a row for each text. Threads share the cores in less time than it takes to
+    set up a `tf.data.Dataset`. A progress bar counts in `unit`.
     """
     starts = range(0, len(columns[0]), _TEXTS_PER_CALL)
     batches = [[texts[i : i + _TEXTS_PER_CALL] for texts in columns] for i in starts]
     total = len(columns[0])
     with (
         ThreadPoolExecutor(os.cpu_count()) as pool,
-        progress_bar(total=total, desc="Tokenizing", unit="example", leave=False) as bar,
+        progress_bar(total=total, desc="Tokenizing", unit=unit, leave=False) as bar,
     ):
         try:
-            for part in pool.map(lambda batch: pack(*map(tf.constant, batch)), batches):
+            for part in pool.map(lambda batch: function(*map(tf.constant, batch)), batches):
                 yield part
                 bar.update(int(part[0].nrows()))
         finally:

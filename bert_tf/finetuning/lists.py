@@ -105,15 +105,8 @@ def split(text: str, separator: str) -> list[str]:
 
     Quotes around a part are left out; it may contain separators.
     """
-    parts = text.split(separator)
-    if any(part.strip()[:1] in (*_OPENING_QUOTES,) for part in parts):
-        end = rf"(?={re.escape(separator)}|\Z)"
-        pattern = re.compile(rf"{_QUOTED}{end}|.*?{end}", re.DOTALL)
-        parts, start = [], 0
-        while start <= len(text):
-            match = pattern.match(text, start)
-            parts.append(match[match.lastindex or 0])
-            start = match.end() + len(separator)
+    pattern = rf"(?:{_QUOTED}|(.*?))(?:{re.escape(separator)}|\Z)"
+    parts = (match[match.lastindex] for match in re.finditer(pattern, text, re.DOTALL))
     return [part for part in parts if part.strip()]
 
 

@@ -135,18 +135,14 @@ def fold(name: str) -> str:
 def read_table(path: str) -> Table:
     """Reads a table; the end of its name, before that of a compressed file, states the format.
 
-    - `.csv`: the first line names the columns; quoted fields may contain anything, quotes doubled.
-      Fields are separated by the most frequent of comma, semicolon and tab in the first line, or
-      by | if it has none of them. A line such as `sep=;` before it states the separator.
-    - `.tsv`: the first line names the columns; tabs separate the fields. Quotes are text, unless
-      the whole file follows the quoting rules of `.csv`; if so, prints a note. With a line `sep=`,
-      it is read as `.csv`.
-    - `.json`, `.jsonl`: an object per line, whose keys name the columns, or a list of such objects.
-    - `.parquet`.
+    - `.csv`: fields are separated by the most frequent of comma, semicolon and tab in the first
+      line, or by | if it has none of them, or as a line such as `sep=;` before it states.
+    - `.tsv`: quotes are text, unless the whole file follows the quoting rules of `.csv`.
+    - `.json`, `.jsonl`: an object per line, or a list of objects.
+    - `.parquet`, and `.tfrecord` with a `tf.train.Example` per record.
 
-    Blank lines are skipped, except in a file with a single column, where they are empty cells. A
-    byte order mark is skipped, too. Line ends may be those of Windows. Prints the number of fields
-    with line breaks, if any, because stray quotes also cause them.
+    Blank lines are skipped, except in a file with a single column, where they are empty cells.
+    Prints the number of fields with line breaks, if any, because stray quotes also cause them.
 
     Raises:
         ValueError: the file is damaged, empty or of another kind; the message names the line.

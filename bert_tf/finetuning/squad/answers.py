@@ -13,6 +13,7 @@ from scipy.special import softmax
 
 from bert_tf.finetuning.squad.features import (
     SquadFeatures,
+    SquadOptions,
     Windows,
     has_most_context,
 )
@@ -20,13 +21,6 @@ from bert_tf.finetuning.squad.features import (
 _QUESTIONS_PER_PART = 1024
 # The null odds of a question without any valid span.
 CERTAINLY_NULL = 1e6
-
-
-class Limits(NamedTuple):
-    """The flags of the same names."""
-
-    n_best_size: int
-    max_answer_length: int
 
 
 class Candidate(NamedTuple):
@@ -69,16 +63,14 @@ class Spans(NamedTuple):
 
 
 def find_answers(
-    logits: Sequence[np.ndarray], features: SquadFeatures, limits: Limits, unanswerable: bool
+    logits: Sequence[np.ndarray], features: SquadFeatures, options: SquadOptions
 ) -> list[Answer]:
-    """Finds the answers to all questions.
+    """Finds the answers to all questions, given start and end logits of each window, [length, 2].
 
-    Args:
-        logits: the start and end logits of each window, [length, 2].
-        unanswerable: whether a question may have no answer.
+    With a threshold, questions may have no answer.
     """
     windows, total = features.windows, len(features.examples)
-    nulls = _null_logits(logits, windows.question) if unanswerable else {}
+    nulls = {} if options.threshold is None else _null_logits(logits, windows.question)
     answers = []
     for begin in range(0, total, _QUESTIONS_PER_PART):
         questions = range(begin, min(begin + _QUESTIONS_PER_PART, total))
@@ -86,35 +78,33 @@ def find_answers(
         dense = np.full((len(logits[rows]), max(map(len, logits[rows])), 2), -np.inf)
         for row, values in zip(dense, logits[rows], strict=True):
             row[: len(values)] = values
-        spans = best_spans(dense, Windows(*(values[rows] for values in windows)), limits)
+        spans = best_spans(dense, Windows(*(values[rows] for values in windows)), options)
         spans = Spans(*(values.numpy() for values in spans))
         # By question and, within a question, the best first.
         order = np.lexsort((-(spans.start_logit + spans.end_logit), spans.question))
         spans = Spans(*(values[order] for values in spans))
-        found = _distinct(spans, questions, features, limits.n_best_size)
+        found = _distinct(spans, questions, features, options.n_best_size)
         for question, best in zip(questions, found, strict=True):
-            answers.append(_answer(best, nulls.get(question), limits.n_best_size))
+            answers.append(_answer(best, nulls.get(question), options.n_best_size))
     return answers
 
 
-def best_spans(logits: tf.Tensor | np.ndarray, windows: Windows, limits: Limits) -> Spans:
+def best_spans(logits: tf.Tensor | np.ndarray, windows: Windows, options: SquadOptions) -> Spans:
     """Returns the valid spans between the best starts and the best ends of each window.
 
     Works eagerly and in graphs. `logits` are those of starts and ends, [W, S, 2], -inf for padding.
     """
-    count = tf.minimum(limits.n_best_size, tf.shape(logits)[1])
+    count = tf.minimum(options.n_best_size, tf.shape(logits)[1])
     (start_logits, starts), (end_logits, ends) = (
         tf.math.top_k(logits[:, :, index], count, index_type=tf.int64) for index in range(2)
     )
     first, length = windows.first[:, tf.newaxis], windows.length[:, tf.newaxis]
-    before = tf.ragged.range(windows.first)
-    before = before.with_values(tf.fill(tf.shape(before.values), False))
-    most_context = tf.concat([before, has_most_context(windows)], 1)
-    shape = tf.shape(logits, tf.int64)[:2]
-    may_start = tf.gather(most_context.to_tensor(False, shape=shape), starts, batch_dims=1)
+    most_context = has_most_context(windows).to_tensor(shape=tf.shape(logits, tf.int64)[:2])
+    may_start = tf.gather(most_context, tf.maximum(starts - first, 0), batch_dims=1)
+    may_start &= starts >= first
     may_end = (ends >= first) & (ends < first + length)
     widths = ends[:, tf.newaxis, :] - starts[:, :, tf.newaxis] + 1
-    valid = (widths > 0) & (widths <= limits.max_answer_length)
+    valid = (widths > 0) & (widths <= options.max_answer_length)
     valid &= may_start[:, :, tf.newaxis] & may_end[:, tf.newaxis, :]
     row, i, j = tf.unstack(tf.where(valid), 3, axis=1)
     skipped = tf.gather(windows.offset - windows.first, row)
@@ -132,12 +122,10 @@ def _null_logits(
     logits: Sequence[np.ndarray], question: np.ndarray
 ) -> dict[int, tuple[float, float]]:
     """Returns for each question the logits of [CLS] in the window where their sum is least."""
-    nulls: dict[int, tuple[float, float]] = {}
-    for index, values in zip(question.tolist(), logits, strict=True):
-        start, end = values[0].tolist()
-        if index not in nulls or start + end < sum(nulls[index]):
-            nulls[index] = start, end
-    return nulls
+    values = np.array([window[0] for window in logits], np.float64)
+    order = np.lexsort((values.sum(axis=1), question))
+    numbers, first = np.unique(question[order], return_index=True)
+    return dict(zip(numbers.tolist(), map(tuple, values[order[first]].tolist()), strict=True))
 
 
 def _distinct(
@@ -172,16 +160,10 @@ def _answer(
         best = dict(kept[:count]) | {"": null}
     if not best:
         return Answer("", odds, [Candidate("", 0.0, 0.0, 0.0)])
-    scores = np.array([sum(logits) for logits in best.values()])
-    probabilities = softmax(scores).tolist()
-    return Answer(
-        text,
-        odds,
-        [
-            Candidate(text, probability, *logits)
-            for (text, logits), probability in zip(best.items(), probabilities, strict=True)
-        ],
-    )
+    probabilities = softmax([sum(logits) for logits in best.values()]).tolist()
+    pairs = zip(best.items(), probabilities, strict=True)
+    candidates = [Candidate(text, share, *logits) for (text, logits), share in pairs]
+    return Answer(text, odds, candidates)
 
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -244,26 +226,22 @@ def score_with_nulls(
     """
     odds, answerable = np.array(null_odds), np.array([bool(texts) for texts in answers])
     correct = [[text for text in texts if normalize(text)] or [""] for texts in answers]
+    nothing = np.array([texts == [""] for texts in correct])
+    answered = np.array(list(map(bool, predictions)))
+    exact = _best_scores(exact_match, predictions, correct)
+    # Where the right answer is empty, an empty prediction is all right, and others are all wrong.
+    overlap = np.where(nothing, exact, _best_scores(f1, predictions, correct))
     results: dict[str, float] = {}
-    for name, measure in (("exact", exact_match), ("f1", _f1_with_null)):
-        given = _best_scores(measure, predictions, correct)
-        empty = _best_scores(measure, [""] * len(correct), correct)
-        scores = np.where(odds > threshold, empty, given)
+    for name, given in (("exact", exact), ("f1", overlap)):
+        scores = np.where(odds > threshold, nothing, given)
         results[name] = float(scores.mean())
         for group, rows in (("HasAns", answerable), ("NoAns", ~answerable)):
             if rows.any():
                 results[f"{group}_{name}"] = float(scores[rows].mean())
-        answered = np.array(list(map(bool, predictions)))
-        highest, at = _best_threshold(
-            np.where(answerable, given, -1.0 * answered), odds, answerable
-        )
+        gains = np.where(answerable, given, -1.0 * answered)
+        highest, at = _best_threshold(gains, odds, answerable)
         results |= {f"best_{name}": highest, f"best_{name}_thresh": at}
     return results
-
-
-def _f1_with_null(prediction: str, answer: str) -> float:
-    """Returns `f1`, and 1 if both are empty when normalized."""
-    return float(not normalize(prediction)) if not normalize(answer) else f1(prediction, answer)
 
 
 def _best_threshold(

@@ -1,20 +1,32 @@
 """Questions and contexts -> windows of tokens with the places of answers."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.features import Features, map_texts
 from bert_tf.finetuning.squad.files import SquadExamples
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.progress import counted, progress_bar
+from tfrecords.progress import counted
 from tfrecords.vocabulary import Vocabulary
 
 # [CLS], and [SEP] after the question and after the context.
 _SPECIAL_TOKENS = 3
+
+
+class SquadOptions(NamedTuple):
+    """The flags of the same names.
+
+    `threshold` is --null_score_diff_threshold, or None if every question has an answer.
+    """
+
+    doc_stride: int
+    max_query_length: int
+    n_best_size: int
+    max_answer_length: int
+    threshold: float | None = None
 
 
 class Windows(NamedTuple):
@@ -110,9 +122,6 @@ def has_most_context(windows: Windows) -> tf.RaggedTensor:
     return position.with_values(chosen == window)
 
 
-_TEXTS_PER_CALL = 512
-
-
 @dataclass(frozen=True, kw_only=True)
 class SquadFeatures(Features):
     """Windows; the targets are `start` and `end`, the positions of the answer or 0.
@@ -152,7 +161,12 @@ def make_features(
 ) -> SquadFeatures:
     """Tokenizes questions and contexts and makes windows, showing a progress bar."""
     check_lengths(max_seq_length, max_query_length)
-    ids, starts, limits = _tokenize_contexts(examples.contexts, tokenizer)
+
+    def tokenize(contexts):
+        return [values.merge_dims(1, 2) for values in tokenizer.tokenize_with_offsets(contexts)]
+
+    parts = map_texts(tokenize, [examples.contexts], "context")
+    ids, starts, limits = (tf.concat(values, axis=0) for values in zip(*parts, strict=True))
     questions = [question.text.encode() for question in examples.questions]
     queries = tf.RaggedTensor.from_row_splits(*tokenizer.tokenize_lines(questions))
     contexts = np.array([question.context for question in examples.questions])
@@ -180,20 +194,6 @@ def make_features(
     )
 
 
-def _tokenize_contexts(
-    contexts: Sequence[bytes], tokenizer: WordPieceTokenizer
-) -> list[tf.RaggedTensor]:
-    """Returns ids, starts and limits of the tokens, [contexts, (tokens)] each."""
-    parts = []
-    with progress_bar(total=len(contexts), desc="Tokenizing", unit="context", leave=False) as bar:
-        for begin in range(0, len(contexts), _TEXTS_PER_CALL):
-            texts = contexts[begin : begin + _TEXTS_PER_CALL]
-            tokens = tokenizer.tokenize_with_offsets(texts)
-            parts.append([values.merge_dims(1, 2) for values in tokens])
-            bar.update(len(texts))
-    return [tf.concat(values, axis=0) for values in zip(*parts, strict=True)]
-
-
 def _targets(
     examples: SquadExamples, starts: tf.RaggedTensor, limits: tf.RaggedTensor, windows: Windows
 ) -> dict[str, np.ndarray]:
@@ -215,11 +215,8 @@ def answer_tokens(
 
     These are the tokens that overlap with the answer.
     """
-    splits, starts, limits = (
-        starts.row_splits.numpy(),
-        starts.values.numpy(),
-        limits.values.numpy(),
-    )
+    splits = starts.row_splits.numpy()
+    starts, limits = starts.values.numpy(), limits.values.numpy()
     found = np.full((2, len(examples)), -1)
     for index, question in enumerate(examples.questions):
         if question.span:

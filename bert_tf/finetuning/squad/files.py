@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from bert_tf.corpus.content import is_unicode
 from bert_tf.finetuning import examples
 from bert_tf.finetuning.task import TRAIN
 from tfrecords.files import read_json
@@ -51,11 +50,19 @@ class SquadExamples:
         return len(self.questions)
 
 
-class _Row(NamedTuple):
-    """A question as it is in a file; `answers` are texts and offsets in characters.
+# Faults in the data, which are counted.
+_MOVED = "answers moved from a wrong offset to the nearest occurrence of their text"
+_ABSENT = "questions left out because their answer is not in the context"
+_ELSEWHERE = "answers at a wrong offset"
+_NOWHERE = "answers that are not in the context"
+_DROPPED = 'unanswerable questions ("is_impossible") whose answers are ignored'
+_UNMARKED = 'questions without answers, treated as unanswerable despite "is_impossible": false'
+_EMPTY = "empty questions"
+_UNKNOWN = 'questions without "answers", so no question is scored'
 
-    `faults` are those of `_NOTES` that apply to it in the file.
-    """
+
+class _Row(NamedTuple):
+    """A question as it is in a file; `answers` are texts and offsets in characters."""
 
     id: str
     text: str
@@ -128,8 +135,6 @@ def _get(record: Any, key: str, kind: Any, where: str) -> Any:
     value = record[key]
     if not isinstance(value, kind):
         raise ValueError(f'{where} has an invalid "{key}": {value!r:.40}')
-    if isinstance(value, str) and not is_unicode(value):
-        raise ValueError(f'"{key}" of {where} holds half a surrogate pair, such as \\ud800')
     return value
 
 
@@ -139,40 +144,35 @@ def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExam
     questions, ids, counts = [], set(), Counter()
     for row in rows:
         _check(row, split, unanswerable)
-        if row.id in ids:
-            if split != TRAIN:
-                raise ValueError(f"two questions have the id {row.id}: give each its own")
-            counts[_SAME_ID] += 1
+        if row.id in ids and split != TRAIN:
+            raise ValueError(f"two questions have the id {row.id}: give each its own")
         ids.add(row.id)
-        span, moved = _span(row) if split == TRAIN else (None, False)
-        counts[_MOVED] += moved
         counts[_EMPTY] += not row.text.strip()
-        counts.update(row.faults if split == TRAIN else (*row.faults, *_misplaced(row)))
-        if split == TRAIN and row.answers and not span:
+        counts.update(row.faults)
+        answers, span = row.answers or [], None
+        places = [(*answer, _nearest(row.context, *answer)) for answer in answers]
+        found = [place for place in places if place[2] is not None]
+        if split != TRAIN:
+            counts[_NOWHERE] += len(answers) - len(found)
+            counts[_ELSEWHERE] += sum(start != place for _, start, place in found)
+        elif found:
+            text, start, place = found[0]
+            first = len(row.context[:place].encode())
+            span = first, first + len(text.encode())
+            counts[_MOVED] += start != place
+        elif answers:
             counts[_ABSENT] += 1
             continue
         context = contexts.setdefault(row.context, len(contexts))
-        answers = None if row.answers is None else tuple(text for text, _ in row.answers)
-        questions.append(Question(row.id, row.text, context, answers, span))
+        texts = None if row.answers is None else tuple(text for text, _ in answers)
+        questions.append(Question(row.id, row.text, context, texts, span))
     unknown = sum(question.answers is None for question in questions)
     # Such a file is only predicted.
     counts[_UNKNOWN] = unknown if unknown < len(questions) else 0
-    notes = tuple(text.format(f"{counts[text]:,}") for text in _NOTES if counts[text])
+    notes = tuple(f"{fault}: {count:,}" for fault, count in sorted(counts.items()) if count)
     if not questions:
         raise ValueError("; ".join([f"no usable questions for {split}", *notes]))
     return SquadExamples([context.encode() for context in contexts], questions, not unknown, notes)
-
-
-_MOVED = "answers moved from a wrong offset to the nearest occurrence of their text: {}"
-_ABSENT = "questions left out because their answer is not in the context: {}"
-_ELSEWHERE = "answers at a wrong offset: {}"
-_NOWHERE = "answers that are not in the context: {}"
-_DROPPED = 'unanswerable questions ("is_impossible") whose answers are ignored: {}'
-_UNMARKED = 'questions without answers, treated as unanswerable despite "is_impossible": false: {}'
-_SAME_ID = "questions with a repeated id: {}"
-_UNKNOWN = 'questions without "answers", so no question is scored: {}'
-_EMPTY = "empty questions: {}"
-_NOTES = (*(_MOVED, _ABSENT, _ELSEWHERE, _NOWHERE, _DROPPED, _UNMARKED, _SAME_ID, _EMPTY), _UNKNOWN)
 
 
 def _check(row: _Row, split: str, unanswerable: bool) -> None:
@@ -184,27 +184,6 @@ def _check(row: _Row, split: str, unanswerable: bool) -> None:
         raise ValueError(
             f"question {row.id} has no answer: for unanswerable questions, use --task=squad2"
         )
-
-
-def _span(row: _Row) -> tuple[tuple[int, int] | None, bool]:
-    """Returns the byte offsets of the first answer in the context, and whether its offset is odd.
-
-    If the text is not at its offset, returns those of its nearest occurrence.
-    """
-    for text, start in row.answers or ():
-        found = _nearest(row.context, text, start)
-        if found is not None:
-            first = len(row.context[:found].encode())
-            return (first, first + len(text.encode())), found != start
-    return None, False
-
-
-def _misplaced(row: _Row) -> Iterator[str]:
-    """Yields a note for each answer that is not at its offset."""
-    for text, start in row.answers or ():
-        found = _nearest(row.context, text, start)
-        if found != start:
-            yield _NOWHERE if found is None else _ELSEWHERE
 
 
 def _nearest(context: str, text: str, start: int) -> int | None:

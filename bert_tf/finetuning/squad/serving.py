@@ -3,14 +3,12 @@
 `answers.py` describes the choice of answers; this is the same choice, tested against it.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.serving import ServingModule, in_any_shape
-from bert_tf.finetuning.squad.answers import CERTAINLY_NULL, Limits, Spans, best_spans
-from bert_tf.finetuning.squad.features import check_lengths, make_windows
+from bert_tf.finetuning.squad.answers import CERTAINLY_NULL, Spans, best_spans
+from bert_tf.finetuning.squad.features import SquadOptions, check_lengths, make_windows
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.preprocessor import with_equal_rows
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -18,13 +16,6 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 # The score of the empty answer where every question has an answer.
 _IMPOSSIBLE = -1e9
 _SIGNATURE = [tf.TensorSpec([None], tf.string, name) for name in ("question", "context")]
-
-
-class WindowOptions(NamedTuple):
-    """The flags of the same names."""
-
-    doc_stride: int
-    max_query_length: int
 
 
 class AnswerModule(ServingModule):
@@ -41,7 +32,6 @@ class AnswerModule(ServingModule):
     Args:
         model: a float32 model.
         max_seq_length: the length of the windows.
-        threshold: questions with larger null odds get no answer; None if all have one.
     """
 
     truncates = ("question", "the --max_query_length of the run")
@@ -51,22 +41,20 @@ class AnswerModule(ServingModule):
         model: BertTaskModel,
         tokenizer: WordPieceTokenizer,
         max_seq_length: int,
-        windows: WindowOptions,
-        limits: Limits,
-        threshold: float | None,
+        options: SquadOptions,
     ):
         super().__init__(model, tokenizer)
-        check_lengths(max_seq_length, windows.max_query_length)
-        self._max_query_length = windows.max_query_length
+        check_lengths(max_seq_length, options.max_query_length)
+        self._max_query_length = options.max_query_length
 
         @tf.function(autograph=False, input_signature=_SIGNATURE)
         def serve(question, context):
             question, context = with_equal_rows(question, context)
-            queries = tokenizer.tokenize_flat(question)[:, : windows.max_query_length]
+            queries = tokenizer.tokenize_flat(question)[:, : options.max_query_length]
             tokens = tokenizer.tokenize_with_offsets(context)
-            ids, starts, token_limits = (values.merge_dims(1, 2) for values in tokens)
+            ids, starts, limits = (values.merge_dims(1, 2) for values in tokens)
             rows, types, places = make_windows(
-                queries, ids, max_seq_length, windows.doc_stride, tokenizer.vocab
+                queries, ids, max_seq_length, options.doc_stride, tokenizer.vocab
             )
             # Without questions, there is no longest window.
             shape = tf.maximum(rows.bounding_shape(), [0, 1])
@@ -77,13 +65,11 @@ class AnswerModule(ServingModule):
             }
             logits = model(inputs, training=False)
             nulls = tf.math.segment_min(tf.reduce_sum(logits[:, 0], axis=1), places.question)
-            if threshold is None:
+            if options.threshold is None:
                 nulls = tf.fill(tf.shape(nulls), _IMPOSSIBLE)
             padding = inputs["input_mask"][:, :, tf.newaxis] == 0
-            spans = best_spans(tf.where(padding, -np.inf, logits), places, limits)
-            return _choose(
-                spans, nulls, (starts, token_limits), context, limits.n_best_size, threshold
-            )
+            spans = best_spans(tf.where(padding, -np.inf, logits), places, options)
+            return _choose(spans, nulls, (starts, limits), context, options)
 
         self.__call__ = in_any_shape(serve)
         self.serving = serve
@@ -99,8 +85,7 @@ def _choose(
     nulls: tf.Tensor,
     offsets: tuple[tf.RaggedTensor, tf.RaggedTensor],
     context: tf.Tensor,
-    n_best_size: int,
-    threshold: float | None,
+    options: SquadOptions,
 ) -> dict[str, tf.Tensor]:
     """Returns the outputs of the module.
 
@@ -120,7 +105,7 @@ def _choose(
     scores = spans.start_logit + spans.end_logit
     rows = (*map(by_question, (scores, starts, limits)), nulls, context)
     start, end, score, odds = tf.map_fn(
-        lambda row: _choose_one(*row, n_best_size, threshold),
+        lambda row: _choose_one(*row, options),
         rows,
         fn_output_signature=(tf.int64, tf.int64, tf.float32, tf.float32),
     )
@@ -130,18 +115,18 @@ def _choose(
         "end": end,
         "score": score,
     }
-    return outputs if threshold is None else outputs | {"null_odds": odds}
+    return outputs if options.threshold is None else outputs | {"null_odds": odds}
 
 
-def _choose_one(scores, starts, limits, null, context, n_best_size, threshold):
+def _choose_one(scores, starts, limits, null, context, options):
     """Returns start, end, probability and null odds of the answer to one question."""
     order = tf.argsort(scores, direction="DESCENDING", stable=True)
     scores, starts, limits = (tf.gather(values, order) for values in (scores, starts, limits))
     texts, which = tf.unique(tf.strings.substr(context, starts, limits - starts))
     first = tf.math.unsorted_segment_min(tf.range(tf.size(which)), which, tf.size(texts))
-    kept = tf.gather(scores, first)[:n_best_size]
+    kept = tf.gather(scores, first)[: options.n_best_size]
     # Having no answer takes the place of a worse candidate.
-    full = tf.equal(tf.size(kept), n_best_size)
+    full = tf.equal(tf.size(kept), options.n_best_size)
     worst = tf.concat([[_IMPOSSIBLE], kept], 0)[-1]
     kept = kept[: tf.size(kept) - tf.cast(full & (null > worst), tf.int32)]
     total = tf.reduce_logsumexp(tf.concat([kept, [null]], 0))
@@ -150,9 +135,9 @@ def _choose_one(scores, starts, limits, null, context, n_best_size, threshold):
         tf.concat([values, tf.constant([default], values.dtype)], 0)[0]
         for values, default in ((scores, _IMPOSSIBLE), (starts, 0), (limits, 0))
     )
-    if threshold is None:
+    if options.threshold is None:
         return start, end, tf.where(found, tf.exp(best - total), 0.0), 0.0
     odds = tf.where(found, null - best, CERTAINLY_NULL)
-    unanswered = odds > threshold
+    unanswered = odds > options.threshold
     start, end = (tf.where(unanswered, tf.constant(0, tf.int64), x) for x in (start, end))
     return start, end, tf.exp(tf.where(unanswered, null, best) - total), odds

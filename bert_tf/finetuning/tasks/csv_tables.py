@@ -9,10 +9,10 @@ import numpy as np
 from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import Head
 from bert_tf.finetuning import labels
-from bert_tf.finetuning.columns import Columns, open_table
+from bert_tf.finetuning.columns import Columns, find_columns
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.tables import Table, fold
+from bert_tf.finetuning.tables import Table, fold, read_table
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.tasks import embedding
 from bert_tf.finetuning.tasks.classification import ClassificationTask
@@ -152,8 +152,8 @@ class _Reader:
 
     def _open(self, path: str, split: str) -> tuple[Table, Columns, _Rows | None]:
         """Returns a table, its columns and its labels; None if a test file has none."""
-        tests, pairs = split == "test", self._type == "pairs"
-        table, columns = open_table(path, self._wanted, labelled=not (tests or pairs))
+        tests, pairs, table = split == "test", self._type == "pairs", read_table(path)
+        columns = find_columns(table, self._wanted, labelled=not (tests or pairs))
         if pairs or (tests and not labels.has_labels(table, columns.labels)):
             return table, columns, None
         if len(columns.labels) > 1:

@@ -9,6 +9,7 @@ import numpy as np
 from bert_tf.config import Head
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features, encode_rows, note_constant
+from bert_tf.finetuning.labels import class_targets
 from bert_tf.finetuning.metrics import accuracy
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.predictions import class_columns, cross_entropy, write_table
@@ -150,21 +151,15 @@ def read_swag(data_dir: str, split: str) -> ChoiceExamples:
         [(beginning + b" " + ending).strip() for ending in row]
         for beginning, row in zip(beginnings, endings, strict=True)
     ]
-    labels = []
+    targets = {}
     if split != "test" or any(map(str.strip, table.columns.get("label", []))):
-        labels = table.column("label")
-    known = [str(number) for number in range(len(ENDINGS))]
-    for row, label in enumerate(labels):
-        if label not in known:
-            raise ValueError(f"{table.at(row)}: label {label!r} is not one of {', '.join(known)}")
+        rows = [(label,) for label in table.column("label")]
+        numbers = [str(number) for number in range(len(ENDINGS))]
+        targets = {"labels": class_targets(table, rows, numbers, several=False)}
     # The choices start with the beginnings, so the counts of empty texts miss empty endings.
     empty = sum(not ending.strip() for row in endings for ending in row)
-    return ChoiceExamples(
-        texts,
-        choices,
-        {"labels": np.array(labels, np.int32)} if labels else {},
-        (f"{counted(empty, 'empty ending')}",) if empty else (),
-    )
+    notes = (counted(empty, "empty ending"),) if empty else ()
+    return ChoiceExamples(texts, choices, targets, notes)
 
 
 TASKS = (MultipleChoiceTask(name="swag", labels=ENDINGS, read_files=read_swag),)

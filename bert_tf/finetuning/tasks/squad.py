@@ -10,10 +10,15 @@ from bert_tf.config import Head
 from bert_tf.finetuning.features import note_constant
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.objectives import SpanObjective
-from bert_tf.finetuning.squad.answers import Answer, Limits, find_answers, score, score_with_nulls
-from bert_tf.finetuning.squad.features import SquadFeatures, check_lengths, make_features
+from bert_tf.finetuning.squad.answers import Answer, find_answers, score, score_with_nulls
+from bert_tf.finetuning.squad.features import (
+    SquadFeatures,
+    SquadOptions,
+    check_lengths,
+    make_features,
+)
 from bert_tf.finetuning.squad.files import SquadExamples, read_file, read_tfds
-from bert_tf.finetuning.squad.serving import AnswerModule, WindowOptions
+from bert_tf.finetuning.squad.serving import AnswerModule
 from bert_tf.finetuning.task import DataFiles, Outputs, Task
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -29,10 +34,8 @@ class SquadTask(Task):
     """Finds the answers to questions in contexts.
 
     Args:
-        windows: how contexts are split.
-        limits: how answers are chosen.
-        threshold: questions with larger null odds get no answer; None if every question has an
-            answer, as in SQuAD 1.1.
+        options: questions with null odds above its threshold get no answer; without one, every
+            question has an answer, as in SQuAD 1.1.
         has_test: whether there is a test file. Reading shows whether it has answers; without them,
             it is predicted all the same.
 
@@ -44,16 +47,10 @@ class SquadTask(Task):
     token_outputs = ("logits",)
     long_inputs = "Contexts of any length are read in windows of {} tokens."
 
-    def __init__(
-        self,
-        windows: WindowOptions,
-        limits: Limits,
-        threshold: float | None = None,
-        has_test: bool = False,
-    ):
-        self._windows, self._limits, self._threshold = windows, limits, threshold
+    def __init__(self, options: SquadOptions, has_test: bool = False):
+        self._options = options
         self.test_has_targets = has_test
-        self._nulls = threshold is not None
+        self._nulls = options.threshold is not None
         self.name, self._version = ("squad2", "v2.0") if self._nulls else ("squad", "v1.1")
         self.metrics = ("best_f1", "best_exact", "f1", "exact")
         if not self._nulls:
@@ -74,8 +71,8 @@ class SquadTask(Task):
     def featurize(
         self, examples: SquadExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> SquadFeatures:
-        stride, max_query_length = self._windows
-        features = make_features(examples, tokenizer, max_seq_length, max_query_length, stride)
+        lengths = self._options.max_query_length, self._options.doc_stride
+        features = make_features(examples, tokenizer, max_seq_length, *lengths)
         if not self._nulls or not examples.has_answers:
             return features
         answerable = np.array([bool(question.answers) for question in examples.questions])
@@ -84,8 +81,7 @@ class SquadTask(Task):
 
     def decode(self, outputs: Outputs, features: SquadFeatures) -> dict[str, list[Answer]]:
         """Returns the answers to all questions."""
-        found = find_answers(outputs["logits"], features, self._limits, self._nulls)
-        return {"answers": found}
+        return {"answers": find_answers(outputs["logits"], features, self._options)}
 
     def score(self, outputs: Outputs, features: SquadFeatures) -> dict[str, float]:
         """Returns the metrics of the official scripts, as shares; see `squad.answers`."""
@@ -95,7 +91,7 @@ class SquadTask(Task):
         if not self._nulls:
             return score(predictions, answers)
         odds = [answer.null_odds for answer in found]
-        return score_with_nulls(predictions, odds, answers, self._threshold)
+        return score_with_nulls(predictions, odds, answers, self._options.threshold)
 
     def write_predictions(
         self, folder: str, split: str, outputs: Outputs, features: SquadFeatures
@@ -105,10 +101,10 @@ class SquadTask(Task):
         The names of splits other than "dev" are part of the names: predictions_test.json.
         """
         ids = [question.id for question in features.examples.questions]
-        found = dict(zip(ids, outputs["answers"], strict=True))
+        found, threshold = dict(zip(ids, outputs["answers"], strict=True)), self._options.threshold
         contents: dict[str, dict[str, Any]] = {
             "predictions": {
-                id_: "" if self._nulls and answer.null_odds > self._threshold else answer.text
+                id_: "" if self._nulls and answer.null_odds > threshold else answer.text
                 for id_, answer in found.items()
             },
             "nbest_predictions": {
@@ -128,9 +124,7 @@ class SquadTask(Task):
     def serving(
         self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> AnswerModule:
-        return AnswerModule(
-            model, tokenizer, max_seq_length, self._windows, self._limits, self._threshold
-        )
+        return AnswerModule(model, tokenizer, max_seq_length, self._options)
 
     def example_call(self) -> str:
         odds = ", and the null_odds" if self._nulls else ""
@@ -150,7 +144,11 @@ def _json(content: dict[str, Any]) -> str:
 def make_squad(name: str, options: FineTuningOptions, head: Head | None = None) -> SquadTask:
     """Creates the task from the flags: "squad", or "squad2" with unanswerable questions."""
     check_lengths(options.max_seq_length, options.max_query_length)
-    windows = WindowOptions(options.doc_stride, options.max_query_length)
-    limits = Limits(options.n_best_size or 20, options.max_answer_length or 30)
-    threshold = None if name == "squad" else options.null_score_diff_threshold or 0.0
-    return SquadTask(windows, limits, threshold, bool(options.test_file))
+    squad_options = SquadOptions(
+        options.doc_stride,
+        options.max_query_length,
+        options.n_best_size or 20,
+        options.max_answer_length or 30,
+        None if name == "squad" else options.null_score_diff_threshold or 0.0,
+    )
+    return SquadTask(squad_options, bool(options.test_file))

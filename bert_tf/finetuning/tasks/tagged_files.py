@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.corpus.sources import is_json
-from bert_tf.finetuning.columns import Columns, open_table
+from bert_tf.finetuning.columns import Columns, find_columns
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.labels import check_label, has_labels, read_ids, read_words
-from bert_tf.finetuning.tables import Table
+from bert_tf.finetuning.tables import Table, read_table
 from bert_tf.finetuning.tagging.conll import DOCUMENT, read_conll, read_tfds
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText, label_names
 from bert_tf.finetuning.task import TRAIN, DataFiles
@@ -108,7 +108,8 @@ def _read_lists(path: str, columns: dict[str, str], labelled: bool) -> TaggedTex
     """Reads a table with a list of words and a list of tags in each row, which is a sentence."""
     labels = tuple(filter(None, [columns.get("label_column")]))
     wanted = Columns(columns.get("text_column"), labels=labels)
-    table, found = open_table(path, wanted, labelled, ("tokens", "tags"))
+    table = read_table(path)
+    found = find_columns(table, wanted, labelled, ("tokens", "tags"))
     tags = found.labels[0] if has_labels(table, found.labels) else None
     documents = [[_sentence(table, row, found.text, tags)] for row in range(len(table))]
     return TaggedText(path, documents, notes=read_ids(table, found.id)[1])

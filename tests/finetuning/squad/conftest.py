@@ -6,8 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.squad.answers import Limits
-from bert_tf.finetuning.squad.serving import WindowOptions
+from bert_tf.finetuning.squad.features import SquadOptions
 from bert_tf.finetuning.tasks.squad import SquadTask
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
@@ -26,7 +25,7 @@ def make_task():
     """A function (threshold, n_best_size, max_answer_length) -> a task with small windows."""
 
     def make(threshold=None, n_best_size=5, max_answer_length=4) -> SquadTask:
-        return SquadTask(WindowOptions(4, 5), Limits(n_best_size, max_answer_length), threshold)
+        return SquadTask(SquadOptions(4, 5, n_best_size, max_answer_length, threshold))
 
     return make
 

@@ -111,7 +111,7 @@ def test_answers_against_the_loops_of_the_original(
     for question, answer in enumerate(found):
         numbers = np.flatnonzero(windows.question == question)
         text, odds, candidates = original(
-            features, numbers, logits, max_context, text_of, task._limits, threshold is not None
+            features, numbers, logits, max_context, text_of, task._options, threshold is not None
         )
         assert answer.text == (text or "")
         if text is None:

@@ -65,9 +65,8 @@ def test_odd_answers_are_mended_or_left_out_and_counted(write_squad):
     assert [(x.id, x.span) for x in examples.questions] == [*spans.items()]
     assert examples.notes == (
         "answers moved from a wrong offset to the nearest occurrence of their text: 3",
-        "questions left out because their answer is not in the context: 1",
-        "questions with a repeated id: 1",
         "empty questions: 1",
+        "questions left out because their answer is not in the context: 1",
     )
 
 
@@ -94,8 +93,8 @@ def test_answers_that_contradict_is_impossible_are_counted(split, write_squad):
     examples = read_file(write_squad(_file(*questions)), split, True)
     assert [len(x.answers) for x in examples.questions] == [0, 0, 0, 1, 0, 0, 1, 0]
     assert examples.notes == (
-        'unanswerable questions ("is_impossible") whose answers are ignored: 1',
         'questions without answers, treated as unanswerable despite "is_impossible": false: 2',
+        'unanswerable questions ("is_impossible") whose answers are ignored: 1',
     )
 
 
@@ -124,7 +123,6 @@ def test_questions_without_answers_are_for_2_0_and_for_prediction(write_squad):
         (_file(_question(question=None)), 'question 1 has an invalid "question": None'),
         (_file(_question(is_impossible="false")), "question 1 has an invalid .is_impossible."),
         (_file(_question(answers=[{"text": "Ann"}])), '.* of question 1 has no "answer_start"'),
-        (_file(_question(question="\ud800")), '"question" of question 1 holds half a surrogate'),
         (_file(_question(answers=[5])), "an answer of question 1 is not an object, but 5"),
         (_file("Who?"), r"data\[0\].paragraphs\[0\].qas\[0\] is not an object, but 'Who"),
         (_file(), "no usable questions for dev"),

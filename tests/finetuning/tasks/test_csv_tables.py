@@ -10,10 +10,11 @@ import tensorflow as tf
 
 from bert_tf.config import Head, ModelSpec
 from bert_tf.finetuning.batches import eval_batches
-from bert_tf.finetuning.columns import Columns, open_table
+from bert_tf.finetuning.columns import Columns, find_columns
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
 from bert_tf.finetuning.saved_run import with_values_of
+from bert_tf.finetuning.tables import read_table
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -111,9 +112,9 @@ def test_contents_show_which_column_holds_the_text(write, rows, columns):
     path = write("a.jsonl", "\n".join(map(json.dumps, rows)))
     if not columns:
         with pytest.raises(ValueError, match="'x', 'y': name the right one with --text_column and"):
-            open_table(path)
+            find_columns(read_table(path))
         return
-    assert open_table(path)[1] == Columns(columns[0], labels=columns[1:])
+    assert find_columns(read_table(path)) == Columns(columns[0], labels=columns[1:])
 
 
 def test_a_run_keeps_the_columns_of_its_training_file(read, write, tmp_path):

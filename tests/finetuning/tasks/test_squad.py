@@ -12,9 +12,9 @@ from bert_tf import run_finetuning
 from bert_tf.finetuning.finetuning_options import FineTuningOptions as Options
 from bert_tf.finetuning.registry import make_task, with_length
 from bert_tf.finetuning.saved_run import with_saved_flags
-from bert_tf.finetuning.squad.answers import Limits, find_answers
+from bert_tf.finetuning.squad.answers import find_answers
+from bert_tf.finetuning.squad.features import SquadOptions
 from bert_tf.finetuning.squad.files import Question, SquadExamples
-from bert_tf.finetuning.squad.serving import WindowOptions
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks import squad
 from bert_tf.runs.run import FINISHED, Run
@@ -120,7 +120,7 @@ def test_squad2_says_whether_all_questions_are_of_one_kind(threshold, answers, n
     rows = [Question(str(n), "a", 0, given) for n, given in enumerate(answers)]
     examples = SquadExamples([b"a b"], rows, None not in answers)
     tokenizer = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, "a", "b")))
-    task = squad.SquadTask(WindowOptions(4, 5), Limits(5, 4), threshold)
+    task = squad.SquadTask(SquadOptions(4, 5, 5, 4, threshold))
     line = "2 questions on 1 context in 2 windows of up to 16 tokens"
     assert task.featurize(examples, tokenizer, 16).describe() == line + note
 
@@ -171,5 +171,6 @@ def test_flags_that_do_not_fit_are_refused():
         make(task="squad", null_score_diff_threshold=1.0)
     with pytest.raises(ValueError, match="--doc_stride has no effect with --task=sst2"):
         make(task="sst2", doc_stride=64)
-    with pytest.raises(ValueError, match="--max_seq_length=64 leaves no room for the context"):
-        make(task="squad", max_seq_length=64)
+    with pytest.raises(ValueError, match="--max_seq_length=67 leaves no room .*: 384 is usual"):
+        make(task="squad", max_seq_length=67)
+    make(task="squad", max_seq_length=68)

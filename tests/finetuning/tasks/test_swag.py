@@ -74,7 +74,9 @@ def test_bad_files_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="contains neither train.csv nor data/train.csv"):
         TASK.read_splits(["train"], DataFiles(str(tmp_path)), seed=0)
     write(tmp_path, "train.csv", [row("a", "b", ["c"] * 4, 1), row("a", "b", ["c"] * 4, 4)])
-    with pytest.raises(ValueError, match="train.csv, line 3: label '4' is not one of 0, 1, 2, 3"):
+    with pytest.raises(
+        ValueError, match="train.csv, line 3: label '4' is not one of .*: 0, 1, 2, 3"
+    ):
         TASK.read_splits(["train"], DataFiles(str(tmp_path)), seed=0)
     write(tmp_path, "val.csv", [row("a", "b", ["c"] * 4, 1)], len(HEADER) - 1)
     with pytest.raises(ValueError, match="val.csv has no column 'label'"):

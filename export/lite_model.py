@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import keras
 import tensorflow as tf
 
-from bert_tf.inference.lite import runner
+from bert_tf.inference.single_file import LiteFile
 from bert_tf.models.inputs import INPUTS
 from export import portable
 from export.lite import Options
@@ -24,7 +24,7 @@ def export(options: Options) -> None:
         model = convert(source.function, weights, source.length, options.quantize)
         return with_files(model, texts)
 
-    portable.export(options, convert_and_describe, runner, _how_to_run)
+    portable.export(options, convert_and_describe, LiteFile, _how_to_run)
 
 
 def _how_to_run(path: str, source: Source) -> str:

@@ -116,7 +116,7 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
     """Writes what is beside the SavedModels; returns the names."""
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.runs.run import Run
-    from export.card import CARD, CardFacts, casing_of, model_card
+    from export.card import CARD, casing_of, model_card
     from tfrecords.vocabulary import write_vocab
     from tfrecords.writer import atomic_write
 
@@ -138,7 +138,8 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
         _EXAMPLE,
         spec.vocab,
         spec.lower_case,
-        CardFacts(license=options.license, config=spec.config),
+        license=options.license,
+        config=spec.config,
     )
     atomic_write(f"{folder}/{CARD}", card)
     return [*names, CARD]

@@ -9,7 +9,7 @@ from bert_tf.finetuning.serving import ServingModule
 from bert_tf.models.encoder import skip_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
-from export.card import CARD, CardFacts, model_card
+from export.card import CARD, model_card
 from export.int8_weights import Int8Model
 from export.saved_models import add_vocab, save_folder
 from export.warmup import WARMUP, warmup_requests
@@ -74,14 +74,18 @@ def write_text_model(
     elif precision != "float32":
         about += f" It computes in {precision}; its outputs are float32."
     add_vocab(module, tokenizer.vocab, tokenizer.lower_case)
-    facts = CardFacts(
+    card = model_card(
+        output_dir,
+        kind,
+        about,
+        _EXAMPLE.format(call=call),
+        tokenizer.vocab,
+        tokenizer.lower_case,
         license=license,
         config=checkpoint.spec.config,
         run=checkpoint.run,
         converted_from=f"{source} ({checkpoint.format})" if checkpoint.format else None,
     )
-    code, vocab = _EXAMPLE.format(call=call), tokenizer.vocab
-    card = model_card(output_dir, kind, about, code, vocab, tokenizer.lower_case, facts)
     inputs = module.serving.input_signature
     files = {CARD: card, WARMUP: warmup_requests(inputs)} | batching_files(inputs)
     save_folder(module, output_dir, {"serving_default": module.serving}, files)

@@ -134,9 +134,7 @@ def test_the_best_weights_are_merged_and_the_adapters_stand_alone(options, pack,
 def test_checkpoints_of_training_are_no_models(options):
     """Oracle: by hand; a checkpoint holds the frozen weights and the adapters apart."""
     (name,) = {path.stem for path in pathlib.Path(options.output_dir).glob("ckpt-*.index")}
-    with pytest.raises(
-        ValueError, match=f"{name} keeps the matrices of --lora_rank apart.*name the run folder"
-    ):
+    with pytest.raises(ValueError, match=f"{name} keeps the matrices of --lora_rank apart.*name the run folder"):
         open_checkpoint(f"{options.output_dir}/{name}")
 
 

@@ -97,7 +97,7 @@ def _rows(options: ExtractionOptions, file: str) -> Iterator[Numbered]:
     trained = Columns() if given.text else columns_of_run(checkpoint.run)
     if checkpoint.head and checkpoint.head.kind == EMBEDDING:
         trained = dataclasses.replace(trained, text_b=None)  # it read each text alone
-    check_columns(file, given.text, given.text_b)
+    check_columns(file, given)
     if not is_table(file):
         return ((n, Row(line)) for n, line in enumerate(read_lines(file), 1))
     inputs = ("text", "text_b") if given.text_b or trained.text_b else ("text",)

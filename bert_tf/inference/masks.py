@@ -14,13 +14,14 @@ from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import padded_inputs
 from bert_tf.inference.inference_options import FillMaskOptions
 from bert_tf.inference.models import load_model, load_tokenizer
-from bert_tf.inference.texts import in_chunks, read_texts
+from bert_tf.inference.texts import in_chunks, read_examples
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
 
 _BATCH_SIZE = 32
+_INPUTS = [tf.TensorSpec([None], tf.string, "text")]
 # The logits of a batch take this many times its size and that of the vocabulary.
 _MASKS_PER_ROW = 16
 
@@ -114,7 +115,7 @@ class MaskFiller:
 
         self._predict = predict
 
-    def fill(self, texts: Sequence[bytes]) -> list[list[list[Guess]]]:
+    def fill(self, texts: Sequence[bytes | str]) -> list[list[list[Guess]]]:
         """Returns for each text and each [MASK] in it the most likely tokens, the best first."""
         ids = self._tokenizer.tokenize_flat(tf.constant(texts, tf.string, [len(texts)]))
         rows = [(i, *row) for i in range(len(texts)) for row in self._rows(ids[i].numpy())]
@@ -148,13 +149,13 @@ def fill_mask(options: FillMaskOptions) -> None:
     with contextlib.redirect_stdout(sys.stderr):
         filler = load_filler(options)
     total = without = 0
-    for texts in read_texts(options.texts, options.input_file, options.text_column):
-        answers = filler.fill(texts)
-        for text, masks in zip(texts, answers, strict=True):
-            print((_json if options.json else _lines)(text.decode("utf-8", "replace"), masks))
+    for examples in read_examples(options, _INPUTS):
+        texts = [example["text"] for example in examples]
+        for text, masks in zip(texts, filler.fill(texts), strict=True):
+            print((_json if options.json else _lines)(text, masks))
+            without += bool(text and not masks)
         sys.stdout.flush()
         total += len(texts)
-        without += sum(not masks for text, masks in zip(texts, answers, strict=True) if text)
     if without:
         print(
             f"WARNING: no [MASK] in {without:,} of {total:,} texts: write it with brackets and in "

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 
 from bert_tf.inference.bulk import BulkJob
-from bert_tf.inference.examples import example_of, read_examples, read_numbered
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.prediction_files import check_format, join_predictions
 from bert_tf.inference.predictor import Predictor, line_of, load_predictor
-from bert_tf.inference.texts import Row, input_files
+from bert_tf.inference.texts import Row, example_of, read_examples, read_numbered
 from bert_tf.weights.fingerprint import fingerprint
+from tfrecords.input_files import expand_files
 from tfrecords.manifest import file_sha256
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write, check_output_files
@@ -51,7 +51,7 @@ def _warn_about_length(predictor: Predictor, num_truncated: int) -> None:
 
 def _predict_file(options: PredictOptions) -> None:
     path = options.output_file
-    files = input_files(options.input_file)
+    files = expand_files(options.input_file)
     check_output_files([path], files)
     check_format(path)
     _predictor.cache_clear()  # the checkpoint may have changed

@@ -10,11 +10,10 @@ import tensorflow as tf
 from bert_tf.finetuning.columns import Columns
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.finite import check_computed
-from bert_tf.inference.examples import PAIR, Example
 from bert_tf.inference.inference_options import FineTunedOptions, PredictOptions
 from bert_tf.inference.models import load_tokenizer
 from bert_tf.inference.single_file import is_single_file, open_single_file
-from bert_tf.inference.texts import columns_of_run
+from bert_tf.inference.texts import PAIR, Example, columns_of_run
 from bert_tf.models.encoder import skip_padding
 
 Answer = dict[str, Any]

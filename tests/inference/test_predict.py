@@ -26,9 +26,8 @@ from bert_tf.finetuning.registry import make_task, task_of_run
 from bert_tf.finetuning.serving import ChoiceModule
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finite import count_non_finite
-from bert_tf.inference.examples import read_examples
 from bert_tf.inference.predictor import Predictor, answer_of, line_of
-from bert_tf.inference.texts import read_rows, read_texts
+from bert_tf.inference.texts import read_examples, read_rows
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.predict import Options, run
 from bert_tf.runs.run import Run
@@ -434,7 +433,14 @@ def test_advice_names_flags_that_commands_have(data, said, tmp_path, capsys):
         text = str(error)
     assert re.search(said, text) and "label_column" not in text
     with pytest.raises(ValueError, match="^--text_column is only for"):
-        next(read_texts((), str(tmp_path / "x.txt"), "text"))
+        next(
+            read_examples(
+                fill_mask.Options(
+                    checkpoint="x", input_file=str(tmp_path / "x.txt"), text_column="text"
+                ),
+                PAIR[:1],
+            )
+        )
 
 
 def check_readers(file: str, column: str | None, found: list[str] | str) -> None:

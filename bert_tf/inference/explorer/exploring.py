@@ -1,7 +1,6 @@
 """What a model does with a text: its tokens, words for masked tokens, attention."""
 
 import base64
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import check_length, fitting_length
-from bert_tf.text.tokenizer import WordPieceTokenizer
 
 Exploration = dict[str, Any]
 _BATCH_SIZE = 32
@@ -28,32 +26,25 @@ _BATCH_SIZE = 32
 class Explorer:
     """Computes what a page shows of a text.
 
-    Args:
-        model: the trained model.
-        heads: which of "masked_lm" and "next_sentence" it has; none for a `BertEncoder`.
-        tokenizer: a tokenizer that recognizes special tokens in the text.
-        max_seq_length: tokens per text, [CLS] and [SEP] included; longer texts are truncated.
-        top_k: number of words per masked token.
-
     Attributes:
-        max_seq_length: as given.
+        max_seq_length: tokens per text, [CLS] and [SEP] included; longer texts are truncated.
         most_tokens: the most that it may be.
     """
 
-    def __init__(
-        self,
-        model: BertPretrainer | BertEncoder,
-        heads: Collection[str],
-        tokenizer: WordPieceTokenizer,
-        max_seq_length: int,
-        top_k: int,
-    ):
-        self.max_seq_length = max_seq_length
-        self._model, self._heads = model, heads
-        self._encoder = getattr(model, "encoder", model)
-        self.most_tokens = self._encoder.config.max_position_embeddings
-        self._tokenizer, self._vocab = tokenizer, tokenizer.vocab
-        self._top_k = min(top_k, len(self._vocab))
+    def __init__(self, options: ExplorerOptions):
+        checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
+        config = checkpoint.spec.config
+        self.max_seq_length = options.max_seq_length or fitting_length(config, 64)
+        self.most_tokens = config.max_position_embeddings
+        check_length(config, self.max_seq_length)
+        self._tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)
+        self._vocab = self._tokenizer.vocab
+        self._top_k = min(options.top_k, len(self._vocab))
+        self._heads = checkpoint.parts & {"masked_lm", "next_sentence"}
+        parts = {"encoder", "projection"} | checkpoint.parts & {"pooler"} | self._heads
+        model = BertPretrainer if self._heads else BertEncoder
+        self._model = load_model(checkpoint, model, parts)
+        self._encoder = getattr(self._model, "encoder", self._model)
 
     def explore(self, text: bytes) -> Exploration:
         """Returns what the model does with a text, or with a pair as "a ||| b", for JSON.
@@ -115,15 +106,3 @@ class Explorer:
         inputs = inputs | {POSITIONS: np.zeros([1, 1], np.int32)}
         logits = self._model(inputs, training=False)["next_sentence_logits"]
         return round(float(tf.nn.softmax(logits)[0, 0]), 6)
-
-
-def load_explorer(options: ExplorerOptions) -> Explorer:
-    """Loads the model and its tokenizer."""
-    checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
-    length = options.max_seq_length or fitting_length(checkpoint.spec.config, 64)
-    check_length(checkpoint.spec.config, length)
-    tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)
-    heads = checkpoint.parts & {"masked_lm", "next_sentence"}
-    parts = {"encoder", "projection"} | checkpoint.parts & {"pooler"} | heads
-    model = load_model(checkpoint, BertPretrainer if heads else BertEncoder, parts)
-    return Explorer(model, heads, tokenizer, length, options.top_k)

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import io
-import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,6 +11,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING
+from bert_tf.examples.work_folder import read_counts
 from bert_tf.finetuning.columns import Columns
 from bert_tf.finite import count_non_finite
 from bert_tf.inference.bulk import BulkJob
@@ -27,7 +27,13 @@ from bert_tf.inference.texts import (
     read_lines,
     read_rows,
 )
-from bert_tf.inference.vector_files import FORMATS, read_records, records
+from bert_tf.inference.vector_files import (
+    read_records,
+    record_of,
+    write_json_lines,
+    write_npz,
+    write_projector,
+)
 from bert_tf.inference.vectors import VectorExtractor, chosen_layers
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.resolution import check_length
@@ -36,7 +42,7 @@ from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.fingerprint import fingerprint
 from tfrecords.input_files import expand_files
 from tfrecords.progress import counted
-from tfrecords.writer import check_output_files, join_files
+from tfrecords.writer import check_output_files, join_files, write_records
 
 # The most that the vectors in memory take, unless those of a single line take more.
 _CHUNK_BYTES = 2**28
@@ -116,7 +122,9 @@ def _write_part(
     parts = _by_tokens(encoded, _CHUNK_BYTES // extractor.token_bytes)
     found = (vectors for part in parts for vectors in extractor.extract(part))
     num_vectors = 0
-    with records(file, extractor.layers, tokenizer.vocab, dtype) as write:
+
+    def records() -> Iterator[bytes]:
+        nonlocal num_vectors
         for index, row in enumerate(rows, first):
             vectors = next(found) if row else extractor.nothing
             if count_non_finite(vectors.values, dtype):
@@ -124,8 +132,10 @@ def _write_part(
                     f"{options.input_file}: the values of text {index + 1:,} are too "
                     f"large for {dtype.name}: use --dtype=float32"
                 )
-            write(index, vectors)
             num_vectors += len(vectors.starts)
+            yield record_of(index, vectors, dtype)
+
+    write_records(file, records())
     return {
         "vectors": num_vectors,
         "in_windows": sum(len(line.ids) > length for line in encoded),
@@ -136,15 +146,18 @@ def _write_part(
 def _join(options: ExtractionOptions, parts: Sequence[str]) -> None:
     """Turns records into the file of vectors."""
     path, dtype = options.output_file, np.dtype(options.dtype)
-    ending = os.path.splitext(path)[1]
-    if ending == ".tfrecord":
-        join_files(parts, path)
-        return
     _, tokenizer, extractor = _open(options)
-    with FORMATS[ending](path, extractor.layers, tokenizer.vocab, dtype) as write:
-        for part in parts:
-            for index, vectors in read_records(part, dtype):
-                write(index, vectors)
+    layers, vocab = extractor.layers, tokenizer.vocab
+    lines = (line for part in parts for line in read_records(part, dtype))
+    if path.endswith(".tfrecord"):
+        join_files(parts, path)
+    elif path.endswith(".jsonl"):
+        write_json_lines(path, lines, layers, vocab)
+    elif path.endswith(".tsv"):
+        write_projector(path, lines, vocab)
+    else:
+        num_vectors = sum(read_counts(part)["vectors"] for part in parts)
+        write_npz(path, lines, layers, dtype, num_vectors)
 
 
 def _by_tokens(lines: Sequence[EncodedLine], num_tokens: int) -> Iterator[list[EncodedLine]]:

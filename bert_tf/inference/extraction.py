@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING
 from bert_tf.examples.work_folder import read_counts
 from bert_tf.finetuning.columns import Columns
@@ -17,7 +16,6 @@ from bert_tf.finite import count_non_finite
 from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.encoding import EncodedLine, encode_lines
 from bert_tf.inference.inference_options import ExtractionOptions
-from bert_tf.inference.models import load_model, load_tokenizer
 from bert_tf.inference.texts import (
     Numbered,
     Row,
@@ -34,11 +32,7 @@ from bert_tf.inference.vector_files import (
     write_npz,
     write_projector,
 )
-from bert_tf.inference.vectors import VectorExtractor, chosen_layers
-from bert_tf.models.encoder import BertEncoder
-from bert_tf.resolution import check_length
-from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.inference.vectors import VectorExtractor
 from bert_tf.weights.fingerprint import fingerprint
 from tfrecords.input_files import expand_files
 from tfrecords.progress import counted
@@ -46,6 +40,8 @@ from tfrecords.writer import check_output_files, join_files, write_records
 
 # The most that the vectors in memory take, unless those of a single line take more.
 _CHUNK_BYTES = 2**28
+# Each process loads the model only once.
+_open = functools.lru_cache(maxsize=1)(VectorExtractor)
 
 
 def extract_features(options: ExtractionOptions) -> None:
@@ -53,7 +49,8 @@ def extract_features(options: ExtractionOptions) -> None:
     files = expand_files(options.input_file)
     check_output_files([options.output_file], files)
     _open.cache_clear()  # the checkpoint may have changed
-    checkpoint, _, extractor = _open(options)
+    extractor = _open(options)
+    checkpoint = extractor.checkpoint
     steps = (functools.partial(step, options) for step in (_rows, _write_part, _join))
     counts = BulkJob(options, files, fingerprint(checkpoint), *steps).run()
     config, lines = checkpoint.spec.config, counts["rows"]
@@ -78,28 +75,10 @@ def extract_features(options: ExtractionOptions) -> None:
         )
 
 
-@functools.lru_cache(maxsize=1)
-def _open(
-    options: ExtractionOptions,
-) -> tuple[Checkpoint, WordPieceTokenizer, VectorExtractor]:
-    """Loads a model; each process does so only once."""
-    checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
-    config = checkpoint.spec.config
-    layers = chosen_layers(options.layers, config.num_hidden_layers)
-    check_length(config, options.max_seq_length)
-    tokenizer = load_tokenizer(checkpoint, options)
-    encoder = load_model(checkpoint, BertEncoder, ("encoder", "projection"))
-    return (
-        checkpoint,
-        tokenizer,
-        VectorExtractor(encoder, layers, tokenizer.vocab.pad_id, options),
-    )
-
-
 def _rows(options: ExtractionOptions, file: str) -> Iterator[Numbered]:
     """Reads a file's lines, or the rows of a table."""
     given = Columns(options.text_column, options.text_b_column)
-    checkpoint = _open(options)[0]
+    checkpoint = _open(options).checkpoint
     trained = Columns() if given.text else columns_of_run(checkpoint.run)
     if checkpoint.head and checkpoint.head.kind == EMBEDDING:
         trained = dataclasses.replace(trained, text_b=None)  # it read each text alone
@@ -116,9 +95,9 @@ def _write_part(
     """Writes the vectors of some rows as records."""
     # The first process has printed what there is to say.
     with contextlib.redirect_stdout(io.StringIO()):
-        _, tokenizer, extractor = _open(options)
+        extractor = _open(options)
     length, dtype = options.max_seq_length, np.dtype(options.dtype)
-    encoded = encode_lines([row.texts for row in rows if row], tokenizer, length)
+    encoded = encode_lines([row.texts for row in rows if row], extractor.tokenizer, length)
     parts = _by_tokens(encoded, _CHUNK_BYTES // extractor.token_bytes)
     found = (vectors for part in parts for vectors in extractor.extract(part))
     num_vectors = 0
@@ -146,8 +125,8 @@ def _write_part(
 def _join(options: ExtractionOptions, parts: Sequence[str]) -> None:
     """Turns records into the file of vectors."""
     path, dtype = options.output_file, np.dtype(options.dtype)
-    _, tokenizer, extractor = _open(options)
-    layers, vocab = extractor.layers, tokenizer.vocab
+    extractor = _open(options)
+    layers, vocab = extractor.layers, extractor.tokenizer.vocab
     lines = (line for part in parts for line in read_records(part, dtype))
     if path.endswith(".tfrecord"):
         join_files(parts, path)

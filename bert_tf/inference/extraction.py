@@ -51,8 +51,7 @@ def extract_features(options: ExtractionOptions) -> None:
     _open.cache_clear()  # the checkpoint may have changed
     extractor = _open(options)
     checkpoint = extractor.checkpoint
-    steps = (functools.partial(step, options) for step in (_rows, _write_part, _join))
-    counts = BulkJob(options, files, fingerprint(checkpoint), *steps).run()
+    counts = BulkJob(options, files, fingerprint(checkpoint), _rows, _write_part, _join).run()
     config, lines = checkpoint.spec.config, counts["rows"]
     size = tf.io.gfile.stat(options.output_file).length
     num_layers = len(extractor.layers)

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.finetuning.table_rows import import_pyarrow
+from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.texts import in_chunks
 from tfrecords.writer import join_files, whole_file, write_records
 
@@ -18,14 +19,9 @@ _BATCH_ROWS = 1024
 Read = Callable[[], Iterator[dict[str, Any]]]
 
 
-def check_format(path: str) -> None:
-    """Raises a ValueError if the format of a file needs a package that is not installed."""
-    if path.endswith(".parquet"):
-        import_pyarrow()
-
-
-def join_predictions(parts: Sequence[str], path: str) -> None:
+def join_predictions(options: PredictOptions, parts: Sequence[str]) -> None:
     """Joins files of JSON lines into one, in the format that its name states."""
+    path = options.output_file
     ending = os.path.splitext(path)[1]
     if ending == ".jsonl":
         join_files(parts, path)

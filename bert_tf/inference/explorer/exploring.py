@@ -10,9 +10,8 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, encode_lines, padded_inputs
 from bert_tf.inference.inference_options import ExplorerOptions
-from bert_tf.inference.masks import guesses, likeliest_tokens
+from bert_tf.inference.masks import MaskFiller
 from bert_tf.inference.models import load_model, load_tokenizer
-from bert_tf.inference.texts import in_chunks
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.inputs import POSITIONS
@@ -20,7 +19,6 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import check_length, fitting_length
 
 Exploration = dict[str, Any]
-_BATCH_SIZE = 32
 
 
 class Explorer:
@@ -39,12 +37,14 @@ class Explorer:
         check_length(config, self.max_seq_length)
         self._tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)
         self._vocab = self._tokenizer.vocab
-        self._top_k = min(options.top_k, len(self._vocab))
         self._heads = checkpoint.parts & {"masked_lm", "next_sentence"}
         parts = {"encoder", "projection"} | checkpoint.parts & {"pooler"} | self._heads
         model = BertPretrainer if self._heads else BertEncoder
         self._model = load_model(checkpoint, model, parts)
         self._encoder = getattr(self._model, "encoder", self._model)
+        self._filler = None
+        if "masked_lm" in self._heads:
+            self._filler = MaskFiller(self._model, self._tokenizer, options.top_k)
 
     def explore(self, text: bytes) -> Exploration:
         """Returns what the model does with a text, or with a pair as "a ||| b", for JSON.
@@ -87,17 +87,15 @@ class Explorer:
 
     def _words(self, line: EncodedLine) -> list[list[dict]] | None:
         """Masks one token at a time; each [MASK] of the text stays masked."""
-        if "masked_lm" not in self._heads:
+        if not self._filler:
             return None
         words = [[] for _ in line.ids]
-        for places in in_chunks(np.flatnonzero(line.starts != NOWHERE), _BATCH_SIZE):
-            rows = np.tile(line.ids, [len(places), 1])
-            rows[np.arange(len(places)), places] = self._vocab.mask_id
-            inputs = padded_inputs(rows, [line.types] * len(places), self._vocab.pad_id)
-            inputs[POSITIONS] = np.array(places, np.int32)[:, None]
-            best = likeliest_tokens(self._model, inputs, len(self._vocab), self._top_k)
-            for place, (found,) in zip(places, guesses(best, self._vocab), strict=True):
-                words[place] = [{"token": word, "probability": round(p, 6)} for word, p in found]
+        places = np.flatnonzero(line.starts != NOWHERE)
+        masked = np.tile(line.ids, [len(places), 1])
+        masked[np.arange(len(places)), places] = self._vocab.mask_id
+        rows = [(ids, line.types, [place]) for ids, place in zip(masked, places, strict=True)]
+        for place, (found,) in zip(places, self._filler.guess(rows), strict=True):
+            words[place] = [{"token": word, "probability": round(p, 6)} for word, p in found]
         return words
 
     def _next_sentence(self, inputs: dict[str, np.ndarray]) -> float | None:

@@ -38,10 +38,7 @@ _ACTIVATIONS = {
 def export(options: Options) -> None:
     """Exports a model, compares it with the original, and prints what was written."""
     portable.export(
-        options,
-        lambda source, texts: convert(source, texts, options.quantize),
-        OnnxFile,
-        _how_to_run,
+        options, lambda source, texts: convert(source, texts, options.quantize), OnnxFile
     )
 
 
@@ -67,15 +64,6 @@ def convert(source: Source, texts: Mapping[str, str], quantize: str = "none") ->
             model = onnx.load(path)
     helper.set_model_props(model, dict(texts))
     return model.SerializeToString()
-
-
-def _how_to_run(path: str, source: Source) -> str:
-    names = ", ".join(f'"{name}": ...' for name in ONNX_INPUTS)
-    return (
-        "To run it:\n  import onnxruntime\n"
-        f"  session = onnxruntime.InferenceSession({path!r})\n"
-        f"  session.run(None, {{{names}}})  # int64 [batch, sequence]"
-    )
 
 
 class _Graph:

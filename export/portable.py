@@ -59,14 +59,12 @@ def export(
     options: SingleFileOptions,
     convert: Callable[[Source, dict[str, str]], bytes],
     form: type[LiteFile | OnnxFile],
-    how_to_run: Callable[[str, Source], str],
 ) -> None:
     """Exports a model, compares it with the original, and prints what was written.
 
     Args:
         convert: maps the model, and the texts to put beside it by name, to the file.
         form: opens the file.
-        how_to_run: maps the path and the model to code that users may type.
     """
     path = options.output_file
     if tf.io.gfile.exists(path):
@@ -89,7 +87,6 @@ def export(
     )
     if features:
         print(_evaluation(source, features, run_model))
-    say(how_to_run(path, source))
     if source.task:
         text = "One text. ||| Another." if source.task.pairs else "A text."
         say(f"Next: {command_line('bert_tf.predict', text, checkpoint=path)}")

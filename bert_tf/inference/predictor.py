@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.finite import check_computed
-from bert_tf.inference.inference_options import FineTunedOptions, PredictOptions
+from bert_tf.inference.inference_options import LITE, ONNX, FineTunedOptions, PredictOptions
 from bert_tf.inference.models import load_tokenizer
-from bert_tf.inference.single_file import is_single_file, open_single_file
+from bert_tf.inference.single_file import open_single_file
 from bert_tf.inference.texts import PAIR, Example, columns_of_run
 from bert_tf.models.encoder import skip_padding
 from bert_tf.weights.checkpoint import Checkpoint
@@ -171,7 +171,7 @@ class Predictor:
 
 def load_predictor(options: PredictOptions) -> Predictor:
     """Loads the best weights of a fine-tuned model, or a model in a single file."""
-    if is_single_file(options.checkpoint):
+    if options.checkpoint.endswith((LITE, ONNX)):
         for field in dataclasses.fields(FineTunedOptions):
             if getattr(options, field.name) != field.default:
                 raise ValueError(

@@ -14,7 +14,7 @@ import tensorflow as tf
 from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuned import classifier_task
 from bert_tf.finetuning.serving import TextModule
-from bert_tf.inference.inference_options import LITE, ONNX
+from bert_tf.inference.inference_options import ONNX
 from bert_tf.models.inputs import INPUTS
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.files import read_file
@@ -130,11 +130,6 @@ def outputs_of(found: Arrays, head: Head) -> np.ndarray:
     if head.multi_label:
         logits -= np.log(np.maximum(1.0 - found["probabilities"], tiny))
     return logits
-
-
-def is_single_file(path: str) -> bool:
-    """Returns whether a path ends like one of these files."""
-    return path.endswith((LITE, ONNX))
 
 
 def open_single_file(path: str) -> TextModule:

@@ -1,10 +1,9 @@
-"""LiteRT models, run by LiteRT's interpreter, against the Keras models they were made from."""
+"""LiteRT models, and all classifiers in single files, against the Keras models they came from."""
 
 import dataclasses
 import json
 import os
 import pathlib
-import zipfile
 from types import SimpleNamespace
 
 import keras
@@ -16,13 +15,19 @@ from support import save_run
 from bert_tf import predict
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.inference.predictor import load_predictor
-from bert_tf.inference.single_file import CLASSIFIER, FileModel, LiteFile, open_single_file
+from bert_tf.inference.single_file import (
+    CLASSIFIER,
+    FileModel,
+    LiteFile,
+    OnnxFile,
+    open_single_file,
+)
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.text.preprocessor import BertPreprocessor, pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from export import lite, lite_model, portable
+from export import lite, lite_model, onnx, portable
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))
@@ -63,30 +68,34 @@ def test_an_encoder_computes_what_the_model_computes(
     assert float(measured) < error
 
 
+@pytest.mark.parametrize("form", [LiteFile, OnnxFile])
 @pytest.mark.parametrize(
     ("head", "outputs", "name", "function", "pairs"),
     [
         (Head("classifier", ("no", "yes", "maybe")), 3, "probabilities", tf.nn.softmax, True),
         (Head("classifier", ("a", "b"), multi_label=True), 2, "probabilities", tf.sigmoid, False),
-        (Head("classifier"), 1, "value", tf.identity, True),
+        (Head("classifier", mean=5.0, deviation=2.0), 1, "value", tf.identity, True),
     ],
 )
-def test_a_classifier_and_its_text_side(tmp_path, capsys, head, outputs, name, function, pairs):
+def test_a_classifier_and_its_text_side(
+    tmp_path, capsys, head, outputs, name, function, pairs, form
+):
     """Oracles: the Keras model; vocabulary, casing and labels of the run."""
+    command, ending = (lite, "tflite") if form is LiteFile else (onnx, "onnx")
+    if form is OnnxFile:
+        pytest.importorskip("onnx")
     keras.utils.set_random_seed(0)
-    model = BertTaskModel(CONFIG, outputs)
-    file = f"{tmp_path}/classifier.tflite"
+    model = BertTaskModel(CONFIG, outputs, mean=head.mean, deviation=head.deviation)
+    path = f"{tmp_path}/classifier.{ending}"
     run = save(f"{tmp_path}/run", model, head)
-    lite.run(lite.Options(checkpoint=run, output_file=file, max_seq_length=8, pairs=pairs))
+    command.run(command.Options(checkpoint=run, output_file=path, max_seq_length=8, pairs=pairs))
     text = "One text. ||| Another." if pairs else "A text."
-    expected = f"Next: python -m bert_tf.predict --checkpoint={file} '{text}'"
+    expected = f"Next: python -m bert_tf.predict --checkpoint={path} '{text}'"
     assert capsys.readouterr().out.splitlines()[-1] == expected
-    inputs = portable.random_inputs(400, 8, seed=9)
-    found = LiteFile(pathlib.Path(file).read_bytes()).run(inputs)
+    inputs, file = portable.random_inputs(400, 8, seed=9), form(pathlib.Path(path).read_bytes())
+    found, files = file.run(inputs), dict(file.texts)
     assert found.keys() == {name}
     np.testing.assert_allclose(found[name], function(model(inputs)), atol=1e-5)
-    with zipfile.ZipFile(file) as archive:
-        files = {name: archive.read(name).decode() for name in archive.namelist()}
     assert files.pop("vocab.txt").splitlines() == list(VOCAB.tokens)
     tokenizer = {"do_lower_case": True, "model_max_length": 8}
     assert json.loads(files.pop("tokenizer_config.json")) == tokenizer
@@ -100,9 +109,12 @@ def test_a_classifier_and_its_text_side(tmp_path, capsys, head, outputs, name, f
     segments = [WordPieceTokenizer(VOCAB).tokenize_flat(t) for t in [texts, second][: 1 + pairs]]
     expected = function(model(pack_segments(segments, 8, VOCAB))).numpy()
     lines = tuple(f"{text} ||| ab" for text in texts) if pairs else tuple(texts)
-    predict.run(predict.Options(checkpoint=file, texts=lines, json=True, batch_size=2))
+    predict.run(predict.Options(checkpoint=path, texts=lines, json=True, batch_size=2))
     printed = capsys.readouterr()
-    assert "WARNING: truncated 1 example: export.lite --max_seq_length sets how" in printed.err
+    assert (
+        f"WARNING: truncated 1 example: export.{command.__name__[7:]} --max_seq_length sets"
+        in printed.err
+    )
     for line, text, values in zip(printed.out.splitlines(), texts, expected, strict=True):
         answer = dict(zip(head.labels, values, strict=True)) if head.labels else values
         row = {"text": text} | ({"text_b": "ab"} if pairs else {})

@@ -180,14 +180,9 @@ def _encode(graph: _Graph, encoder: BertEncoder, *, first_only: bool) -> tuple[s
         raise ValueError(f"hidden_act {config.hidden_act!r} cannot be exported to ONNX: {known}")
     ids, mask, types = ONNX_INPUTS
     embeddings = encoder.embeddings
-    words, positions, segments = map(
-        graph.variable,
-        (
-            embeddings.word_embeddings,
-            embeddings.position_embeddings,
-            embeddings.type_embeddings,
-        ),
-    )
+    words = graph.variable(embeddings.word_embeddings)
+    positions = graph.variable(embeddings.position_embeddings)
+    segments = graph.variable(embeddings.type_embeddings)
     length = graph.add("Shape", ids, start=1, end=2)
     x = graph.add("Add", graph.add("Gather", words, ids), graph.add("Gather", segments, types))
     first_rows = graph.add("Slice", positions, graph.ints(0), length, graph.ints(0))

@@ -165,7 +165,9 @@ def _work(job: BulkJob, folder: WorkFolder, name: str, first: int, rows: Sequenc
     """Computes the part of a chunk, and lists the rows that cannot be read; counts the rows."""
     part = folder.chunk_file(name)
     good = [row if isinstance(row, Row) else None for *_, row in rows]
-    counts = job.write_part(job.options, part, first, good)
+    # The first process has printed what there is to say.
+    with contextlib.redirect_stdout(io.StringIO()):
+        counts = job.write_part(job.options, part, first, good)
     rejected = [
         json.dumps({"file": file, "line": line, "reason": str(row)}) + "\n"
         for file, line, row in rows

@@ -1,9 +1,7 @@
 """Computes the vectors of a file's lines and writes them."""
 
-import contextlib
 import dataclasses
 import functools
-import io
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -92,9 +90,7 @@ def _write_part(
     options: ExtractionOptions, file: str, first: int, rows: Sequence[Row | None]
 ) -> dict[str, int]:
     """Writes the vectors of some rows as records."""
-    # The first process has printed what there is to say.
-    with contextlib.redirect_stdout(io.StringIO()):
-        extractor = _open(options)
+    extractor = _open(options)
     length, dtype = options.max_seq_length, np.dtype(options.dtype)
     encoded = encode_lines([row.texts for row in rows if row], extractor.tokenizer, length)
     parts = _by_tokens(encoded, _CHUNK_BYTES // extractor.token_bytes)

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import io
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -74,9 +73,7 @@ def _write_part(
     options: PredictOptions, file: str, first: int, rows: Sequence[Row | None]
 ) -> dict[str, int]:
     """Writes the predictions for some rows as JSON lines."""
-    # The first process has printed what there is to say.
-    with contextlib.redirect_stdout(io.StringIO()):
-        predictor = _predictor(options)
+    predictor = _predictor(options)
     before, names = predictor.num_truncated, [spec.name for spec in predictor.signature]
     examples = [example_of(row, names) for row in rows if row]
     lines = (

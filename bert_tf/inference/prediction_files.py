@@ -1,7 +1,6 @@
 """Writes predictions: JSON lines, tables, Parquet or TFRecord."""
 
 import csv
-import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -106,10 +105,8 @@ def _write_parquet(path: str, read: Read) -> None:
         return in_chunks(({name: row.get(name) for name in names} for row in read()), _BATCH_ROWS)
 
     # Empty lists have no type.
-    schema = functools.reduce(
-        lambda *pair: pyarrow.unify_schemas(pair, promote_options="permissive"),
-        (pyarrow.Table.from_pylist(rows).schema for rows in batches()),
-    )
+    schemas = dict.fromkeys(pyarrow.Table.from_pylist(rows).schema for rows in batches())
+    schema = pyarrow.unify_schemas([*schemas], promote_options="permissive")
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
         for rows in batches():
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))

@@ -58,7 +58,7 @@ def record_of(index: int, vectors: LineVectors, dtype: np.dtype) -> bytes:
 
 
 def read_records(path: str, dtype: np.dtype) -> Iterator[tuple[int, LineVectors]]:
-    """Yields the index and the vectors of each line in a file of `records`."""
+    """Yields the index and the vectors of each line in a file of records of `record_of`."""
     for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
         feature = tf.train.Example.FromString(record).features.feature
         index, starts, limits, ids = (

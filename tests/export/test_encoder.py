@@ -377,6 +377,7 @@ def test_each_output_is_of_its_layer(run_folder):
     ],
     ids=["bert", "int8-albert-decoder", "mobilebert"],
 )
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
 def test_a_model_with_heads_of_its_own_becomes_a_litert_model(run_folder, tmp_path, changes, int8):
     """Oracle: the tf_keras model, for several batch sizes and lengths."""
     # Graphs without dropout are smaller.

@@ -31,13 +31,13 @@ from jaxlib._jax.mlir import xla_computation_to_mlir_module  # noqa: E402
 from jaxlib.mlir.ir import Module  # noqa: E402
 
 from bert_tf.devices.compiler import step_to_hlo  # noqa: E402
-from bert_tf.models.flops import training_flops  # noqa: E402
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective  # noqa: E402
 from bert_tf.presets import preset_config  # noqa: E402
 from bert_tf.tracing import compiling_for_gpu  # noqa: E402
 from bert_tf.training.optimizers import AdamW  # noqa: E402
 from bert_tf.training.strategy import set_precision  # noqa: E402
 from bert_tf.training.trainer import Trainer  # noqa: E402
+from bert_tf.weights.flops import training_flops  # noqa: E402
 from tfrecords.dynamic_masking import TRAINING, DynamicMasking, mask_batch  # noqa: E402
 
 # Of bert-base-uncased.

@@ -32,7 +32,6 @@ def open_checkpoint(
     path: str,
     config: BertConfig | None = None,
     *,
-    replace_vocab: bool = False,
     ignored: Collection[str] = (),
     any_encoder: bool = False,
     vocab_file: str | None = None,
@@ -43,7 +42,6 @@ def open_checkpoint(
         path: a run folder or a checkpoint in one; a checkpoint of another program (see `FORMATS`)
             or its download (see `DOWNLOADS`); or an archive of any of these.
         config: the configuration if there is none beside the checkpoint.
-        replace_vocab: do not read the vocabulary of a run, because it will be replaced.
         ignored: patterns of names that may be left out, as another program's checkpoint has them.
         any_encoder: whether the encoder may have no layers of BERT.
         vocab_file: another vocabulary; the checkpoint's own may then be damaged.
@@ -58,7 +56,7 @@ def open_checkpoint(
         if module:
             checkpoint = module.open_(folder, config, ignored)
         else:
-            checkpoint = _open_run(folder, config, replace_vocab, ignored, any_encoder)
+            checkpoint = _open_run(folder, config, ignored, any_encoder)
         if checkpoint.vocab_problem and not vocab_file:
             raise ValueError(checkpoint.vocab_problem)
     except (ValueError, OSError) as error:
@@ -91,11 +89,7 @@ def local_path(path: str) -> str:
 
 
 def _open_run(
-    path: str,
-    config: BertConfig | None,
-    replace_vocab: bool,
-    ignored: Collection[str],
-    any_encoder: bool,
+    path: str, config: BertConfig | None, ignored: Collection[str], any_encoder: bool
 ) -> Checkpoint:
     try:
         checkpoint = chosen_checkpoint(path)
@@ -136,6 +130,4 @@ def _open_run(
         opened = dataclasses.replace(opened, unused=(*opened.unused, *sorted(others)))
     else:
         opened = dataclasses.replace(opened, tensors={**opened.tensors, **others})
-    if replace_vocab:
-        return dataclasses.replace(opened, vocab_file=None)
     return with_vocab(opened, lambda: folder.vocab)

@@ -40,8 +40,6 @@ RECIPES = tuple(
     """layers distilbert pkd6 pkd3 pd tinybert mobilebert mixed-vocabulary albert internal
     internal-progressive theseus heads weights q8bert qbert minibert bilstm""".split()
 )
-# Those of them that take --sparsity.
-PRUNING = ("heads", "weights")
 # Those of them that also compress a pre-trained model.
 GENERAL_RECIPES = ("distilbert", "tinybert", "mobilebert", "mixed-vocabulary")
 

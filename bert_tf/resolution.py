@@ -26,6 +26,11 @@ _TRAINING_VALUES = frozenset(
     """hidden_dropout_prob attention_probs_dropout_prob classifier_dropout_prob
     initializer_range""".split()
 )
+_OTHER_VOCAB = (
+    "use the vocabulary that weights and records were created with, give --init_vocab_mapping if "
+    "build_vocab extended one to the other, or use another one anyway with --vocab_file and "
+    "--replace_vocab"
+)
 
 
 class EncoderFlags(NamedTuple):
@@ -76,7 +81,10 @@ def resolve_model(
             vocabs[init.vocab_file or init.path] = init.spec.vocab
         if not replace_vocab:
             check_readable(init)
-    vocab_source, vocab = _agreed_vocab(vocabs, replace_vocab, can_grow=bool(run and init))
+    if replace_vocab:
+        vocab_source, vocab = next(iter(vocabs.items()))
+    else:
+        vocab_source, vocab = agreed("vocabulary", vocabs, _OTHER_VOCAB)
     lower_case = agreed_casing(casings, vocab, init.path if init else None)
     if mapping and not replace_vocab:
         mapping.check_vocabs(init.spec.vocab if init else None, vocab)
@@ -126,7 +134,7 @@ def _config(
         return resumed.config, resumed.file(CONFIG)
     if init:
         return init.spec.config, init.config_file or init.path
-    raise ValueError("the size of the encoder is unknown: give --preset or --bert_config_file")
+    raise ValueError("no encoder: give --init_checkpoint, --preset or --bert_config_file")
 
 
 def _resumed_config(run: Run, config: BertConfig, source: str, preset: str | None) -> BertConfig:
@@ -147,12 +155,10 @@ def _check_same_encoder(
     """Raises a ValueError if the weights of `init` belong to a different encoder."""
     saved = mapping.grow_config(init.spec.config) if mapping else init.spec.config
     if found := differences(config, saved, _TRAINING_VALUES):
-        advice = "leave out --preset and --bert_config_file"
-        if found.startswith("vocab_size") and not mapping:
-            advice += ", or give --init_vocab_mapping if build_vocab extended its vocabulary"
         raise ValueError(
             f"{init.config_file or init.path}, the configuration of --init_checkpoint, differs "
-            f"from {source} in {found}: {advice}"
+            f"from {source} in {found}: leave out --preset and --bert_config_file, or give "
+            "--init_vocab_mapping if build_vocab extended its vocabulary"
         )
 
 
@@ -174,19 +180,6 @@ def check_readable(checkpoint: Checkpoint) -> None:
             f"text into WordPiece tokens: only the weights of {checkpoint.path} can be used, with "
             "bert_tf.load, convert_checkpoint and export.lite"
         )
-
-
-def _agreed_vocab(
-    vocabs: Mapping[str, Vocabulary | None], replace_vocab: bool, can_grow: bool
-) -> tuple[str | None, Vocabulary | None]:
-    if replace_vocab:
-        return next(iter(vocabs.items()))
-    advice = "use the vocabulary that weights and records were created with, or "
-    if can_grow and len({len(vocab) for vocab in vocabs.values() if vocab}) > 1:
-        advice += "give --init_vocab_mapping if build_vocab extended one to the other"
-    else:
-        advice += "use another one anyway with --vocab_file and --replace_vocab"
-    return agreed("vocabulary", vocabs, advice)
 
 
 def agreed(

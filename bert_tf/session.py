@@ -18,7 +18,7 @@ from bert_tf.models.encoder import skip_padding
 from bert_tf.models.token_capacity import TokenCapacity
 from bert_tf.runs.run import Run
 from bert_tf.training.driver import Driver
-from bert_tf.training.optimizers import Optimizer, Schedule
+from bert_tf.training.optimizers import AdamW, Schedule
 from bert_tf.training.strategy import (
     chief_say,
     device_type,
@@ -56,7 +56,6 @@ def open_init_checkpoint(options: DeviceOptions, run: Run) -> Checkpoint | None:
     return open_checkpoint(
         options.init_checkpoint,
         BertConfig.from_json_file(file) if file else None,
-        replace_vocab=options.replace_vocab,
         vocab_file=options.vocab_file,
     )
 
@@ -99,7 +98,7 @@ class Session:
     def make_trainer(
         self,
         build_model: Callable[[], keras.Model],
-        make_optimizer: Callable[[keras.Model], Optimizer],
+        make_optimizer: Callable[[keras.Model], AdamW],
         objective: Objective,
         schedule: Schedule,
         accumulation_steps: int = 1,

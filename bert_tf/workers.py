@@ -4,7 +4,6 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -71,29 +70,22 @@ class Workers:
             self._stop.close()
             self._pool.shutdown(cancel_futures=True)
 
-    def results(
-        self, tasks: Iterable[Task], first: deque[Task] | None = None
-    ) -> Iterator[tuple[Task, object]]:
+    def results(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, object]]:
         """Yields tasks with their results, in the order in which they finish.
 
-        Tasks are taken one by one, as workers become free; those of `first` run before the others
-        and may be added during the iteration.
+        Tasks are taken one by one, as workers become free.
         """
         rest = iter(tasks)
-
-        def next_task() -> Task | None:
-            return first.popleft() if first else next(rest, None)
-
         running: dict[Future, Task] = {}
         try:
             while True:
                 # For each running task, another one waits, so that no worker is ever idle.
-                while len(running) < 2 * self._others and (task := next_task()):
+                while len(running) < 2 * self._others and (task := next(rest, None)):
                     running[self._pool.submit(*task)] = task
                 if done := [future for future in running if future.done()]:
                     for future in done:
                         yield running.pop(future), future.result()
-                elif task := next_task():
+                elif task := next(rest, None):
                     yield task, task[0](*task[1:])
                 elif running:
                     wait(running, return_when=FIRST_COMPLETED)

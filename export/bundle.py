@@ -121,9 +121,7 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
     encoder = open_checkpoint(f"{folder}/encoder")
     if options.huggingface:
         # Without a pooler that is random because the source has none.
-        source = open_checkpoint(
-            options.checkpoint, replace_vocab=options.replace_vocab, vocab_file=options.vocab_file
-        )
+        source = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
         make_folder(f"{folder}/huggingface")
         huggingface.write(with_parts(encoder, source.parts), f"{folder}/huggingface")
     spec = encoder.spec

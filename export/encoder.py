@@ -91,9 +91,7 @@ def write(options: Options) -> str:
     from export.saved_models import check_output
 
     check_output(options.output_dir)
-    checkpoint = open_checkpoint(
-        options.checkpoint, replace_vocab=options.replace_vocab, vocab_file=options.vocab_file
-    )
+    checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
     if "head" in checkpoint.parts:
         raise ValueError(
             f"{options.checkpoint} is a fine-tuned model: export it with export.classifier, or "

@@ -77,9 +77,7 @@ def write(options: Options) -> str:
     check_output(options.output_dir)
     checkpoint, length = None, options.max_seq_length or 128
     if options.checkpoint:
-        checkpoint = open_checkpoint(
-            options.checkpoint, replace_vocab=options.replace_vocab, vocab_file=options.vocab_file
-        )
+        checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
         config = checkpoint.spec.config
         length = options.max_seq_length or fitting_length(config)
         check_length(config, length)

@@ -230,7 +230,7 @@ def test_an_empty_file_among_others_is_a_warning(tmp_path, capsys):
         (b"a", {"extend_vocab": "v", "vocab_size": 9}, "--vocab_size has no effect with --extend"),
         (b"a", {"extend_vocab": "v", "num_unused": 0}, "--num_unused has no effect with --extend"),
         (b"a", {"json_field": "body"}, "--json_field has no effect without a JSON file"),
-        (b"abc", {"extend_vocab": "absent.txt"}, "cannot read the vocabulary absent.txt"),
+        (b"abc", {"extend_vocab": "absent.txt"}, "cannot read absent.txt"),
     ],
 )
 def test_bad_input_is_named_and_nothing_written(tmp_path, text, options, message):

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from bert_tf import workers
 from bert_tf.create_pretraining_data import Options, run
-from bert_tf.examples import runner
+from bert_tf.examples import steps
 from bert_tf.examples.job import make_job
 from tfrecords.manifest import find_manifests
 
@@ -45,11 +45,11 @@ def test_more_text_gets_more_workers(files, monkeypatch):
     """Oracle: by hand for four passes, which with tokenizing take as long as six."""
     job = make_job(Options(**files, dupe_factor=4))
     monkeypatch.setattr(workers, "available_cores", lambda: 8)
-    assert workers.num_processes(None, runner.useful_workers(job)) == 1
+    assert workers.num_processes(None, steps.useful_workers(job)) == 1
     size = os.path.getsize(files["input_file"])
     for per_worker, wanted in ((6 * size + 1, 1), (3 * size, 3), (1, 8)):
-        monkeypatch.setattr(runner, "_BYTES_PER_WORKER", per_worker)
-        assert workers.num_processes(None, runner.useful_workers(job)) == wanted
+        monkeypatch.setattr(steps, "_BYTES_PER_WORKER", per_worker)
+        assert workers.num_processes(None, steps.useful_workers(job)) == wanted
 
 
 def test_fewer_workers_than_asked_for_are_announced(monkeypatch, capsys):
@@ -140,37 +140,33 @@ def test_the_files_hold_the_text(files, capsys, v2):
     assert outputs[0] in printed and outputs[1] in printed
 
 
-@pytest.mark.parametrize("unwrap", [False, True])
-def test_a_corpus_of_one_document_gives_a_warning(files, tmp_path, capsys, unwrap):
-    """Oracle: --unwrap reads blank lines as ends of paragraphs."""
+def test_a_corpus_of_one_document_gives_a_warning(files, tmp_path, capsys):
     (tmp_path / "text.txt").write_text("\n".join(DOCUMENTS[0] * 9))
-    statistics = run(Options(**files, unwrap=unwrap, max_seq_length=9, num_workers=1))
+    statistics = run(Options(**files, max_seq_length=9, num_workers=1))
     assert statistics.examples.examples > 10 and statistics.examples.random_next == 0
     printed = capsys.readouterr().out
     assert "WARNING: the text is one document" in printed and printed.count("teaches nothing") == 1
-    assert ("or put blank lines between them" in printed) != unwrap
 
 
 _SENTENCE, _TRIPLE = "The cat sat.", ["The cat sat.", "A dog ran.", "The mats."]
 _SOP = {"objective": "sop"}
-_SPLIT, _BLANK = "--split_sentences divides", "blank line, which ends a document, follows"
+_SPLIT, _BLANK = "--split_sentences divides", "a blank line ends a document"
 
 
 @pytest.mark.parametrize(
     ("documents", "flags", "kind", "expected"),
     [
-        ([[_SENTENCE]] * 30, {}, "txt", ["30 of 30", "only random", f"{_BLANK} every", _SPLIT]),
-        ([[_SENTENCE]] * 30, {}, "jsonl", ["30 of 30", "only random", _SPLIT]),
-        ([[_SENTENCE]] * 30, {}, "files", ["30 of 30", "only random", _SPLIT]),
-        ([[_SENTENCE]] * 30, {"unwrap": True}, "files", ["30 of 30", "only random"]),
-        ([[_SENTENCE]] * 95 + [_TRIPLE] * 5, {}, "txt", ["95 of 100", f"{_BLANK} many", _SPLIT]),
+        ([[_SENTENCE]] * 30, {}, "txt", ["30 of 30", "no next one", _BLANK, _SPLIT]),
+        ([[_SENTENCE]] * 30, {}, "jsonl", ["30 of 30", "no next one", _BLANK, _SPLIT]),
+        ([[_SENTENCE]] * 30, {"unwrap": True}, "files", ["30 of 30", "no next one"]),
+        ([[_SENTENCE]] * 95 + [_TRIPLE] * 5, {}, "txt", ["95 of 100", _BLANK, _SPLIT]),
         ([[_SENTENCE]] * 80 + [_TRIPLE[:2]] * 20, {}, "txt", ["80 of 100", _BLANK, _SPLIT]),
         ([[_SENTENCE]] * 50 + [_TRIPLE] * 50, {}, "txt", []),
         ([_TRIPLE] * 30, {}, "txt", []),
         ([[_SENTENCE]] * 30, {"objective": "mlm"}, "txt", []),
         ([[_SENTENCE]] * 30, {"split_sentences": True, "clean": False}, "txt", ["30", _BLANK]),
-        ([[_SENTENCE]] * 5 + [_TRIPLE] * 5, _SOP, "txt", ["left out", _BLANK, _SPLIT]),
-        ([[_SENTENCE]] + [_TRIPLE] * 9, _SOP, "txt", []),
+        ([[_SENTENCE]] * 6 + [_TRIPLE] * 5, _SOP, "txt", ["6 of 11", _BLANK, _SPLIT]),
+        ([[_SENTENCE]] * 5 + [_TRIPLE] * 5, _SOP, "txt", []),
     ],
 )
 def test_documents_of_one_sentence_give_a_warning(
@@ -284,8 +280,8 @@ def test_much_lost_text_is_noticed(files, tmp_path, capsys):
         ({"input_file": "{}/none*.txt"}, "no file matches .*none"),
         ({"input_file": "{}/empty.txt"}, "empty.txt is empty"),
         ({"input_file": "{}/blank.txt"}, "no text in .*blank.txt"),
-        ({"input_file": "{}/one.txt"}, "only one sentence in .*one.txt"),
-        ({"input_file": "{}/two.txt", "objective": "sop"}, "=sop needs documents of two sentences"),
+        ({"input_file": "{}/one.txt"}, "every document in .*one.txt is a single one"),
+        ({"input_file": "{}/two.txt", "objective": "sop"}, "=sop needs documents of several"),
         ({"num_shards": 2000}, "too little text for 2000 output files"),
         ({"vocab_file": "{}/nomask.txt"}, r"nomask.txt.*\[MASK\]"),
         ({"vocab_file": "{}/none.txt"}, "none.txt"),

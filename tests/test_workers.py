@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import deque
 
 import pytest
 
@@ -15,14 +14,9 @@ from bert_tf.workers import Workers
 
 
 def test_one_worker_is_this_process_and_runs_tasks_in_order():
-    first = deque([(math.sqrt, 4)])
     with Workers(1) as workers:
-        results = workers.results([(os.getpid,), (math.sqrt, 9)], first)
-        assert list(results) == [
-            ((math.sqrt, 4), 2),
-            ((os.getpid,), os.getpid()),
-            ((math.sqrt, 9), 3),
-        ]
+        results = workers.results([(os.getpid,), (math.sqrt, 9)])
+        assert list(results) == [((os.getpid,), os.getpid()), ((math.sqrt, 9), 3)]
 
 
 @pytest.mark.slow
@@ -34,13 +28,6 @@ def test_two_workers():
         assert sorted(result for _, result in results) == [math.sqrt(n) for n in numbers]
         # The tasks take long enough for both processes to run some.
         assert len({pid for _, pid in workers.results([(_pid_after, 0.1)] * 10)}) == 2
-        added: deque = deque()
-        seen = []
-        for (function, *_), result in workers.results([(math.sqrt, 4)], added):
-            seen.append(result)
-            if function is math.sqrt:
-                added.append((math.floor, 2.5))
-        assert seen == [2, 2]
         with pytest.raises(ValueError, match="math domain error|nonnegative"):
             list(workers.results([(math.sqrt, -1)]))
         with pytest.raises(OSError, match="a worker process died.*--num_workers"):

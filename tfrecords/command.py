@@ -5,7 +5,6 @@ import dataclasses
 import difflib
 import functools
 import itertools
-import math
 import os
 import pkgutil
 import re
@@ -47,7 +46,7 @@ def option(
     *,
     choices: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
-    at_least: float = -math.inf,
+    at_least: float = -_LARGEST,
     at_most: float = _LARGEST,
     kind: str = "common",
 ) -> Any:
@@ -101,12 +100,9 @@ class Options:
             if not isinstance(value, int | float):
                 continue
             low, high = field.metadata["at_least"], field.metadata["at_most"]
-            if not max(low, -sys.float_info.max) <= value <= high:
-                need = f"from {low} to {high}"
-                if low == -math.inf:
-                    need = f"a number up to {high}"
-                elif high == _LARGEST and value < low:
-                    need = f"{low} or more"
+            if not low <= value <= high:
+                open_end = high == _LARGEST and value < low
+                need = f"{low} or more" if open_end else f"from {low} to {high}"
                 raise ValueError(f"--{name} is {value}: it must be {need}")
 
 

@@ -8,14 +8,12 @@ A dynamic record contains the unmasked ids and the starts of words (`word_starts
 predictions. It is masked while reading, differently in every epoch.
 """
 
-import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
 # Maps our names to those in files by google-research/bert. "v2" files of the Model Garden use ours.
 ORIGINAL_NAMES = {"input_word_ids": "input_ids", "input_type_ids": "segment_ids"}
@@ -67,9 +65,12 @@ class Layout:
     max_predictions_per_seq: int
 
     @classmethod
-    def of(cls, example: tf.train.Example) -> "Layout":
-        """Returns the layout of a record. A missing feature has length 0."""
-        found = example.features.feature
+    def of(cls, serialized: bytes) -> "Layout":
+        """Returns the layout of a record. A missing feature has length 0.
+
+        The layout of anything but a `tf.train.Example` is empty.
+        """
+        found = (parse_example(serialized) or tf.train.Example()).features.feature
 
         def length(name: str) -> int:
             return len(found[name].int64_list.value) if name in found else 0
@@ -116,6 +117,13 @@ class Layout:
         }
 
 
+def parse_example(serialized: bytes) -> tf.train.Example | None:
+    try:
+        return tf.train.Example.FromString(serialized)
+    except DecodeError:
+        return None
+
+
 def serialize_examples(arrays: dict[str, np.ndarray]) -> list[bytes]:
     """Serializes row n of all arrays as the n-th `tf.train.Example`.
 
@@ -126,69 +134,31 @@ def serialize_examples(arrays: dict[str, np.ndarray]) -> list[bytes]:
         arrays: values by feature name, [N, length]. Non-negative integers become an `int64_list`,
             floats a `float_list`.
     """
-    if not all(map(len, arrays.values())):
-        return []
-    columns = [_encode(name, values) for name, values in arrays.items()]
-    pieces: list[list[bytes]] = []
-    for are_equal, group in itertools.groupby(columns, _Column.has_equal_rows):
-        cut = _cut_together if are_equal else _cut_each
-        pieces += cut(list(group))
-    rows = map(b"".join, zip(*pieces, strict=True))
+    columns = [_encoded_rows(name, values) for name, values in arrays.items()]
+    rows = map(b"".join, zip(*columns, strict=True))
     return [_length_delimited(1, len(row)) + row for row in rows]
 
 
-class _Column(NamedTuple):
-    """An encoded feature: the bytes of all rows joined, uint8, and each row's number of bytes."""
-
-    name: str
-    is_float: bool
-    payload: np.ndarray
-    sizes: np.ndarray
-
-    def has_equal_rows(self) -> bool:
-        return bool((self.sizes == self.sizes[0]).all())
-
-
-def _encode(name: str, values: np.ndarray) -> _Column:
-    if np.issubdtype(values.dtype, np.floating):
-        payload = np.frombuffer(values.astype("<f4").tobytes(), np.uint8)
-        return _Column(name, True, payload, np.full(len(values), 4 * values.shape[1]))
-    return _Column(name, False, *_varints(values))
+def _encoded_rows(name: str, values: np.ndarray) -> list[bytes]:
+    """Encodes the feature of each row, with its header."""
+    is_float = np.issubdtype(values.dtype, np.floating)
+    if is_float:
+        data, sizes = values.astype("<f4").tobytes(), np.full(len(values), 4 * values.shape[1])
+    else:
+        data, sizes = _varints(values)
+    ends = np.cumsum(sizes).tolist()
+    return [
+        _feature_header(name, is_float, end - start) + data[start:end]
+        for start, end in zip([0, *ends], ends, strict=False)
+    ]
 
 
-def _cut_together(columns: Sequence[_Column]) -> list[list[bytes]]:
-    """Cuts adjacent columns, each with rows of equal size, into one piece per row."""
-    blocks = []
-    for name, is_float, payload, sizes in columns:
-        header = np.frombuffer(_feature_header(name, is_float, int(sizes[0])), np.uint8)
-        blocks += [np.tile(header, (len(sizes), 1)), payload.reshape(len(sizes), -1)]
-    rows = np.hstack(blocks)
-    width = rows.shape[1]
-    data = rows.tobytes()
-    return [[data[start : start + width] for start in range(0, len(data), width)]]
-
-
-def _cut_each(columns: Sequence[_Column]) -> list[list[bytes]]:
-    """Cuts each column into its rows, with their headers."""
-    pieces = []
-    for name, is_float, payload, sizes in columns:
-        data = payload.tobytes()
-        ends = np.cumsum(sizes).tolist()
-        pieces.append(
-            [
-                _feature_header(name, is_float, end - start) + data[start:end]
-                for start, end in zip([0, *ends], ends, strict=False)
-            ]
-        )
-    return pieces
-
-
-def _varints(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
     """Encodes [N, L] as protobuf varints: the bytes of all rows joined, and each row's size [N]."""
     assert values.min(initial=0) >= 0, "negative numbers would take ten bytes each"
     width = max(1, -(-int(values.max(initial=0)).bit_length() // 7))
     if width == 1:
-        return values.astype(np.uint8).ravel(), np.full(len(values), values.shape[1])
+        return values.astype(np.uint8).tobytes(), np.full(len(values), values.shape[1])
     rest = values.astype(np.uint32 if width <= 4 else np.uint64)
     groups = np.empty((*values.shape, width), np.uint8)
     kept = np.ones(groups.shape, bool)
@@ -200,7 +170,7 @@ def _varints(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         groups[..., k] |= (rest > 0).astype(np.uint8) << 7
     sizes = np.count_nonzero(kept.reshape(len(values), -1), axis=1)
     # Three times as fast as groups[kept].
-    return np.compress(kept.ravel(), groups.ravel()), sizes
+    return np.compress(kept.ravel(), groups.ravel()).tobytes(), sizes
 
 
 @lru_cache(maxsize=100_000)

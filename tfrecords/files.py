@@ -16,11 +16,7 @@ def plain_message(error: tf.errors.OpError) -> str:
 
 @contextlib.contextmanager
 def named_errors(what: str) -> Iterator[None]:
-    """Turns errors of TensorFlow in the block into an OSError.
-
-    Args:
-        what: what fails, such as "cannot read vocab.txt".
-    """
+    """Turns errors of TensorFlow in the block into an OSError; `what` says what fails."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -43,11 +39,7 @@ def read_file(path: str) -> bytes:
 
 
 def read_json(path: str, advice: str = "download or copy it again") -> dict[str, Any]:
-    """Reads a JSON object; returns {} if there is no such file.
-
-    Args:
-        advice: what to do about a damaged file.
-    """
+    """Reads a JSON object, {} if there is no such file; `advice` is for a damaged one."""
     if not tf.io.gfile.exists(path):
         return {}
     try:

@@ -3,7 +3,6 @@
 import difflib
 import fnmatch
 import os
-import re
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
@@ -16,10 +15,7 @@ from tfrecords.writer import absolute_path
 def expand_files(patterns: str, allow_empty: bool = False, flag: str = "input_file") -> list[str]:
     """Returns the files matched by a comma-separated list of names and globs, sorted per glob.
 
-    Args:
-        patterns: as for `match_files`.
-        allow_empty: whether some files, though not all, may be empty.
-        flag: the flag with this value, for errors.
+    With `allow_empty`, some of them, though not all, may be empty. Errors name the flag.
     """
     with errors_at(f"--{flag}"):
         files = [file for _, matches in match_files(patterns) for file in matches]
@@ -65,41 +61,30 @@ def check_complete(patterns: str, files: Mapping[str, int], manifests: Mapping[s
     """Checks that files are those that the manifests beside them list, and that none is missing.
 
     A file is missing if its manifest lists it and a glob matches its name. To read only some of the
-    files, users name them or give a narrower glob.
-
-    Args:
-        files: the sizes in bytes of the files that the patterns match, by path.
-        manifests: the manifests beside these files, by path.
+    files, users name them or give a narrower glob. `files` are those that the patterns match, with
+    their sizes in bytes.
     """
-    found = {(manifest_path(file), os.path.basename(file)): file for file in files}
-    # Python writes [!a] where TensorFlow also understands [^a].
-    names = [name for name, _ in match_files(patterns)]
-    globs = [glob.replace("[^", "[!") for glob in names if re.search(r"[*?[]", glob)]
     listed = listed_files(manifests)
-    for path in {path for path, _ in found} & manifests.keys():
-        others = [name for place, name in listed if place == path and (path, name) not in found]
-        others = [os.path.join(os.path.dirname(path), name) for name in others]
-        matched = [file for file in others if any(_is_match(file, glob) for glob in globs)]
-        if missing := [file for file in matched if not tf.io.gfile.exists(file)]:
-            verb = "is" if len(missing) == 1 else "are"
-            raise ValueError(
-                f"{shortened(missing)} {verb} missing, of the {len(manifests[path]['shards'])} "
-                f"files that {path} lists: restore what is missing, or, to do without, name the "
-                "other files one by one, separated by commas"
-            )
-    for (path, name), file in found.items():
-        if path not in manifests:
-            continue
-        entry = listed.get((path, name))
-        if entry is None:
+    # Python writes [!a] where TensorFlow also understands [^a].
+    globs = [normalized(name).replace("[^", "[!") for name, _ in match_files(patterns)]
+    matched = [file for file in listed if any(fnmatch.fnmatchcase(file, x) for x in globs)]
+    if missing := [file for file in matched if not tf.io.gfile.exists(file)]:
+        raise ValueError(
+            f"{shortened(missing)}: missing, but listed in {manifest_path(missing[0])}: restore "
+            "what is missing, or, to do without, name the other files one by one, separated by "
+            "commas"
+        )
+    for file, size in files.items():
+        path, entry = manifest_path(file), listed.get(normalized(file))
+        if path in manifests and entry is None:
             raise ValueError(
                 f"{file} is not one of the files that {path} lists: leave it out, or move it away "
                 "from the manifest"
             )
-        if files[file] != entry["bytes"]:
+        if entry and size != entry["bytes"]:
             raise ValueError(
-                f"{file} has {files[file]:,} bytes, but {entry['bytes']:,} according to {path}: "
-                "copy or create it again"
+                f"{file} has {size:,} bytes, but {entry['bytes']:,} according to {path}: copy or "
+                "create it again"
             )
 
 
@@ -115,10 +100,10 @@ def check_finished(files: Mapping[str, int], manifests: Mapping[str, dict]) -> N
             )
 
 
-def listed_files(manifests: Mapping[str, dict]) -> dict[tuple[str, str], dict]:
-    """Returns the entries of manifests by (path of the manifest, name of the file)."""
+def listed_files(manifests: Mapping[str, dict]) -> dict[str, dict]:
+    """Returns the entries of manifests by the normalized path of the file."""
     return {
-        (path, entry["file"]): entry
+        normalized(os.path.join(os.path.dirname(path), entry["file"])): entry
         for path, manifest in manifests.items()
         for entry in manifest["shards"]
     }
@@ -136,15 +121,10 @@ def _matches(pattern: str) -> list[str]:
 
 
 def _size(file: str) -> int:
-    """Returns the size of a file; raises a ValueError if it is not a readable file."""
+    """Returns the size of a file; raises a ValueError if it is no file."""
     stat = tf.io.gfile.stat(file)
     if stat.is_directory:
         raise ValueError(f"{file} is a directory: name its files, for example {file}/*")
-    if "://" not in file:
-        if not os.path.isfile(file):
-            raise ValueError(f"{file} is a pipe or device: save its content as a file first")
-        if not os.access(file, os.R_OK):
-            raise ValueError(f"no permission to read {file}: change its permissions")
     return stat.length
 
 
@@ -159,11 +139,6 @@ def similar(name: str, names: Sequence[str]) -> str:
     known = {other.lower(): other for other in names}
     found = [known[x] for x in difflib.get_close_matches(name.lower(), known)]
     return f"; similar names are {', '.join(found)}" if found else ""
-
-
-def _is_match(file: str, glob: str) -> bool:
-    names, globs = (normalized(path).split("/") for path in (file, glob))
-    return len(names) == len(globs) and all(map(fnmatch.fnmatchcase, names, globs))
 
 
 def normalized(path: str) -> str:

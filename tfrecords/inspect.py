@@ -12,8 +12,8 @@ anything is wrong, the exit code is 1 and a line that starts with BAD names each
 from dataclasses import dataclass
 
 from tfrecords import command
-from tfrecords.command import option, rare_option
-from tfrecords.progress import say
+from tfrecords.command import option
+from tfrecords.progress import counted, say
 
 
 @dataclass(frozen=True)
@@ -29,21 +29,17 @@ class Options(command.Options):
         None,
         "Image file (.png, .svg, .pdf) to write with a plot of lengths, fill and masked positions.",
     )
-    manifest: str | None = rare_option(
-        None, "Manifest to check against. Default: NAME.manifest.json beside the files."
-    )
 
 
 def run(options: Options) -> None:
     """Inspects the files and prints the results on standard output."""
     from tfrecords import inspection
     from tfrecords.input_files import expand_files
-    from tfrecords.manifest import find_manifests, read_manifest
+    from tfrecords.manifest import find_manifests
     from tfrecords.vocabulary import warn_about_casing
 
     files = expand_files(options.input_file)
-    named = options.manifest
-    manifests = {named: read_manifest(named)} if named else find_manifests(files)
+    manifests = find_manifests(files)
     vocab, problems = None, []
     if found := inspection.find_vocabulary(options.vocab_file, manifests):
         vocab, source = found
@@ -71,7 +67,7 @@ def run(options: Options) -> None:
     for problem in problems:
         print(f"BAD {problem}")
     if problems:
-        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        count = counted(len(problems), "problem")
         raise ValueError(f"{count} found: see the lines that start with BAD")
     checked = files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
     compared = f"matches {', '.join(manifests)}" if manifests else "no manifest to compare with"

@@ -1,14 +1,12 @@
 """Checks all records of pre-training files against the rules and their manifests."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import tensorflow as tf
 
 from tfrecords.features import Layout
-from tfrecords.files import plain_message
-from tfrecords.input_files import normalized
+from tfrecords.input_files import listed_files, normalized
 from tfrecords.manifest import shard_entry, stored_vocabulary
 from tfrecords.progress import progress_bar
 from tfrecords.records import (
@@ -17,11 +15,10 @@ from tfrecords.records import (
     Batch,
     compression_of,
     first_bad_record,
+    first_records,
     first_violation,
-    layout_of,
     open_records,
     problem_of_record,
-    serialized_records,
 )
 from tfrecords.statistics import RecordStatistics
 from tfrecords.vocabulary import Vocabulary, continues_word, load_vocab
@@ -47,10 +44,6 @@ class Inspection:
     problems: list[str] = field(default_factory=list)
     examples: list[Batch] = field(default_factory=list)
     statistics: RecordStatistics | None = None
-
-
-class _BadFile(Exception):
-    """A problem with a file, whose name begins the message."""
 
 
 def find_vocabulary(
@@ -92,11 +85,7 @@ def inspect_files(
     """
     result = Inspection()
     layout: Layout | None = None
-    entries = {
-        normalized(os.path.join(os.path.dirname(path), entry["file"])): entry
-        for path, manifest in manifests.items()
-        for entry in manifest["shards"]
-    }
+    entries = listed_files(manifests)
     total = sum(tf.io.gfile.stat(file).length for file in files)
     with progress_bar(total=total, desc="Reading", unit="B", unit_scale=True, delay=2) as progress:
         for file in files:
@@ -113,7 +102,7 @@ def inspect_files(
                     progress.update(size)
                 if manifests:
                     _check_entry(file, count, entries.get(normalized(file)))
-            except _BadFile as problem:
+            except (OSError, ValueError) as problem:
                 result.problems.append(str(problem))
     result.problems += [
         f"{file}: listed in the manifest, but missing"
@@ -124,11 +113,9 @@ def inspect_files(
 
 
 def render_record(record: Batch, vocab: Vocabulary | None) -> str:
-    """Returns one record as a line of text with word pieces joined and masks marked.
+    """Returns one record [length] as a line of text with word pieces joined and masks marked.
 
-    Args:
-        record: the features of one record, [length].
-        vocab: without it, tokens are shown as ids.
+    Without a vocabulary, tokens are shown as ids.
     """
     length = int(record["input_mask"].sum())
     shown = [_token(index, vocab) for index in record["input_word_ids"][:length].tolist()]
@@ -165,16 +152,10 @@ def _token(index: int, vocab: Vocabulary | None) -> str:
 
 
 def _first_layout(file: str) -> Layout:
-    try:
-        first = next(serialized_records(file), None)
-    except tf.errors.OpError as error:
-        message = f"{file}: damaged or not a TFRecord file ({plain_message(error)})"
-        raise _BadFile(message) from None
-    if first is None:
-        raise _BadFile(f"{file}: contains no whole record")
-    layout = layout_of(first)
+    (first,) = first_records([file])
+    layout = Layout.of(first)
     if problem := problem_of_record(first, layout):
-        raise _BadFile(f"{file}, record 1: {problem}")
+        raise ValueError(f"{file}, record 1: {problem}")
     return layout
 
 
@@ -184,7 +165,7 @@ def _checked_batches(
     """Yields all records of a file in batches, and the bytes that each batch takes in the file."""
 
     def problem_of(serialized: bytes) -> str | None:
-        found = layout_of(serialized)
+        found = Layout.of(serialized)
         if problem := problem_of_record(serialized, found):
             return problem
         return f"{found}, but the first record has {layout}" if found != layout else None
@@ -196,7 +177,7 @@ def _checked_batches(
             batch = {name: value.numpy() for name, value in layout.parse(serialized).items()}
             if violation := first_violation(batch, vocab):
                 row, message = violation
-                raise _BadFile(f"{file}, record {done + row + 1}: {message}")
+                raise ValueError(f"{file}, record {done + row + 1}: {message}")
             done += len(batch["input_mask"])
             size = int(tf.reduce_sum(tf.strings.length(serialized))) + FRAME_BYTES * len(serialized)
             consumed += size
@@ -205,17 +186,17 @@ def _checked_batches(
         # The batch is lost, so its records are read one by one.
         problem = first_bad_record(file, problem_of, done)
         message = f"{file}, after record {done}: cannot be read ({' '.join(str(error).split())})"
-        raise _BadFile(problem or message) from None
+        raise ValueError(problem or message) from None
     # TensorFlow mistakes the first bytes of a truncated record for the end of the file.
     if not compression and consumed != tf.io.gfile.stat(file).length:
-        raise _BadFile(f"{file}, record {done + 1}: truncated in its first bytes")
+        raise ValueError(f"{file}, record {done + 1}: truncated in its first bytes")
 
 
 def _check_entry(file: str, count: int, entry: dict | None) -> None:
     """Compares a file with its entry in the manifest."""
     if entry is None:
-        raise _BadFile(f"{file}: not in the manifest")
+        raise ValueError(f"{file}: not in the manifest")
     actual = shard_entry(file, count)
     for key in ("bytes", "records", "sha256"):
         if actual[key] != entry[key]:
-            raise _BadFile(f"{file}: {key} is {actual[key]}, but {entry[key]} in the manifest")
+            raise ValueError(f"{file}: {key} is {actual[key]}, but {entry[key]} in the manifest")

@@ -36,7 +36,7 @@ _SETTING_TYPES = {
     "objective": str,
     "vocab_file": str,
 }
-INPUT_KEYS = {"file": str, "sha256": str}
+_INPUT_KEYS = {"file": str, "sha256": str}
 _SHARD_KEYS = {"file": str, "bytes": int, "records": int, "sha256": str}
 
 
@@ -63,24 +63,21 @@ def write_manifest(path: str, manifest: dict) -> None:
 
 
 def read_manifest(path: str) -> dict:
-    """Reads a manifest, and checks what readers rely on."""
+    """Reads a manifest, and checks the types of what readers rely on."""
     try:
         manifest = json.loads(read_file(path))
-    except ValueError as error:
-        raise ValueError(f"{path} is not a manifest: invalid JSON ({error})") from None
-    shards = manifest.get("shards") if isinstance(manifest, dict) else None
-    if not is_list_of(_SHARD_KEYS, shards):
-        keys = ", ".join(_SHARD_KEYS)
-        raise ValueError(f"{path} is not a manifest: 'shards' is not a list of objects with {keys}")
-    settings = manifest.get("settings", {})
-    if not isinstance(settings, dict) or not isinstance(manifest.get("vocabulary", ""), str):
-        raise ValueError(f"{path} is damaged: 'settings' or 'vocabulary' has the wrong type")
-    if not is_list_of(INPUT_KEYS, manifest.get("inputs", [])):
-        keys = ", ".join(INPUT_KEYS)
-        raise ValueError(f"{path} is damaged: 'inputs' is not a list of objects with {keys}")
-    for name, kind in _SETTING_TYPES.items():
-        if name in settings and type(settings[name]) is not kind:
-            raise ValueError(f"{path} is damaged: the setting {name} is {settings[name]!r}")
+        settings = manifest.get("settings", {})
+        is_sound = {
+            "shards": _is_list_of(_SHARD_KEYS, manifest.get("shards")),
+            "inputs": _is_list_of(_INPUT_KEYS, manifest.get("inputs", [])),
+            "vocabulary": isinstance(manifest.get("vocabulary", ""), str),
+        }
+        for name, kind in _SETTING_TYPES.items():
+            is_sound[name] = name not in settings or type(settings[name]) is kind
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged or not a manifest ({error})") from None
+    if wrong := [name for name, sound in is_sound.items() if not sound]:
+        raise ValueError(f"{path} is damaged or not a manifest (wrong: {', '.join(wrong)})")
     return manifest
 
 
@@ -117,11 +114,7 @@ def lines_sha256(lines: Iterable[str]) -> str:
 
 
 def file_sha256(path: str, on_read: Callable[[int], object] = lambda size: None) -> str:
-    """Returns the checksum of a file in hexadecimal.
-
-    Args:
-        on_read: called with the number of bytes of each block read.
-    """
+    """Returns the checksum of a file in hexadecimal; `on_read` gets the size of each block read."""
     digest = hashlib.sha256()
     with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
         while block := file.read(2**22):
@@ -130,7 +123,7 @@ def file_sha256(path: str, on_read: Callable[[int], object] = lambda size: None)
     return digest.hexdigest()
 
 
-def is_list_of(keys: Mapping[str, type], value: object) -> bool:
+def _is_list_of(keys: Mapping[str, type], value: object) -> bool:
     """Returns whether a value is a list of objects with these keys, of these types."""
     return isinstance(value, list) and all(
         isinstance(entry, dict) and isinstance(entry.get(key), kind)

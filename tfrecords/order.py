@@ -4,8 +4,6 @@ The order of an epoch depends only on the seed and the epoch number. A run that 
 on any number of machines, therefore finds the records of that step without any saved state.
 """
 
-import contextlib
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +11,8 @@ from functools import partial
 import tensorflow as tf
 
 from tfrecords.dynamic_masking import DynamicMasking
-from tfrecords.manifest import manifest_path, read_manifest
+from tfrecords.input_files import listed_files, normalized
+from tfrecords.manifest import find_manifests
 from tfrecords.records import compression_of, files_to_open, open_records
 
 # Serialized records in the shuffle buffer: about 15 MB at length 128 and 60 MB at 512.
@@ -57,27 +56,24 @@ class RecordSet:
 
 
 @tf.autograph.experimental.do_not_convert
-def records_in_order(files: Sequence[str], part: str = "all") -> tf.data.Dataset:
-    """Returns the serialized records of a part of the files once, in file order."""
-    return files_to_open(files).flat_map(partial(_open_part, open_records, part))
+def records_in_order(records: RecordSet) -> tf.data.Dataset:
+    """Returns the serialized records once, in file order."""
+    open_part = partial(_open_part, open_records, records.part)
+    return files_to_open(records.files).flat_map(open_part)
 
 
 @tf.autograph.experimental.do_not_convert
 def training_records(
-    files: Sequence[str],
-    seed: int,
-    part: str = "all",
-    first_record: int = 0,
-    open_file: OpenFile = open_records,
+    records: RecordSet, first_record: int = 0, open_file: OpenFile = open_records
 ) -> tf.data.Dataset:
-    """Returns the serialized records of a part of the files, shuffled, for endless epochs.
+    """Returns the serialized records, shuffled, for endless epochs.
 
-    Args:
-        first_record: how many records to skip at the start. Whole epochs are skipped without
-            reading them, given the number of records; files without a manifest are counted.
-        open_file: returns what stands for the records of a file, given its name and compression.
+    Skips the first `first_record` of them: whole epochs without reading them, given the number of
+    records; files without a manifest are counted. `open_file` returns what stands for the records
+    of a file, given its name and compression.
     """
-    if not any(True for _ in records_in_order(files, part).take(1)):
+    files, part = records.files, records.part
+    if not any(True for _ in records_in_order(records).take(1)):
         # An endless sequence of empty epochs would never yield a record.
         raise ValueError(
             f"{', '.join(files)}: no records are left to train on, because the first of every "
@@ -95,15 +91,15 @@ def training_records(
         # In a function of a dataset, this sets the seed of the function's graph. Without it, the
         # order would also depend on the global seed of the program.
         tf.compat.v1.set_random_seed(1)
-        root = tf.stack([tf.constant(seed, tf.int64), epoch])
+        root = tf.stack([tf.constant(records.seed, tf.int64), epoch])
         seeds = tf.random.stateless_uniform([2], root, 1, 2**31 - 1, tf.int64, alg="philox")
-        records = sources.shuffle(len(files), seeds[0], reshuffle_each_iteration=False).interleave(
+        shuffled = sources.shuffle(len(files), seeds[0], reshuffle_each_iteration=False).interleave(
             partial(_open_part, open_file, part),
             cycle_length=FILES_READ_AT_ONCE,
             num_parallel_calls=2,
             deterministic=True,
         )
-        return records.shuffle(SHUFFLE_BUFFER_RECORDS, seeds[1], reshuffle_each_iteration=False)
+        return shuffled.shuffle(SHUFFLE_BUFFER_RECORDS, seeds[1], reshuffle_each_iteration=False)
 
     return tf.data.Dataset.counter(first_epoch).flat_map(read_epoch).skip(skipped)
 
@@ -116,10 +112,7 @@ def records_of_step(records: RecordSet, batch_size: int, step: int) -> list[tupl
         batch_size: the global batch size, over all replicas.
         step: number of steps already taken.
     """
-    first_record = step * batch_size
-    places = training_records(
-        records.files, records.seed, records.part, first_record, _numbered_records
-    )
+    places = training_records(records, step * batch_size, _numbered_records)
     rows = places.take(batch_size).as_numpy_iterator()
     return [(row["file"].decode(), int(row["number"])) for row in rows]
 
@@ -129,20 +122,16 @@ def count_records(files: Sequence[str]) -> list[int]:
 
     The manifest is used only if it lists the file with its current size.
     """
-    listed = {}
-    for path in set(map(manifest_path, files)):
-        with contextlib.suppress(ValueError):  # a damaged manifest
-            shards = read_manifest(path)["shards"] if tf.io.gfile.exists(path) else []
-            listed |= {(path, x["file"], x["bytes"]): x["records"] for x in shards}
-    counts = []
+    listed, counts = listed_files(find_manifests(files)), []
     for file in files:
-        size = tf.io.gfile.stat(file).length
-        count = listed.get((manifest_path(file), os.path.basename(file), size))
-        if count is None:
+        entry = listed.get(normalized(file))
+        if entry and entry["bytes"] == tf.io.gfile.stat(file).length:
+            counts.append(entry["records"])
+        else:
             batches = open_records(file, compression_of(file)).batch(1024)
             zero = tf.constant(0, tf.int64)
-            count = int(batches.reduce(zero, lambda n, batch: n + tf.size(batch, tf.int64)))
-        counts.append(count)
+            count = batches.reduce(zero, lambda n, batch: n + tf.size(batch, tf.int64))
+            counts.append(int(count))
     return counts
 
 

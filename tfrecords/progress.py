@@ -69,12 +69,7 @@ def progress_bar(
     """Returns a progress bar on standard error, a context manager.
 
     In a file or a pipe, it is a line every ten seconds and one at the end; nothing with --quiet.
-
-    Args:
-        total: the amount of work, in `unit`; None if it is unknown.
-        desc: what is in progress.
-        show_rate: whether to show units per second.
-        arguments: others of `tqdm`, such as `unit`, `initial`, `delay` and `disable`.
+    `total` is the amount of work, in `unit`, or None. Other arguments are those of `tqdm`.
     """
     desc = f"{desc}: " if desc else ""
     rate = ", {rate_fmt}" * show_rate + "{postfix}]"

@@ -1,6 +1,5 @@
 """Reads pre-training TFRecords as `tf.data` batches and explains bad records."""
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -8,14 +7,12 @@ import tensorflow as tf
 
 from tfrecords.dynamic_masking import EVALUATION, TRAINING, mask_batch
 from tfrecords.features import Layout
-from tfrecords.files import plain_message
 from tfrecords.order import RecordSet, records_in_order, training_records
 from tfrecords.records import (
     files_to_open,
     first_bad_record,
     first_records,
     largest_values,
-    layout_of,
     open_records,
     problem_of_record,
     serialized_records,
@@ -32,16 +29,7 @@ Decode = Callable[[tf.Tensor, tf.Tensor | int, tf.Tensor], dict[str, tf.Tensor]]
 def check_files(records: RecordSet) -> bool:
     """Checks the first record of each file; returns whether they must be masked while reading."""
     layout = None
-    firsts = first_records(records.files)
-    for file in records.files:
-        try:
-            first = next(firsts)
-        except tf.errors.DataLossError:
-            raise ValueError(f"{file} is damaged or not a TFRecord file") from None
-        except tf.errors.OpError as error:
-            raise OSError(f"cannot read {file}: {plain_message(error)}") from None
-        if not first:
-            raise ValueError(f"{file} contains no records: leave it out")
+    for file, first in zip(records.files, first_records(records.files), strict=True):
         found = _expected_layout(first, records)
         layout = layout or found
         if layout != found:
@@ -102,7 +90,7 @@ def training_batches(
     """
     context = context or tf.distribute.InputContext()
     first_record = first_step * batch_size * context.num_replicas_in_sync
-    serialized = training_records(records.files, records.seed, records.part, first_record)
+    serialized = training_records(records, first_record)
     decode = _decoder(records, TRAINING)
     # Replica r takes the r-th batch of a step.
     replicas = context.num_replicas_in_sync
@@ -143,7 +131,7 @@ def evaluation_batches(
     """
     decode = _decoder(records, EVALUATION)
     # Decoded in blocks of a fixed size, so that masks do not depend on the batch size.
-    blocks = records_in_order(records.files, records.part).batch(EVALUATION_BLOCK_RECORDS)
+    blocks = records_in_order(records).batch(EVALUATION_BLOCK_RECORDS)
     decoded = blocks.enumerate().map(
         lambda number, block: decode(number, 0, block), num_parallel_calls=tf.data.AUTOTUNE
     )
@@ -184,10 +172,9 @@ def explain_bad_record(records: RecordSet) -> str | None:
 
 def _expected_layout(serialized: bytes, records: RecordSet) -> Layout:
     """Returns the layout of a record, with the expected lengths in place of its own."""
-    layout = dataclasses.replace(layout_of(serialized), max_seq_length=records.max_seq_length)
-    if layout.dynamic:
-        return layout
-    return dataclasses.replace(layout, max_predictions_per_seq=records.max_predictions_per_seq)
+    layout, length = Layout.of(serialized), records.max_seq_length
+    predictions = 0 if layout.dynamic else records.max_predictions_per_seq
+    return Layout(layout.dynamic, layout.original_names, length, predictions)
 
 
 def _deterministic(batches: tf.data.Dataset) -> tf.data.Dataset:
@@ -199,7 +186,8 @@ def _deterministic(batches: tf.data.Dataset) -> tf.data.Dataset:
 def _decoder(records: RecordSet, stream: int) -> Decode:
     """Returns the function that parses, checks and, if dynamic, masks serialized records."""
     layout = _expected_layout(next(serialized_records(records.files[0])), records)
-    largest = largest_values(layout, records.vocab_size, records.num_types)
+    length = layout.max_seq_length
+    largest = largest_values(layout.features, length, records.vocab_size, records.num_types)
     masking, max_predictions = records.masking, records.max_predictions_per_seq
     assert layout.dynamic == (masking is not None)
 

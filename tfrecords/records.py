@@ -4,14 +4,13 @@ The rules for batches are those that google-research/bert's create_pretraining_d
 values in range, zeros in the padding, predictions sorted by position, [CLS] A [SEP] B [SEP].
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf.message import DecodeError
 
-from tfrecords.features import Layout
-from tfrecords.files import plain_message
+from tfrecords.features import Layout, parse_example
+from tfrecords.files import named_errors, plain_message
 from tfrecords.vocabulary import Vocabulary
 
 # Features of several records by name, [B, length].
@@ -21,11 +20,18 @@ Violation = tuple[np.ndarray, str]
 
 # In the file, the length and its checksum precede each record; the record's checksum follows it.
 FRAME_BYTES = 8 + 4 + 4
+# What to do about values that are too large.
+_OTHER_VOCABULARY = ": give the vocabulary that the records were created with"
+_ADVICE = {
+    "input_word_ids": _OTHER_VOCABULARY,
+    "masked_lm_ids": _OTHER_VOCABULARY,
+    "input_type_ids": ": the type_vocab_size of the configuration is the limit",
+}
 
 
 def compression_of(file: str) -> str:
     """Returns TensorFlow's name for the compression of a file, judged by its first bytes."""
-    with tf.io.gfile.GFile(file, "rb") as stream:
+    with named_errors(f"cannot read {file}"), tf.io.gfile.GFile(file, "rb") as stream:
         return "GZIP" if stream.read(2) == b"\x1f\x8b" else ""
 
 
@@ -41,7 +47,7 @@ def files_to_open(files: Sequence[str]) -> tf.data.Dataset:
 
 
 def first_records(files: Sequence[str]) -> Iterator[bytes]:
-    """Yields the first serialized record of each file, b"" for a file without records.
+    """Yields the first serialized record of each file; raises an error that names the file.
 
     Making a dataset takes milliseconds, so one reads all files.
     """
@@ -51,7 +57,17 @@ def first_records(files: Sequence[str]) -> Iterator[bytes]:
         none = tf.data.Dataset.from_tensors(b"")
         return open_records(file, compression).concatenate(none).take(1).get_single_element()
 
-    yield from files_to_open(files).map(first, num_parallel_calls=16).as_numpy_iterator()
+    records = files_to_open(files).map(first, num_parallel_calls=16).as_numpy_iterator()
+    for file in files:
+        try:
+            record = next(records)
+        except tf.errors.DataLossError:
+            raise ValueError(f"{file} is damaged or not a TFRecord file") from None
+        except tf.errors.OpError as error:
+            raise OSError(f"cannot read {file}: {plain_message(error)}") from None
+        if not record:
+            raise ValueError(f"{file} contains no records: leave it out")
+        yield record
 
 
 def serialized_records(file: str, skip: int = 0) -> Iterator[bytes]:
@@ -64,9 +80,7 @@ def first_bad_record(
 ) -> str | None:
     """Returns the first record of a file with a problem, as "FILE, record N: problem", or None.
 
-    Args:
-        problem_of: says what is wrong with a serialized record.
-        skip: how many good records the file begins with.
+    `problem_of` says what is wrong with a serialized record. The first `skip` records are good.
     """
     number = skip
     try:
@@ -82,35 +96,27 @@ def first_bad_record(
 READING_ERRORS = (tf.errors.OpError, UnicodeDecodeError)
 
 
-def layout_of(serialized: bytes) -> Layout:
-    """Returns the layout of a record; an empty one if it is not a `tf.train.Example`."""
-    return Layout.of(parse_example(serialized) or tf.train.Example())
-
-
-def largest_values(layout: Layout, vocab_size: int, num_types: int) -> dict[str, int]:
-    """Returns the largest valid value of each feature of a record; the smallest is 0."""
+def largest_values(
+    names: Iterable[str], max_seq_length: int, vocab_size: int, num_types: int = 2
+) -> dict[str, int]:
+    """Returns the largest valid value of each feature; the smallest is 0."""
     limits = {
         "input_word_ids": vocab_size,
         "masked_lm_ids": vocab_size,
-        "masked_lm_positions": layout.max_seq_length,
+        "masked_lm_positions": max_seq_length,
         "input_type_ids": num_types,
     }
-    return {name: limits.get(name, 2) - 1 for name in layout.features}
+    return {name: limits.get(name, 2) - 1 for name in names}
 
 
 def problem_of_record(
     serialized: bytes, layout: Layout, vocab_size: int = 2**31, num_types: int = 2
 ) -> str | None:
-    """Returns what is wrong with one record, or None.
-
-    Args:
-        vocab_size: upper bound of all token ids.
-        num_types: upper bound of all segment ids.
-    """
+    """Returns what is wrong with one record, or None; the sizes are limits of its ids."""
     example = parse_example(serialized)
     if example is None:
         return "not a tf.train.Example"
-    largest = largest_values(layout, vocab_size, num_types)
+    largest = largest_values(layout.features, layout.max_seq_length, vocab_size, num_types)
     for name, (kind, length) in layout.features.items():
         stored = layout.stored_name(name)
         if stored not in example.features.feature:
@@ -125,16 +131,15 @@ def problem_of_record(
             )
         # NaN fails this test, too.
         if bad := [value for value in values if not 0 <= value <= largest[name]]:
-            return f"{stored} has {_outside(name, bad[0], largest[name])}"
+            advice = _ADVICE.get(name, "")
+            return f"{stored} has {bad[0]}, outside 0 to {largest[name]}{advice}"
     return None
 
 
 def first_violation(batch: Batch, vocab: Vocabulary | None) -> tuple[int, str] | None:
     """Returns the first row of a batch that breaks a rule, and which rule, or None.
 
-    Args:
-        batch: the features of `features.pretraining_features` or `dynamic_features`, [B, length].
-        vocab: if given, also check ids against it.
+    If a vocabulary is given, it also checks ids against it.
     """
     # Each rule assumes that the row obeys all earlier ones, so only the first broken rule counts.
     first: tuple[int, str] | None = None
@@ -146,29 +151,6 @@ def first_violation(batch: Batch, vocab: Vocabulary | None) -> tuple[int, str] |
     return first
 
 
-def _outside(name: str, value: float, largest: int) -> str:
-    """Describes a value that is outside the range of its feature."""
-    if name in ("input_word_ids", "masked_lm_ids"):
-        return (
-            f"id {value}, outside the vocabulary of {largest + 1} tokens: give the vocabulary that "
-            "the records were created with"
-        )
-    if name == "masked_lm_positions":
-        return f"position {value}, outside the {largest + 1} tokens"
-    if name == "masked_lm_weights":
-        return f"value {value:g}: only numbers from 0 to 1 are valid"
-    if not largest:
-        return f"value {value}, but the configuration's type_vocab_size is 1"
-    return f"value {value}: only 0 and 1 are valid"
-
-
-def parse_example(serialized: bytes) -> tf.train.Example | None:
-    try:
-        return tf.train.Example.FromString(serialized)
-    except DecodeError:
-        return None
-
-
 def _violations(batch: Batch, vocab: Vocabulary | None) -> Iterator[Violation]:
     mask, types, ids = batch["input_mask"], batch["input_type_ids"], batch["input_word_ids"]
     columns = np.arange(mask.shape[1], dtype=np.int32)
@@ -176,19 +158,17 @@ def _violations(batch: Batch, vocab: Vocabulary | None) -> Iterator[Violation]:
     inside = columns < lengths[:, None]
     yield mask != inside, "input_mask is not ones followed by zeros"
     yield lengths < 2, "fewer than two tokens"
-    limit = len(vocab) if vocab else 2**31 - 1
-    outside = (ids < 0) | (ids >= limit)
-    yield outside, f"an id is outside the vocabulary of {limit} tokens"
+    vocab_size = len(vocab) if vocab else 2**31
+    for name, largest in largest_values(batch, mask.shape[1], vocab_size).items():
+        message = f"{name} has a value outside 0 to {largest}"
+        yield (batch[name] < 0) | (batch[name] > largest), message
     yield (ids != 0) & ~inside, "an id in the padding is not 0"
-    yield (types != 0) & (types != 1), "a segment id is neither 0 nor 1"
     yield (types != 0) & ~inside, "a segment id in the padding is not 0"
     in_a = lengths - np.count_nonzero(types, axis=1)
     expected = (columns >= in_a[:, None]) & inside
     yield types != expected, "the segment ids are not zeros followed by ones"
-    label = batch["next_sentence_labels"]
-    yield (label != 0) & (label != 1), "next_sentence_labels is neither 0 nor 1"
     if "masked_lm_ids" in batch:
-        yield from _violations_of_predictions(batch, lengths, limit, vocab)
+        yield from _violations_of_predictions(batch, lengths, vocab)
     if vocab:
         yield from _violations_of_special_tokens(_unmasked_ids(batch), in_a, lengths, vocab)
     if "word_starts" in batch:
@@ -196,7 +176,7 @@ def _violations(batch: Batch, vocab: Vocabulary | None) -> Iterator[Violation]:
 
 
 def _violations_of_predictions(
-    batch: Batch, lengths: np.ndarray, limit: int, vocab: Vocabulary | None
+    batch: Batch, lengths: np.ndarray, vocab: Vocabulary | None
 ) -> Iterator[Violation]:
     positions, labels = batch["masked_lm_positions"], batch["masked_lm_ids"]
     weights = batch["masked_lm_weights"]
@@ -209,8 +189,6 @@ def _violations_of_predictions(
     yield outside & real, "a masked position is not that of a token after [CLS]"
     unordered = (np.diff(positions, axis=1) <= 0) & real[:, 1:]
     yield unordered, "the masked positions are not strictly ascending"
-    outside = (labels < 0) | (labels >= limit)
-    yield outside, f"a label is outside the vocabulary of {limit} tokens"
     if vocab:
         special = np.isin(labels, (vocab.pad_id, vocab.cls_id, vocab.sep_id))
         yield special & real, "a label is [PAD], [CLS] or [SEP]"
@@ -238,7 +216,6 @@ def _violations_of_word_starts(
     special = (columns == 0) | (columns >= lengths[:, None] - 1) | (columns == in_a[:, None] - 1)
     if vocab:
         special |= (ids == vocab.cls_id) | (ids == vocab.sep_id)
-    yield (starts != 0) & (starts != 1), "word_starts has a value other than 0 and 1"
     yield (starts != 0) & special, "a word starts at [CLS], [SEP] or in the padding"
     missing = special[:, :-1] & ~special[:, 1:] & (starts[:, 1:] != 1)
     yield missing, "no word starts at the first token of a segment"

@@ -18,9 +18,7 @@ _FEW_RECORDS = 10
 def label_warning(positive: int, records: int, source: str = "the records") -> str | None:
     """Returns a warning if nearly all `next_sentence_labels` are the same.
 
-    Args:
-        positive: the number of records with label 1.
-        source: the name of the records, for the message.
+    `positive` of them are 1; `source` names the records in the message.
     """
     share = max(positive, records - positive) / max(1, records)
     if records < _FEW_RECORDS or share <= _ONE_SIDED:

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrecords.files import named_errors
+from tfrecords.files import read_file
 from tfrecords.writer import atomic_write
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -194,16 +194,13 @@ def load_vocab(path: str) -> Vocabulary:
 
 def read_lines(path: str) -> list[str]:
     """Reads the lines of a vocab.txt up to their LF, without a byte order mark."""
-    what = f"cannot read the vocabulary {path}"
-    with named_errors(what), tf.io.gfile.GFile(path, "rb") as file:
-        data = file.read()
+    data = read_file(path)
     try:
         # Not str.splitlines, which would also split at U+2028 and U+0085, which are tokens.
-        lines = data.decode("utf-8-sig").removesuffix("\n").split("\n")
+        return data.decode("utf-8-sig").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {line}: not UTF-8 text: save the file as UTF-8") from None
-    return lines
 
 
 def write_vocab(path: str, vocab: Vocabulary) -> None:
@@ -219,10 +216,7 @@ def is_cased(vocab: Vocabulary) -> bool:
 def guess_casing(vocab: Vocabulary | None, path: str) -> bool | None:
     """Guesses from the vocabulary, or else from a folder's name, whether text is lower-cased.
 
-    Returns None if neither tells.
-
-    Args:
-        path: a checkpoint, or the folder that holds it.
+    Returns None if neither tells. The path is that of a checkpoint, or of the folder that holds it.
     """
     if vocab and is_cased(vocab):
         return False
@@ -241,12 +235,9 @@ def warn_about_casing(
     source: str = "the vocabulary",
     say: Callable[[str], None] = print,
 ) -> None:
-    """Prints how the casing contradicts the vocabulary, if it does.
+    """Prints how the casing contradicts the vocabulary, if it does; None, unknown, never does.
 
-    Args:
-        vocab, lower_case: nothing contradicts what is unknown (None).
-        source: where the vocabulary comes from.
-        say: prints the warning.
+    `source` is where the vocabulary comes from, and `say` prints the warning.
     """
     if vocab is None or lower_case is None:
         return

@@ -13,11 +13,8 @@ from tfrecords.files import named_errors
 def whole_file(path: str, temporary: str | None = None) -> Iterator[str]:
     """Yields the name of a temporary file that replaces `path` when the block succeeds.
 
-    If the block raises, the temporary file is removed and `path` stays as it was.
-
-    Args:
-        path: the file to write. Its folder is created if necessary.
-        temporary: name of the temporary file; by default one of this process only.
+    If the block raises, the temporary file is removed and `path` stays as it was. The folder is
+    created if necessary. By default, the name of the temporary file is one of this process only.
     """
     # In the same folder, because a rename is atomic only within a file system.
     temporary = temporary or f"{path}.tmp-{os.getpid()}"

@@ -17,8 +17,9 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import check_records, name_records
 from bert_tf.runs.run import Run
+from tfrecords.features import Layout
 from tfrecords.order import RecordSet, records_in_order
-from tfrecords.records import layout_of, serialized_records
+from tfrecords.records import serialized_records
 from tfrecords.writer import atomic_write
 
 ENTITIES = "entities.json"
@@ -41,8 +42,8 @@ def evaluate_entities(
     model, tokenizer, _ = load(options.output_dir)
     lexicon = Lexicon(read_phrases(lexicon_file), tokenizer)
     records = phase.evaluation
-    layout = layout_of(next(serialized_records(records.files[0])))
-    serialized = records_in_order(records.files, records.part)
+    layout = Layout.of(next(serialized_records(records.files[0])))
+    serialized = records_in_order(records)
     batches = (
         {name: values.numpy() for name, values in layout.parse(batch).items()}
         for batch in serialized.batch(options.eval_batch_size).take(options.max_eval_steps)

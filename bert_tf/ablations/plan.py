@@ -202,24 +202,24 @@ def _check_memory(options: AblationOptions, plans: Sequence[RowPlan]) -> None:
         return
     memory = machine_memory()
     for plan in plans:
-        for needed, purpose, advice in _needs(plan):
+        for needed, purpose in _needs(plan):
             if needed > memory:
                 raise ValueError(
                     f"{plan.row.name} ({count_parameters(plan.config):,} parameters) needs about "
                     f"{needed / 1e9:.1f} GB {purpose}, but this machine has {memory / 1e9:.1f} GB: "
-                    f"{advice}, or leave the row out with --rows"
+                    "use a smaller --train_batch_size, more --gradient_accumulation_steps or "
+                    "shorter examples, or leave the row or the task out with --rows or --tasks"
                 )
 
 
-def _needs(plan: RowPlan) -> Iterator[tuple[int, str, str]]:
-    """Yields for each run of a row the bytes it needs, what for, and advice for needing less."""
+def _needs(plan: RowPlan) -> Iterator[tuple[int, str]]:
+    """Yields for each run of a row the bytes that it needs, and what for."""
     options, records = plan.pretraining, plan.records
     batch = math.ceil(options.train_batch_size / options.gradient_accumulation_steps)
     sizes = records.max_seq_length, records.max_predictions_per_seq
     yield (
         training_memory(plan.config, batch, *sizes),
         f"for a step of {options.train_batch_size} examples",
-        "use a smaller --train_batch_size, more --gradient_accumulation_steps",
     )
     for run in plan.finetuning.values():
         if run.feature_based:  # the encoder does not train
@@ -229,7 +229,6 @@ def _needs(plan: RowPlan) -> Iterator[tuple[int, str, str]]:
         yield (
             training_memory(plan.config, run.train_batch_size * texts, length, predictions=0),
             f"to fine-tune on {run.task} with {length} tokens per example",
-            "use a smaller --finetuning_max_seq_length, leave the task out with --tasks",
         )
 
 

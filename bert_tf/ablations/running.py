@@ -14,10 +14,11 @@ from bert_tf.ablations.ablation_options import AblationOptions
 from bert_tf.ablations.entities import ENTITIES
 from bert_tf.ablations.grids import GRIDS, PERPLEXITY
 from bert_tf.ablations.plan import RowPlan, changed_flags, count_parameters, make_plan
-from bert_tf.comparison.runs import Score, Table
-from bert_tf.finetuning.runs.run_process import Diverged, run_apart
+from bert_tf.comparison.runs import Table
+from bert_tf.finetuning.runs.run_process import run_apart
 from bert_tf.finetuning.runs.sweep import sweep
-from bert_tf.finetuning.runs.tables import aligned
+from bert_tf.finetuning.runs.tables import Score, aligned
+from bert_tf.finite import NonFinite
 from bert_tf.plots.curves import draw_steps
 from bert_tf.runs.run import FLAGS, SWEEP_RESULTS, Run
 from tfrecords.command_help import command_line
@@ -55,7 +56,7 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
         say(f"\nRow {number} of {len(plans)}: {plan.row.name}")
         try:
             _run_row(options, plan)
-        except Diverged as error:
+        except NonFinite as error:
             print(f"WARNING: {plan.row.name} diverged: {error}")
         values = write_tables(options, plans)
     print(f"\n{values['text']}\nWrote {options.output_dir}: {', '.join(values['files'])}.")
@@ -77,7 +78,7 @@ def _run_row(options: AblationOptions, plan: RowPlan) -> None:
         say(f"\n$ {command_line('bert_tf.run_finetuning', **changed_flags(run))}")
         try:
             sweep(run)
-        except Diverged as error:
+        except NonFinite as error:
             print(f"WARNING: {run.output_dir} diverged: {error}")
 
 

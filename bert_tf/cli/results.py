@@ -35,27 +35,19 @@ class Options(command.Options):
 
 def run(options: Options) -> None:
     """Prints and writes the tables."""
-    from bert_tf.comparison.runs import (
-        all_scores,
-        as_markdown,
-        print_tables,
-        published_tables,
-        read_groups,
-        task_tables,
-    )
-    from bert_tf.finetuning.runs.tables import as_csv
+    from bert_tf.comparison import runs
     from tfrecords.writer import atomic_write
 
-    groups, unfinished = read_groups(options.folder)
-    published = published_tables(groups)
-    tables = task_tables(groups) + published
-    text = print_tables(tables, unfinished)
+    groups, unfinished = runs.read_groups(options.folder)
+    published = runs.published_tables(groups)
+    tables = runs.task_tables(groups) + published
+    text = runs.print_tables(tables, unfinished)
     if not options.output_file:
         return
     if options.output_file.endswith(".csv"):
-        text = as_csv(all_scores(groups, published))
+        text = runs.as_csv(groups, published)
     elif options.output_file.endswith(".md"):
-        text = as_markdown(tables)
+        text = runs.as_markdown(tables)
     atomic_write(options.output_file, text + "\n")
     print(f"\nWrote {options.output_file}.")
 

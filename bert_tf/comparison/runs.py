@@ -1,9 +1,11 @@
 """Compares the fine-tuning runs in a folder with each other and with published results."""
 
+import csv
+import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +15,7 @@ from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
 from bert_tf.finetuning.multi_task import TOGETHER
 from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.runs.sweep import summarize
-from bert_tf.finetuning.runs.tables import aligned, markdown
+from bert_tf.finetuning.runs.tables import Score, aligned, markdown
 from bert_tf.finetuning.saved_run import DATA_CHECKSUMS
 from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, LOCATION_FLAGS, Run
 from bert_tf.training.reports import rank
@@ -31,22 +33,6 @@ _SOURCES = (
     *("lora_rank", "label_type", TOGETHER),
     *_STUDENT_SOURCES,
 )
-
-
-class Score(NamedTuple):
-    """The mean of some runs, and its standard deviation if there are several."""
-
-    mean: float
-    deviation: float | None = None
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Self:
-        """Returns the score of runs with these values."""
-        return cls(**summarize([{"value": value} for value in values])["value"])
-
-    def text(self, factor: float = 1.0, form: str = ".4f") -> str:
-        """Returns the score times `factor`, as in "0.8234 ± 0.0102"."""
-        return " ± ".join(format(factor * x, form) for x in self if x is not None)
 
 
 @dataclass(frozen=True)
@@ -113,21 +99,11 @@ def as_markdown(tables: Sequence[Table]) -> str:
 
 
 def read_groups(folder: str) -> tuple[list[Group], list[str]]:
-    """Reads the runs in a folder and the folders in it.
-
-    Returns:
-        the groups of finished runs, and the folders of unfinished runs.
-    """
+    """Returns the groups of finished runs in a folder at any depth, and the unfinished runs."""
     groups: dict[tuple, dict[Run, dict[str, float]]] = {}
     unfinished = []
     for run in sorted(_runs(folder), key=lambda run: run.path):
         results = run.read_json(EVAL_RESULTS_JSON) if run.finished else {}
-        for name, value in results.items():
-            if not isinstance(value, int | float):
-                raise ValueError(
-                    f"{run.file(EVAL_RESULTS_JSON)} is damaged: {name} is {value!r}, not a "
-                    "number: remove it"
-                )
         if results:
             key = sorted((name, str(x)) for name, x in run.flags.items() if name not in _VARYING)
             groups.setdefault(tuple(key), {})[run] = results
@@ -149,7 +125,7 @@ def _runs(folder: str) -> Iterator[Run]:
 
 
 def _group(folder: str, results: Mapping[Run, Mapping[str, float]]) -> Group:
-    scores = {name: Score(**x) for name, x in summarize([*results.values()]).items()}
+    scores = summarize([*results.values()])
     first, paths = next(iter(results)), [run.path for run in results]
     common = os.path.commonpath([os.path.relpath(path, folder) for path in paths]) or "."
     try:
@@ -220,7 +196,7 @@ def published_tables(groups: Sequence[Group]) -> list[Table]:
     return tables
 
 
-def all_scores(groups: Sequence[Group], published: Sequence[Table]) -> list[list[str]]:
+def as_csv(groups: Sequence[Group], published: Sequence[Table]) -> str:
     """Returns a header, a row for each metric of each group, and one for each published score."""
     rows = [
         [group.task, group.folder, str(group.size), name, score]
@@ -234,10 +210,12 @@ def all_scores(groups: Sequence[Group], published: Sequence[Table]) -> list[list
         for name, score in zip(table.header[1:], scores, strict=True)
         if score
     ]
-    return [
-        ["table", "row", "runs", "metric", "mean", "deviation"],
-        *([*row, *("" if x is None else f"{x:.6g}" for x in score)] for *row, score in rows),
-    ]
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["table", "row", "runs", "metric", "mean", "deviation"])
+    for *row, score in rows:
+        writer.writerow([*row, *("" if x is None else f"{x:.6g}" for x in score)])
+    return file.getvalue().rstrip("\n")
 
 
 def _model_row(published: PublishedTable, groups: Sequence[Group]) -> list[str | Score | None]:

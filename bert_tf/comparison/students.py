@@ -1,7 +1,7 @@
 """Compares students with their teachers: size, quality and speed, beside published figures."""
 
 import os
-import time
+import timeit
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,10 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.comparison.runs import Group, Score, Table, as_markdown, print_tables, read_groups
-from bert_tf.compression.compression_options import COMPRESSION, ReportOptions
+from bert_tf.comparison.runs import Group, Table, as_markdown, print_tables, read_groups
+from bert_tf.compression.compression_options import ReportOptions
 from bert_tf.compression.outcome import Outcome
 from bert_tf.compression.recipes import RECIPES
+from bert_tf.finetuning.runs.tables import Score
 from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models
 from bert_tf.weights.checkpoint import load_weights
@@ -82,25 +83,17 @@ def report(options: ReportOptions) -> None:
 
 
 def read_students(folder: str) -> tuple[list[Student], list[str]]:
-    """Reads the runs of compress in a folder and the folders in it.
-
-    Returns:
-        the students, ordered by task and teacher, and the folders of unfinished runs.
-    """
+    """Returns the students in a folder, by task and teacher, and the folders of unfinished runs."""
     groups, unfinished = read_groups(folder)
     groups = [group for group in groups if "recipe" in group.flags]
-    if not groups:
-        raise ValueError(f"{folder} holds no finished runs of compress, only of run_finetuning")
     outcomes = {path: Outcome.read(path) for group in groups for path in group.paths}
     # Runs that were interrupted while the teacher was evaluated.
     lacking = [path for path, outcome in outcomes.items() if not outcome]
     groups = [replace(x, paths=[y for y in x.paths if y not in lacking]) for x in groups]
     groups = [group for group in groups if group.paths]
     if not groups:
-        raise ValueError(
-            f"{folder} holds no finished runs of compress ({lacking[0]} lacks {COMPRESSION}): run "
-            "the same compress command again"
-        )
+        unfinished = f", only unfinished ones, such as {lacking[0]}" if lacking else ""
+        raise ValueError(f"{folder} holds no finished runs of compress{unfinished}")
     keys = [tuple(group.flags[x] for x in ("recipe", "teacher", "task")) for group in groups]
     students = []
     for group, key in zip(groups, keys, strict=True):
@@ -163,13 +156,9 @@ def sequences_per_second(encoders: Sequence[keras.Model]) -> list[float]:
 
     calls = [make_call(encoder) for encoder in encoders]
     seconds = np.zeros([_ROUNDS, len(calls)])
-    with progress_bar(total=_ROUNDS, desc="Measuring speed", unit="round") as progress:
-        for turns in seconds:
-            for index, call in enumerate(calls):
-                start = time.perf_counter()
-                call()
-                turns[index] = time.perf_counter() - start
-            progress.update()
+    shown = dict(total=_ROUNDS, desc="Measuring speed", unit="round")
+    for turns in progress_bar(iterable=seconds, **shown):
+        turns[:] = [timeit.timeit(call, number=1) for call in calls]
     return list(_BATCH / np.min(seconds, axis=0))
 
 

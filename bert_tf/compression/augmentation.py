@@ -92,14 +92,13 @@ class Augmentation:
         """Returns the examples, followed by their copies, with the target `LABELED`."""
         columns = [texts for texts in (examples.texts_a, examples.texts_b) if texts is not None]
         candidates = self.model.fingerprint, self.glove and self.glove.fingerprint()
-        inputs = candidates, self.copies, self.changes, self.seed, columns
+        inputs = self.copies, self.changes, self.seed, candidates, columns
         made = computed_once(self.run_folder, "copies", inputs, lambda: self._make(columns))
-        texts = []
-        for i in range(len(columns)):
-            content, sizes = made[f"texts_{i}"].tobytes(), made[f"sizes_{i}"]
-            ends = np.cumsum(sizes)
-            texts.append([content[a:b] for a, b in zip(ends - sizes, ends, strict=True)])
         origins = made["origins"]
+        # Without copies, there is not even an empty line.
+        texts = [
+            made[f"texts_{i}"].tobytes().split(b"\n")[: len(origins)] for i in range(len(columns))
+        ]
         copies = examples.take(origins)
         targets = {
             name: np.concatenate([values, copies.targets[name]])
@@ -115,7 +114,7 @@ class Augmentation:
         )
 
     def _make(self, columns: Sequence[Sequence[bytes]]) -> dict[str, np.ndarray]:
-        """Returns the copies: the indices of their originals, and the bytes and sizes of texts."""
+        """Returns the copies: the indices of their originals, and the bytes of texts as lines."""
         made: list[tuple[bytes, ...]] = []
         origins: list[int] = []
         rows = list(zip(*columns, strict=True))
@@ -133,7 +132,6 @@ class Augmentation:
                 bar.update()
         arrays = {"origins": np.array(origins, np.int64)}
         for i in range(len(columns)):
-            texts = [copy[i] for copy in made]
-            arrays[f"texts_{i}"] = np.frombuffer(b"".join(texts), np.uint8)
-            arrays[f"sizes_{i}"] = np.array([len(text) for text in texts], np.int64)
+            lines = b"\n".join(copy[i] for copy in made)
+            arrays[f"texts_{i}"] = np.frombuffer(lines, np.uint8)
         return arrays

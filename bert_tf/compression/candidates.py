@@ -1,7 +1,6 @@
 """The words that may stand for a word: by a masked language model, or by GloVe's vectors."""
 
 import hashlib
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -12,8 +11,7 @@ from bert_tf.corpus.content import estimate_content_bytes, read_content
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.weights.checkpoint import load_weights
-from bert_tf.weights.fingerprint import fingerprint
+from bert_tf.weights.checkpoint import fingerprint, load_weights
 from tfrecords.progress import counted, progress_bar, say
 
 # Source: TinyBERT (arXiv:1909.10351) section 4.2, for neighbors and for words of the masked LM.
@@ -37,16 +35,16 @@ class Glove:
         # It grows in place, so that memory never holds all vectors twice.
         values, size, left_out = bytearray(), 0, 0
         for number, line in enumerate(_lines(path), start=1):
-            where, fields = f"{path}, line {number:,}", line.split()
+            fields = line.split()
             if not fields:
                 continue
-            if not size and len(fields) < 3:
-                raise ValueError(
-                    f"{where} holds no vector: each line must hold a word and its numbers; if this "
-                    "line is a header, delete it"
-                )
             size = size or len(fields) - 1
-            vector = _vector(fields, size, where)
+            vector = _numbers(fields[-size:])
+            if not 1 < size < len(fields) or not np.isfinite(vector).all():
+                raise ValueError(
+                    f"{path}, line {number:,} must hold a word and finite numbers, as many as the "
+                    "first line: correct it, or delete it if it is a header"
+                )
             length = np.linalg.norm(vector)
             word = b" ".join(fields[:-size]).decode(errors="replace")
             if not length or "\ufffd" in word or word in self._rows:
@@ -100,30 +98,12 @@ def _lines(path: str) -> Iterator[bytes]:
     yield rest
 
 
-def _vector(fields: Sequence[bytes], size: int, where: str) -> np.ndarray:
-    """Returns the last `size` fields as numbers, float64."""
-    extra = fields[1:-size]
-    if len(fields) <= size or extra and _is_finite(extra[-1]):
-        raise ValueError(
-            f"{where}: {counted(len(fields) - 1, 'value')} after the word instead of the {size} of "
-            "the first line: correct or delete the line"
-        )
+def _numbers(fields: Sequence[bytes]) -> np.ndarray:
+    """Returns fields as numbers, float64; NaN if one of them is no number."""
     try:
-        vector = np.array(list(map(float, fields[-size:])))
+        return np.array(list(map(float, fields)))
     except ValueError:
-        vector = np.array(np.nan)
-    if not np.isfinite(vector).all():
-        wrong = next(field for field in fields[-size:] if not _is_finite(field))
-        shown = wrong.decode(errors="replace")
-        raise ValueError(f"{where}: {shown!r} is not a finite number: correct or delete the line")
-    return vector
-
-
-def _is_finite(field: bytes) -> bool:
-    try:
-        return math.isfinite(float(field))
-    except ValueError:
-        return False
+        return np.array(np.nan)
 
 
 class MaskedLM:

@@ -10,7 +10,7 @@ from bert_tf.compression.recipes import RECIPES, Recipe
 from bert_tf.compression.student import known_spec
 from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
-from bert_tf.finetuning.fine_tuned import check_kind, in_task_order
+from bert_tf.finetuning.fine_tuned import in_task_order
 from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.runs.sweep import sweep
@@ -24,24 +24,20 @@ from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.progress import say
 
 
-def compress(options: CompressionOptions, task: Task | None = None) -> dict[str, float]:
+def compress(options: CompressionOptions) -> dict[str, float]:
     """Trains a student of a fine-tuned model; resumes the run in output_dir.
 
     The output folder is that of a fine-tuning run, with `compression.json` in addition; see
     `Outcome`.
 
-    Args:
-        task: replaces the registered task with the name `options.task`.
-
     Returns:
         the results of the student; see `fine_tune`, also for what it raises.
     """
-    name = task.name if task else task_name(options.task)
-    options = dataclasses.replace(options, task=name)
-    if "," in name:
-        raise ValueError(f"--task={name}: a student learns one task, so name one")
+    options = dataclasses.replace(options, task=task_name(options.task))
+    if "," in options.task:
+        raise ValueError(f"--task={options.task}: a student learns one task, so name one")
     recipe, run = RECIPES[options.recipe], Run(options.output_dir)
-    _check_stages(options, recipe)
+    _check_flags(options, recipe)
     teacher = open_checkpoint(options.teacher)
     options = hold_out_as_teacher(options, teacher)
     if not teacher.head:
@@ -51,21 +47,18 @@ def compress(options: CompressionOptions, task: Task | None = None) -> dict[str,
         )
     if not options.replace_vocab:
         check_readable(teacher)
-    options = with_length(options, name, teacher.spec.config)
+    options = with_length(options, options.task, teacher.spec.config)
     say(f"Recipe {options.recipe}: {recipe.paper}.")
-    task = task or make_task(options, teacher.head)
-    if task.head and task.head.kind == EMBEDDING:
+    task = make_task(options, teacher.head)
+    if task.head.kind == EMBEDDING:
         raise ValueError(f"{options.teacher} computes vectors, which no recipe compresses")
-    check_kind(task.name, task.head, teacher.head, teacher.path)
-    teacher, init = in_task_order(teacher, task.head, say), None
+    teacher, init = in_task_order(teacher, task, say), None
     if check_resumable(options, run):
         training = recipe.training.evaluation(task, run.path)
     else:
         training = recipe.training(options, recipe, task, teacher)
         init = None if run.has_checkpoint else training.initial_student()
     results = fine_tune(options, task, init, training)
-    for row in recipe.published:
-        say(row.describe())
     outcome = Outcome.read(run.path)
     if not outcome:
         outcome = _compare(options, task, teacher, results)
@@ -97,18 +90,15 @@ def hold_out_as_teacher(options: CompressionOptions, teacher: Checkpoint) -> Com
     return dataclasses.replace(options, hold_out_seed=seed)
 
 
-def _check_stages(options: CompressionOptions, recipe: Recipe) -> None:
-    """Raises a ValueError for flags of fine-tuning that do not suit the recipe."""
-    if options.early_stopping and recipe.last_stage:
-        raise ValueError(
-            f"--early_stopping would end --recipe={options.recipe} before its last stage: omit it"
-        )
-    if options.augment and not recipe.terms:
-        raise ValueError(
-            f"--augment does not suit --recipe={options.recipe}, which learns from labels alone: "
-            "omit it"
-        )
-    for name in ("feature_based", "lora_rank", *recipe.training.unsuited):
+def _check_flags(options: CompressionOptions, recipe: Recipe) -> None:
+    """Raises a ValueError for flags that do not suit the recipe."""
+    unsuited = {"feature_based", "lora_rank", "sparsity", "bits", "embedding_bits"}
+    unsuited |= {*recipe.training.unsuited}
+    if recipe.last_stage:
+        unsuited.add("early_stopping")  # it would end the run before the last stage
+    if not recipe.terms:
+        unsuited.add("augment")  # without a teacher, copies have no labels
+    for name in sorted(unsuited.difference(recipe.training.own_flags)):
         if getattr(options, name) != getattr(CompressionOptions, name):
             raise ValueError(f"--{name} does not suit --recipe={options.recipe}: omit it")
 
@@ -124,15 +114,15 @@ def _compare(
     session = Session(options, make_strategy(options), run)
     evaluator = load_evaluator(session, Training(task), teacher, splits)
     count = num_parameters(student)
-    outcome = Outcome(
+    facts = {"student_bytes": 4 * count}
+    facts |= RECIPES[options.recipe].training.facts(options, teacher, student)
+    return Outcome(
         recipe=options.recipe,
         teacher=options.teacher,
         teacher_parameters=num_parameters(teacher),
         student_parameters=count,
-        student_bytes=4 * count,
         metric=metric,
         teacher_value=evaluator.evaluate(dev)[metric],
         student_value=results[metric],
+        **facts,
     )
-    facts = RECIPES[options.recipe].training.facts(options, teacher, student)
-    return dataclasses.replace(outcome, **facts)

@@ -5,24 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_tf.choices import GENERAL_RECIPES, PRUNING, RECIPES, SHARE
+from bert_tf.choices import GENERAL_RECIPES, RECIPES, SHARE
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from tfrecords import command
 from tfrecords.command import option, rare_option
 
 COMPRESSION = "compression.json"
-# Why the students of some recipes do not start with layers of the teacher.
-_OWN_STUDENTS = {
-    "mixed-vocabulary": "has a student with a vocabulary of its own: with --input_file, give "
-    "--bert_config_file; with --task, give --init_checkpoint",
-    "mobilebert": "has a student of your choice: give --bert_config_file, such as the one in "
-    "docs/pretraining.md, or --init_checkpoint",
-    "albert": "compares an ALBERT of your choice with the teacher: give --init_checkpoint, or "
-    "--preset=albert-base and --vocab_file",
-}
-# Flags that only some recipes read.
-_FLAGS_OF_RECIPES = {"sparsity": PRUNING, "bits": ("qbert",), "embedding_bits": ("qbert",)}
+# The recipes whose students do not start with layers of the teacher unless the flags say so.
+_OWN_STUDENTS = ("mixed-vocabulary", "mobilebert", "albert")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +36,10 @@ class StudentOptions(command.Options):
         if self.recipe == "mobilebert":
             own = own or self.student_layers
         if self.recipe in _OWN_STUDENTS and not own:
-            raise ValueError(f"--recipe={self.recipe} {_OWN_STUDENTS[self.recipe]}")
+            raise ValueError(
+                f"--recipe={self.recipe} has no default student: give --init_checkpoint, or "
+                "--bert_config_file or --preset, as docs/compression.md describes"
+            )
         if self.student_layers and self.is_random:
             raise ValueError(
                 "--student_layers has no effect on a student with random weights: omit it, or "
@@ -131,28 +125,13 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
             raise ValueError("--augment and --masked_lm need each other: give both or neither")
         if self.glove_file and not self.augment:
             raise ValueError("--glove_file has no effect without --augment: omit it")
-        for name, recipes in _FLAGS_OF_RECIPES.items():
-            if getattr(self, name) is not None and self.recipe not in recipes:
-                raise ValueError(f"--{name} has no effect with --recipe={self.recipe}: omit it")
-        if self.recipe == "heads" and (self.init_checkpoint or self.is_random):
-            raise ValueError(
-                "--recipe=heads removes heads of the teacher, by what they contribute to its "
-                "predictions: omit --init_checkpoint, --preset and --bert_config_file"
-            )
-        for name in ("init_checkpoint", "student_layers", "preset", "bert_config_file"):
-            if self.recipe == "qbert" and getattr(self, name):
-                raise ValueError(
-                    f"--{name} does not suit --recipe=qbert, which quantizes the teacher: omit it"
-                )
         if self.bits and not re.fullmatch(r"[2-8](/[2-8])?", self.bits):
             raise ValueError(f"--bits={self.bits}: give a number from 2 to 8, or two such as 2/3")
-        if self.layer_bits != tuple(sorted(set(self.layer_bits))):
-            raise ValueError(f"--bits={self.bits}: give the smaller number first")
 
     @property
     def layer_bits(self) -> tuple[int, ...]:
-        """The numbers in --bits."""
-        return tuple(map(int, self.bits.split("/"))) if self.bits else ()
+        """The numbers in --bits, the smaller one first."""
+        return tuple(sorted(set(map(int, self.bits.split("/"))))) if self.bits else ()
 
     def num_train_steps(self, num_examples: int) -> int:
         """Returns the number of steps; with 0 epochs, `layers` and `heads` train nothing."""

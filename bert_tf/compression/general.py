@@ -37,7 +37,10 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     recipe, run = GENERAL_RECIPES[options.recipe], Run(options.output_dir)
     resumes = run.has_checkpoint
     if resumes:
-        _check_same_run(options, recipe, run)
+        # Stages are shares of the steps.
+        names = ["recipe", "teacher", *(["num_train_steps"] if recipe.last_stage else [])]
+        flags = {name: getattr(options, name) for name in names}
+        run.check_flags(flags | {COMMAND: options.command})
     teacher = open_checkpoint(options.teacher)
     if not options.replace_vocab:
         check_readable(teacher)
@@ -54,15 +57,6 @@ def distill(options: GeneralOptions) -> dict[str, float]:
         f"({before / after:.2f} times fewer)."
     )
     return results
-
-
-def _check_same_run(options: GeneralOptions, recipe: Recipe, run: Run) -> None:
-    """Raises a ValueError if the output folder holds another run, or one with other stages."""
-    names = ["recipe", "teacher"]
-    if recipe.last_stage:
-        names.append("num_train_steps")
-    flags = {name: getattr(options, name) for name in names}
-    run.check_flags(flags | {COMMAND: options.command})
 
 
 class GeneralStudent(PretrainingTask):
@@ -83,13 +77,8 @@ class GeneralStudent(PretrainingTask):
 
     def build_model(self, spec: ModelSpec, rematerialize: str) -> keras.Model:
         source, recipe, ours, theirs = self._teacher, self._recipe, spec.config, self._theirs
-        check_comparable(recipe, ours, theirs, " or another --bert_config_file")
-        if recipe.predicts and ours.vocab_size != theirs.vocab_size:
-            raise ValueError(
-                "this recipe compares the probabilities of all tokens in student and teacher, but "
-                f"their vocab_size is {ours.vocab_size} and {theirs.vocab_size}: use another "
-                "--init_checkpoint or another --bert_config_file"
-            )
+        equal = [*recipe.equal, *(["vocab_size"] if recipe.predicts else [])]
+        check_comparable(ours, theirs, equal, recipe.absent)
         if self._run_folder:
             check_same_teacher(self._run_folder, source)
         model_type = BertPretrainer if recipe.predicts else BertEncoder

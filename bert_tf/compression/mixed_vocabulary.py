@@ -8,12 +8,13 @@ import tensorflow as tf
 
 from bert_tf.compression.outputs import StudentModel
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
+from bert_tf.compression.student import check_comparable
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.layers import fused
-from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.phase_data import PretrainingTask
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
+from bert_tf.weights.flops import training_flops
 from bert_tf.weights.names import part_of, weights
 from tfrecords.progress import say
 
@@ -170,8 +171,9 @@ class DualTraining(PretrainingTask):
         self.readers = {teacher.path: dataclasses.replace(teacher.spec, vocab=None)}
 
     def build_model(self, spec: ModelSpec, rematerialize: str) -> DualPretrainer:
-        source = self._teacher
-        _check_comparable(spec.config, source.spec.config)
+        source, student = self._teacher, spec.config
+        special = student.special_keys + source.spec.config.special_keys
+        check_comparable(student, source.spec.config, _SAME, special)
         if not spec.vocab or spec.lower_case is None:
             raise ValueError(
                 "the records have no manifest that states their vocabulary and casing: give "
@@ -179,7 +181,7 @@ class DualTraining(PretrainingTask):
             )
         mapping = both_vocabularies(source.spec, spec)
         theirs = dataclasses.replace(source.spec.config, vocab_size=mapping.new_size)
-        model = DualPretrainer(spec.config, theirs, rematerialize)
+        model = DualPretrainer(student, theirs, rematerialize)
         # A copy outside of the scope, whose paths are those of the checkpoint.
         teacher = BertPretrainer(theirs)
         random = load_weights(source.path, source.tensors, teacher.weights, mapping, OPTIONAL)
@@ -208,21 +210,3 @@ class DualTraining(PretrainingTask):
 
     def _rows(self, spec: ModelSpec) -> MixedRows:
         return MixedRows(spec, self._teacher.spec, self._masked_lm_prob)
-
-
-def _check_comparable(student: BertConfig, teacher: BertConfig) -> None:
-    """Raises a ValueError unless every weight of the student has a counterpart."""
-    for name in _SAME:
-        ours, theirs = getattr(student, name), getattr(teacher, name)
-        if ours != theirs:
-            raise ValueError(
-                "this recipe compares the weights of student and teacher one by one, but their "
-                f"{name} are {ours} and {theirs}: use another --bert_config_file, --preset or "
-                "--init_checkpoint"
-            )
-    for owner, config in (("student", student), ("teacher", teacher)):
-        if special := config.special_keys:
-            raise ValueError(
-                f"this recipe compares the weights of plain BERTs, but the {owner} has "
-                f"{special[0]}: use another {owner}"
-            )

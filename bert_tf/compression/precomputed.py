@@ -11,8 +11,7 @@ import tensorflow as tf
 from bert_tf.finetuning.saved_run import PRECOMPUTED
 from bert_tf.runs.provenance import check_same
 from bert_tf.runs.run import Run
-from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.fingerprint import fingerprint
+from bert_tf.weights.checkpoint import Checkpoint, fingerprint
 from tfrecords.files import read_file
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write

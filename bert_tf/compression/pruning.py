@@ -29,18 +29,20 @@ from tfrecords.progress import say
 
 
 class HeadsTraining(StudentTraining):
-    """Trains a student that starts without some of its heads."""
+    """Trains a student that starts as its teacher, without some of the heads."""
+
+    unsuited = ("init_checkpoint", "preset", "bert_config_file")
+    own_flags = ("sparsity",)
 
     def initial_student(self) -> Checkpoint:
         """Returns a fine-tuned model without its least important heads; see `head_importance`."""
         options, checkpoint = self._options, super().initial_student()
-        config, reason = checkpoint.spec.config, None
-        if config.model_type == "mobilebert":
-            reason = "is a MobileBERT, whose heads cannot be removed"
-        elif config.num_hidden_groups:
-            reason = "has layers that share weights, so that heads cannot be removed"
-        if reason:
-            raise ValueError(f"{checkpoint.path} {reason}: use another recipe")
+        config = checkpoint.spec.config
+        if config.model_type == "mobilebert" or config.num_hidden_groups:
+            raise ValueError(
+                f"{checkpoint.path} is a MobileBERT or shares weights between layers, so that its "
+                "heads cannot be removed: use another recipe"
+            )
         features = training_features(options, self.task, checkpoint)
         model = load_task_model(self.task, checkpoint)
         batch_size = options.eval_batch_size
@@ -174,6 +176,7 @@ class ZeroingTraining(StudentTraining):
     """Trains a student while more and more of its weights become zero."""
 
     unsuited = ("freeze_encoder",)
+    own_flags = ("sparsity",)
 
     @staticmethod
     def facts(

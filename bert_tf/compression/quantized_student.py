@@ -54,11 +54,6 @@ class QuantizedTraining(StudentTraining):
         self, options: CompressionOptions, recipe: "Recipe", task: Task, teacher: Checkpoint
     ):
         super().__init__(options, recipe, task, teacher)
-        if not task.head:
-            raise ValueError(
-                f"--task={task.name}: this recipe quantizes encoders with one dense layer on top, "
-                "which is not what this task trains"
-            )
         self._eigenvalues = self._measure_sensitivity()
 
     @classmethod
@@ -136,8 +131,10 @@ class Q8BertTraining(QuantizedTraining):
 
 
 class QBertTraining(QuantizedTraining):
-    """Trains a student whose sensitive layers have more bits."""
+    """Trains a student that starts as its teacher, and whose sensitive layers have more bits."""
 
+    unsuited = ("init_checkpoint", "student_layers", "preset", "bert_config_file")
+    own_flags = ("bits", "embedding_bits")
     quantization = Quantization(symmetric=False, groups=128, bits=(2, 3))
 
 

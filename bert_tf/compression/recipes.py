@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from bert_tf.compression import losses
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Changes
-from bert_tf.compression.bilstm_student import BiLSTMTraining
 from bert_tf.compression.distillation import REPLACED_AFTER
 from bert_tf.compression.losses import (
     ALWAYS,
@@ -29,7 +28,12 @@ from bert_tf.compression.losses import (
 from bert_tf.compression.outputs import ATTENTION, HIDDEN
 from bert_tf.compression.pruning import HeadsTraining, ZeroingTraining
 from bert_tf.compression.quantized_student import Q8BertTraining, QBertTraining
-from bert_tf.compression.student import DistillingTraining, SharingTraining, StudentTraining
+from bert_tf.compression.student import (
+    BiLSTMTraining,
+    DistillingTraining,
+    SharingTraining,
+    StudentTraining,
+)
 
 
 class Published(NamedTuple):
@@ -45,17 +49,6 @@ class Published(NamedTuple):
     compression: float
     quality: float
     speed_up: float | None
-
-    def describe(self) -> str:
-        """Returns the row as a line."""
-
-        def times(factor: float, more: str, less: str) -> str:
-            return f"{factor:g} times {more}" if factor >= 1 else f"{1 / factor:.1f} times {less}"
-
-        size = times(self.compression, "smaller", "larger")
-        speed = f", {times(self.speed_up, 'faster', 'slower')}" if self.speed_up else ""
-        quality = f"{self.quality:.0%} of its quality"
-        return f"Published for {self.name}: {size} than BERT-base, {quality}{speed}."
 
 
 @dataclass(frozen=True)
@@ -91,6 +84,22 @@ class Recipe:
     def predicts(self) -> bool:
         """Whether the loss reads predictions of the student."""
         return bool(self.labels) or any(term.predicts for term in self.terms)
+
+    @property
+    def equal(self) -> list[str]:
+        """The values that the configurations of student and teacher must share."""
+        equal = ["num_attention_heads"] if ATTENTION in self.reads else []
+        if self.replaces or any(term.values == HIDDEN for term in self.terms):
+            equal.append("hidden_size")
+        return equal
+
+    @property
+    def absent(self) -> list[str]:
+        """The values that neither of the two may have."""
+        absent = ["pruned_heads"] if ATTENTION in self.reads else []
+        if self.replaces or self.reads:
+            absent.append("is_decoder")
+        return absent
 
     @property
     def last_stage(self) -> float:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Collection, Sized
+from collections.abc import Collection, Sequence, Sized
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
@@ -12,16 +12,15 @@ import tensorflow as tf
 from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.compression_options import CompressionOptions, StudentOptions
 from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
-from bert_tf.compression.outputs import ATTENTION, HIDDEN
+from bert_tf.compression.outputs import HIDDEN
 from bert_tf.compression.precomputed import check_same_teacher, computed_once
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import BertConfig, BiLSTMConfig, ModelSpec
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tune import model_spec, read_features
 from bert_tf.finetuning.fine_tuned import load_task_model
 from bert_tf.finetuning.fine_tuner import Training
-from bert_tf.finetuning.objectives import OBJECTIVES
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.models.encoder import skip_padding
 from bert_tf.runs.run import Run
@@ -29,8 +28,7 @@ from bert_tf.session import Session, open_init_checkpoint
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.iteration import with_progress
 from bert_tf.training.trainer import Objective, Trainer
-from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.fingerprint import fingerprint
+from bert_tf.weights.checkpoint import Checkpoint, fingerprint
 from bert_tf.weights.reshaping import keep_layers, parse_layers
 from tfrecords.progress import counted, say
 from tfrecords.vocabulary import Vocabulary
@@ -89,10 +87,12 @@ def predict(task: Task, teacher: Checkpoint, features: Features) -> np.ndarray:
 class StudentTraining(Training):
     """Trains a task that a student learns from the labels alone.
 
-    The teacher was fine-tuned on the task. Flags that do not suit the training are `unsuited`.
+    The teacher was fine-tuned on the task. Flags that do not suit the training are `unsuited`, and
+    `own_flags` those that only few recipes read.
     """
 
     unsuited: ClassVar[tuple[str, ...]] = ()
+    own_flags: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, options: CompressionOptions, recipe: "Recipe", task: Task, teacher: Checkpoint
@@ -117,8 +117,8 @@ class StudentTraining(Training):
         return initial_student(self._options, self._recipe, self._teacher)
 
     def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
-        keeps_head = not self._options.init_checkpoint and self.task.head
-        return model.encoder.weights + (model.head.weights if keeps_head else [])
+        head = [] if self._options.init_checkpoint else model.head.weights
+        return model.encoder.weights + head
 
 
 class SharingTraining(StudentTraining):
@@ -147,11 +147,6 @@ class DistillingTraining(StudentTraining):
         self, options: CompressionOptions, recipe: "Recipe", task: Task, teacher: Checkpoint
     ):
         super().__init__(options, recipe, task, teacher)
-        if task.head is None or not isinstance(task.objective, OBJECTIVES):
-            raise ValueError(
-                f"--task={task.name}: of tasks of your own, this recipe compresses those whose "
-                "objective is one of bert_tf.finetuning.objectives; use --recipe=layers"
-            )
         compares_layers = recipe.reads or recipe.replaces
         per_example = task.head.kind in ("classifier", "multiple_choice")
         self._predicts_once = per_example and not compares_layers
@@ -214,48 +209,80 @@ class DistillingTraining(StudentTraining):
         return dataclasses.replace(features, targets=targets)
 
     def build_model(self, config: BertConfig) -> keras.Model:
-        check_comparable(self._recipe, config, self._teacher.spec.config)
+        theirs, recipe = self._teacher.spec.config, self._recipe
+        check_comparable(config, theirs, recipe.equal, recipe.absent)
         student = super().build_model(config)
         teacher = None if self._predicts_once else load_task_model(self.task, self._teacher)
-        return Distillation(student, teacher, projects=HIDDEN in self._recipe.reads)
+        return Distillation(student, teacher, projects=HIDDEN in recipe.reads)
 
     def first_best_step(self, num_train_steps: int) -> int:
         """See `Training.first_best_step`; the last stage of the recipe must have begun."""
         return min(num_train_steps, int(self._recipe.last_stage * num_train_steps) + 1)
 
 
-def check_comparable(
-    recipe: "Recipe",
-    student: BertConfig,
-    teacher: BertConfig,
-    or_else: str = ", or --recipe=pd, which compares predictions alone",
-) -> None:
-    """Raises a ValueError if a recipe cannot compare two models."""
-    compares_widths = recipe.replaces or any(term.values == HIDDEN for term in recipe.terms)
-    compares_heads = ATTENTION in recipe.reads
-    for reason, name, matters in (
-        ("layers of one width", "hidden_size", compares_widths),
-        ("as many heads", "num_attention_heads", compares_heads),
-    ):
-        ours, theirs = getattr(student, name), getattr(teacher, name)
-        if matters and ours != theirs:
+class BiLSTMTraining(DistillingTraining):
+    """Trains a BiLSTM on the outputs of its teacher."""
+
+    unsuited = (
+        *DistillingTraining.unsuited,
+        *("student_layers", "preset", "bert_config_file", "layer_decay"),
+    )
+
+    def initial_student(self) -> Checkpoint:
+        """Returns the word embeddings of an encoder, as the start of a BiLSTM.
+
+        Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) section 4.3, for
+        the sizes.
+        """
+        options, kind = self._options, self.task.head.kind
+        if kind == "span":
             raise ValueError(
-                f"this recipe needs {reason} in student and teacher, but their {name} are {ours} "
-                f"and {theirs}: use another --init_checkpoint{or_else}"
+                f"--task={self.task.name}: a BiLSTM cannot find answers: use another --recipe"
             )
-    alone = "use --recipe=pd, which compares predictions alone"
-    if compares_heads and (student.pruned_heads or teacher.pruned_heads):
-        raise ValueError(
-            "this recipe compares all attention heads of student and teacher, but one of the two "
-            f"lacks some heads (pruned_heads): {alone}"
+        source = open_init_checkpoint(options, Run(options.output_dir)) or self._teacher
+        spec = source.spec
+        words = source.tensors["encoder/embeddings/word_embeddings"]
+        pairs = kind == "multiple_choice" or getattr(self.task, "pairs", False)
+        config = BiLSTMConfig(
+            spec.config.vocab_size,
+            hidden_size=400,
+            num_hidden_layers=1,
+            num_attention_heads=1,
+            intermediate_size=150,
+            hidden_act="relu",
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            max_position_embeddings=spec.config.max_position_embeddings,
+            embedding_size=words.shape[1],
+            bilstm="siamese" if pairs else "single",
         )
-    if (recipe.replaces or recipe.reads) and (student.is_decoder or teacher.is_decoder):
-        raise ValueError(
-            "this recipe compares layers, but student or teacher reads from left to right "
-            f"(is_decoder): {alone}"
-        )
+        spec = ModelSpec(config, spec.vocab, spec.lower_case)
+        tensors = {"encoder/word_embeddings": words}
+        return dataclasses.replace(source, spec=spec, tensors=tensors, head=None, config_file=None)
+
+    def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
+        return [model.encoder.word_embeddings]
+
+
+def check_comparable(
+    student: BertConfig, teacher: BertConfig, equal: Sequence[str], absent: Sequence[str]
+) -> None:
+    """Raises a ValueError if a recipe cannot compare two models.
+
+    `equal` are the values that must be the same in both, and `absent` those that neither may have.
+    """
+
+    def values(name: str) -> tuple[Any, Any]:
+        return getattr(student, name, None), getattr(teacher, name, None)
+
+    wrong = [name for name in equal if len({*values(name)}) == 2]
+    wrong += [name for name in absent if any(values(name))]
     if student.num_hidden_layers > teacher.num_hidden_layers:
+        wrong.append("num_hidden_layers")
+    if wrong:
+        ours, theirs = values(wrong[0])
         raise ValueError(
-            f"the student has {student.num_hidden_layers} layers, more than the "
-            f"{teacher.num_hidden_layers} of the teacher: use a smaller --init_checkpoint"
+            f"this recipe cannot compare student and teacher, whose {wrong[0]} are {ours} and "
+            f"{theirs}: use another --init_checkpoint, --preset or --bert_config_file, or, on a "
+            "task, --recipe=pd, which compares predictions alone"
         )

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from bert_tf.config.bert import BertConfig, check_fields
-from bert_tf.config.bilstm import BiLSTMConfig
-from bert_tf.config.mobilebert import MobileBertConfig
+from bert_tf.config.others import BiLSTMConfig, MobileBertConfig
 from tfrecords.vocabulary import Vocabulary
 
 __all__ = [
@@ -62,17 +61,10 @@ class Head:
             raise ValueError(f"kind is {self.kind!r}, not one of {', '.join(kinds)}")
         if self.deviation <= 0:
             raise ValueError(f"deviation is {self.deviation}, not positive")
-        for index, label in enumerate(self.labels):
-            if not label.strip():
-                raise ValueError(f"the label of output {index} is empty: name it")
         # Results could show only one of two outputs with the same label.
-        if len(set(self.labels)) < len(self.labels):
-            label = max(self.labels, key=self.labels.count)
-            indices = [str(i) for i, other in enumerate(self.labels) if other == label]
-            raise ValueError(
-                f"the outputs {' and '.join(indices)} have the same label, {label!r}: rename all "
-                "but one"
-            )
+        if len({label for label in self.labels if label.strip()}) < len(self.labels):
+            shown = ", ".join(map(repr, self.labels))
+            raise ValueError(f"a label is empty or that of two outputs: rename it ({shown:.300})")
 
     @property
     def reads_pooler(self) -> bool:

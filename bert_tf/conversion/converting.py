@@ -1,7 +1,6 @@
 """Converts checkpoints between formats."""
 
 import dataclasses
-import functools
 import os
 from collections.abc import Callable, Collection
 
@@ -21,9 +20,9 @@ from bert_tf.resolution import (
     read_vocab_file,
 )
 from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Tensor, save_tensors
+from bert_tf.training.checkpoints import save_tensors
 from bert_tf.weights.checkpoint import Checkpoint, describe_non_finite, matches
-from bert_tf.weights.formats import google, huggingface, kerashub, model_garden
+from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.formats.sentence_transformers import settings_of, write_settings
 from bert_tf.weights.growing import load_mapping
 from bert_tf.weights.names import PARTS, part_of
@@ -49,15 +48,13 @@ class _Target:
     Attributes:
         write: writes a checkpoint into an empty folder.
         parts: those that every checkpoint of the format has; see `weights.names`.
-        states_labels: whether a checkpoint of the format states what the outputs of a head mean:
-            the names of the labels, and whether a text may have several.
-        adds_tokens: whether programs that read the format keep added tokens whole.
+        says_all: whether a checkpoint of the format states the names of a head's labels, whether a
+            text may have several, and which tokens were added to the vocabulary.
     """
 
     write: Callable[[Checkpoint, str], None]
     parts: tuple[str, ...] = ("encoder", "projection", "pooler")
-    states_labels: bool = True
-    adds_tokens: bool = True
+    says_all: bool = True
 
 
 def write_run(checkpoint: Checkpoint, folder: str) -> None:
@@ -70,9 +67,9 @@ def write_run(checkpoint: Checkpoint, folder: str) -> None:
 
 
 _TARGETS = {
-    "google": _Target(google.write, states_labels=False, adds_tokens=False),
+    "google": _Target(google.write, says_all=False),
     "huggingface": _Target(huggingface.write, parts=("encoder", "projection")),
-    "kerashub": _Target(kerashub.write, states_labels=False, adds_tokens=False),
+    "kerashub": _Target(kerashub.write, says_all=False),
     "run": _Target(write_run),
 }
 
@@ -95,7 +92,7 @@ def convert(options: ConversionOptions) -> None:
     tensors = {path: t for path, t in checkpoint.tensors.items() if path not in left_out}
     head = checkpoint.head if "head" in map(part_of, tensors) else None
     checkpoint = dataclasses.replace(checkpoint, tensors=tensors, head=head)
-    if checkpoint.head and checkpoint.head.multi_label and not target.states_labels:
+    if checkpoint.head and checkpoint.head.multi_label and not target.says_all:
         raise ValueError(
             f"{checkpoint.path} predicts several classes at once, which --to={options.to} cannot "
             "state, so programs that load it would choose a single one: use --to=huggingface or "
@@ -104,10 +101,12 @@ def convert(options: ConversionOptions) -> None:
     if options.to != "run":
         checkpoint = with_plain_numbers(checkpoint)
     _warn_about_text(checkpoint, options.to)
-    bad: dict[str, str] = {}
     with whole_folder(options.output_dir) as folder:
-        target.write(_noting_non_finite(checkpoint, bad), folder)
+        target.write(checkpoint, folder)
         _keep_embedding(options, opened, checkpoint, folder)
+    bad: dict[str, str] = {}
+    for path, tensor in checkpoint.tensors.items():
+        note_non_finite(bad, path, tensor.read())
     if bad:
         print(f"WARNING: {describe_non_finite(checkpoint.path, bad)}.")
     print(_report(options, checkpoint, [*left_out, *checkpoint.unused], random))
@@ -137,25 +136,10 @@ def _keep_embedding(
         print(f"WARNING: --to={options.to} cannot state how vectors are computed: use --to=run.")
 
 
-def _noting_non_finite(checkpoint: Checkpoint, bad: dict[str, str]) -> Checkpoint:
-    """Returns a checkpoint that notes in `bad` which tensors are not finite, when they are read."""
-
-    def read(path: str, tensor: Tensor) -> np.ndarray:
-        value = tensor.read()
-        note_non_finite(bad, path, value)
-        return value
-
-    tensors = {
-        path: dataclasses.replace(tensor, read=functools.partial(read, path, tensor))
-        for path, tensor in checkpoint.tensors.items()
-    }
-    return dataclasses.replace(checkpoint, tensors=tensors)
-
-
 def _warn_about_text(checkpoint: Checkpoint, to: str) -> None:
     vocab = checkpoint.spec.vocab
     warn_about_casing(vocab, checkpoint.spec.lower_case)
-    if vocab and vocab.added and not _TARGETS[to].adds_tokens:
+    if vocab and vocab.added and not _TARGETS[to].says_all:
         tokens = shortened([token.content for token in vocab.added], 5)
         print(
             f"WARNING: programs that read --to={to} split the added tokens {tokens} like other "
@@ -176,9 +160,14 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
     )
     if checkpoint.run:
         checkpoint.run.check_one_task()
-    if config:
-        _check_config(file, config, checkpoint)
-    spec = checkpoint.spec
+    spec, own = checkpoint.spec, checkpoint.config_file
+    # Of the same file, a format may interpret some values differently.
+    if config and own and absolute_path(file) != absolute_path(own):
+        if found := differences(config, spec.config):
+            raise ValueError(
+                f"{own}, the configuration of --from, differs from --bert_config_file={file} in "
+                f"{found}: leave out --bert_config_file"
+            )
     vocab_file, vocab = checkpoint.vocab_file, spec.vocab
     vocabs, casings = flag_values(options.vocab_file, options.do_lower_case)
     if options.vocab_file and not options.init_vocab_mapping:
@@ -199,23 +188,6 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
         config = dataclasses.replace(config, hidden_act=options.hidden_act)
     spec = dataclasses.replace(spec, config=config, vocab=vocab, lower_case=lower_case)
     return dataclasses.replace(checkpoint, spec=spec, vocab_file=vocab_file)
-
-
-def _check_config(file: str, config: BertConfig, checkpoint: Checkpoint) -> None:
-    """Raises a ValueError if --bert_config_file contradicts the configuration of --from."""
-    own, source = checkpoint.spec.config, checkpoint.config_file or checkpoint.path
-    # The same file: a format may interpret some of its values differently.
-    if absolute_path(file) == absolute_path(source):
-        return
-    # The Model Garden calls both forms of GELU "gelu".
-    in_garden = checkpoint.format == model_garden.NAME or not checkpoint.config_file
-    if in_garden and config.hidden_act == "gelu" and own.hidden_act == "gelu_new":
-        config = dataclasses.replace(config, hidden_act="gelu_new")
-    if found := differences(config, own):
-        raise ValueError(
-            f"{source}, the configuration of --from, differs from --bert_config_file={file} in "
-            f"{found}: leave out --bert_config_file"
-        )
 
 
 def _reshaped(options: ConversionOptions, checkpoint: Checkpoint) -> Checkpoint:
@@ -247,7 +219,7 @@ def _report(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, {config.hidden_act}, "
         f"LayerNorm epsilon {config.layer_norm_eps:g}; {vocab}."
     ]
-    if checkpoint.head and checkpoint.head.labels and not _TARGETS[options.to].states_labels:
+    if checkpoint.head and checkpoint.head.labels and not _TARGETS[options.to].says_all:
         labels = ", ".join(checkpoint.head.labels)
         lines.append(f"This format does not store the names of the labels; keep them: {labels}.")
     if left_out:

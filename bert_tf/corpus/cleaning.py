@@ -49,10 +49,8 @@ _URL = re.compile(r"https?://|\bwww\.\w", re.IGNORECASE)
 def line_rule(line: str, first: bool, paragraph: bool) -> str | None:
     """Returns the name of the rule that drops a whole line, or None to keep the line.
 
-    Args:
-        line: a line that is not empty and has no surrounding whitespace.
-        first: whether the line is the first of its document.
-        paragraph: whether lines are paragraphs rather than sentences.
+    The line has no surrounding whitespace. `first` means the first of its document, and `paragraph`
+    that lines are paragraphs rather than sentences.
     """
     ends = ends_sentence(line)
     if first and not ends and len(line) <= _MAX_TITLE_CHARACTERS:

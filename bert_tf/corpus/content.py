@@ -17,7 +17,6 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -43,6 +42,8 @@ _FEWEST_CHARACTERS = 3
 # Enough for a compressed file without content.
 _SMALL = 100
 
+NewDecompressor = Callable[[], Any]
+
 
 def checked_content(file: str) -> Iterator[bytes]:
     """Yields the decompressed content of a text file in parts, without a byte order mark."""
@@ -60,10 +61,10 @@ def read_content(file: str) -> Iterator[bytes]:
     """Yields the decompressed content of a file in parts."""
     with named_errors(f"cannot read {file}"), tf.io.gfile.GFile(file, "rb") as stream:
         head = stream.read(COMPRESSED_READ_BYTES)
-        compression = _detect(head, file)
-        size = COMPRESSED_READ_BYTES if compression else READ_BYTES
+        new_decompressor = _detect(head, file)
+        size = COMPRESSED_READ_BYTES if new_decompressor else READ_BYTES
         parts = itertools.chain([head], iter(functools.partial(stream.read, size), b""))
-        yield from _decompress(parts, compression, file) if compression else parts
+        yield from _decompress(parts, new_decompressor, file) if new_decompressor else parts
 
 
 def estimate_content_bytes(files: Sequence[str]) -> int:
@@ -76,37 +77,24 @@ def estimate_content_bytes(files: Sequence[str]) -> int:
         with named_errors(f"cannot read {file}"), tf.io.gfile.GFile(file, "rb") as stream:
             size = tf.io.gfile.stat(file).length
             head = stream.read(READ_BYTES)
-        if compression := _detect(head, file):
-            decompressor = compression.new_decompressor()
-            try:
-                content = decompressor.decompress(head)
-            except compression.error as error:
-                raise OSError(f"{file} is damaged: {error}") from None
+        if new_decompressor := _detect(head, file):
+            decompressor = new_decompressor()
+            content = _decompressed(decompressor, head, file)
             used = len(head) - (len(decompressor.unused_data) if decompressor.eof else 0)
             size *= len(content) / used
         total += size
     return round(total)
 
 
-@dataclass(frozen=True)
-class _Compression:
-    """A decompressor of one member of a file, and the error it raises for damaged data."""
-
-    new_decompressor: Callable[[], Any]
-    error: type[Exception]
-
-
-def _detect(head: bytes, file: str) -> _Compression | None:
-    """Returns the compression of the file that begins with `head`; None for a plain file."""
+def _detect(head: bytes, file: str) -> NewDecompressor | None:
+    """Returns what decompresses a member of the file that begins with `head`; None if plain."""
     if head.startswith(b"\x1f\x8b"):
-        return _Compression(functools.partial(zlib.decompressobj, wbits=31), zlib.error)
+        return functools.partial(zlib.decompressobj, wbits=31)
     # More than "BZh9", because plain text may begin with these letters.
     if re.match(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", head):
-        return _Compression(bz2.BZ2Decompressor, OSError)
+        return bz2.BZ2Decompressor
     if head.startswith(b"\xfd7zXZ\0"):
-        return _Compression(
-            functools.partial(lzma.LZMADecompressor, lzma.FORMAT_XZ), lzma.LZMAError
-        )
+        return functools.partial(lzma.LZMADecompressor, lzma.FORMAT_XZ)
     # A frame, or a skippable frame, with which the files of parallel compressors begin.
     if re.match(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18", head):
         try:
@@ -116,14 +104,20 @@ def _detect(head: bytes, file: str) -> _Compression | None:
                 f"cannot read {file}: zstd files need zstandard: pip install zstandard"
             ) from None
         # `zstd --long=31` needs a window of 2 GB.
-        zstd = zstandard.ZstdDecompressor(max_window_size=2**31)
-        return _Compression(zstd.decompressobj, zstandard.ZstdError)
+        return zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj
     return None
 
 
-def _decompress(parts: Iterator[bytes], compression: _Compression, file: str) -> Iterator[bytes]:
+def _decompressed(decompressor: Any, data: bytes, file: str) -> bytes:
+    try:
+        return decompressor.decompress(data)
+    except Exception as error:  # Each library has errors of its own.
+        raise OSError(f"{file} is damaged: {error}") from None
+
+
+def _decompress(parts: Iterator[bytes], new: NewDecompressor, file: str) -> Iterator[bytes]:
     """Yields the content of all members of a file that is read in `parts`."""
-    decompressor = compression.new_decompressor()
+    decompressor = new()
     for part in parts:
         while part:
             if decompressor.eof:
@@ -131,13 +125,9 @@ def _decompress(parts: Iterator[bytes], compression: _Compression, file: str) ->
                 part = part.lstrip(b"\0")
                 if not part:
                     break
-                decompressor = compression.new_decompressor()
-            try:
-                content = decompressor.decompress(part)
-            except compression.error as error:
-                raise OSError(f"{file} is damaged: {error}") from None
+                decompressor = new()
+            yield _decompressed(decompressor, part, file)
             part = decompressor.unused_data if decompressor.eof else b""
-            yield content
     if not decompressor.eof:
         raise OSError(f"{file} is truncated: its compressed data ends early")
 
@@ -167,8 +157,7 @@ def is_unicode(text: str) -> bool:
 def check_encoding(data: bytes, name: str) -> None:
     """Raises a ValueError if a text is UTF-16 or UTF-32, with or without a byte order mark.
 
-    Args:
-        data: the text, or at least its first `SAMPLE_BYTES`.
+    The first `SAMPLE_BYTES` of the text are enough.
     """
     head = data[:SAMPLE_BYTES]
     found = [encoding for encoding, marks in _MARKS.items() if head.startswith(marks)]
@@ -198,11 +187,7 @@ def _unreadable(text: str) -> float:
 
 
 def describe_problems(files: Sequence[str], invalid_lines: Mapping[str, int]) -> list[str]:
-    """Returns a warning about files without text, and one about bytes that are not UTF-8.
-
-    Args:
-        invalid_lines: how many lines of each file are not UTF-8.
-    """
+    """Returns warnings about files without text, and about lines that are not UTF-8, by file."""
     warnings = []
     if empty := [file for file in files if _is_empty(file)]:
         warnings.append(

@@ -62,12 +62,8 @@ DEFAULT_LAYOUT = Layout()
 def read_documents(text: str, kind: str, file: str, layout: Layout) -> Iterator[list[str]]:
     """Yields the lines of each document, without blank lines and surrounding whitespace.
 
-    With `layout.unwrap`, lines are paragraphs.
-
-    Args:
-        text: a file, or a part of one that consists of whole documents.
-        kind: "text" or "json", as in a `Block`.
-        file: its name, for errors.
+    With `layout.unwrap`, lines are paragraphs. The text is that of a file, or a part of one that
+    consists of whole documents; `kind` is as in a `Block`.
     """
     if kind == "json":
         for line in filter(None, map(str.strip, text.split("\n"))):
@@ -143,12 +139,8 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     """Returns the sentences of a text, each on one line with single spaces.
 
     The rules and abbreviations are those of Wikimedia's `sentencex`, which supports some 300
-    languages. A language without rules of its own has those of a related one, or of English.
-
-    Args:
-        text: one or more paragraphs. A blank line always ends a sentence, a single line break does
-            not.
-        language: an ISO 639 code, such as "de".
+    languages. A language without rules of its own has those of a related one, or of English. A
+    blank line always ends a sentence, a single line break does not.
     """
     check_language(language)
     sentences = (" ".join(sentence.split()) for sentence in sentencex.segment(language, text))

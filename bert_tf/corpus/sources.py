@@ -4,9 +4,10 @@ A file is plain text, in which a `Layout` says what a document is, or JSON lines
 .jsonl or .json (before a suffix such as .gz). Either may be compressed.
 """
 
+import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import tensorflow as tf
@@ -76,116 +77,97 @@ def read_blocks(
     """Yields the content of the files in blocks of `block_bytes` to about twice as many bytes.
 
     A block of plain text ends where a document ends, so a long document makes a larger block. A
-    block of JSON lines ends where a line ends. The last block holds the remainder. Byte order marks
-    are removed. Memory use grows with the longest document, not with the size of the files.
-
-    Args:
-        layout: what a document is in plain text; None to end blocks of text at any line.
+    block of JSON lines ends where a line ends, and so does one of text without a layout. The last
+    block holds the remainder. Byte order marks are removed. Memory use grows with the longest
+    document, not with the size of the files.
     """
-    cutter: _BlockCutter | None = None
-    for file in files:
-        kind = "json" if is_json(file) else "text"
-        if cutter and kind != cutter.kind:
-            yield from cutter.finish()
-            cutter = None
-        cutter = cutter or _BlockCutter(kind, block_bytes, layout)
-        cutter.begin_file(file)
-        for data in checked_content(file):
-            yield from cutter.add(data)
-    if cutter:
-        yield from cutter.finish()
+    for kind, group in itertools.groupby(files, _kind):
+        parts = ((file, part) for file in group for part in checked_content(file))
+        yield from _blocks(kind, parts, block_bytes, layout)
 
 
 def tfds_blocks(name: str, block_bytes: int, data_dir: str | None = None) -> Iterator[Block]:
     """Yields the texts of a TFDS dataset as blocks of JSON lines with the field "text"."""
-    cutter = _BlockCutter("json", block_bytes)
-    cutter.begin_file(f"TFDS {name}")
-    for text in read_tfds_texts(name, data_dir):
-        line = json.dumps({"text": text.decode("utf-8", "replace")}, ensure_ascii=False)
-        yield from cutter.add(line.encode("utf-8") + b"\n")
-    yield from cutter.finish()
+    lines = (
+        json.dumps({"text": text.decode("utf-8", "replace")}, ensure_ascii=False) + "\n"
+        for text in read_tfds_texts(name, data_dir)
+    )
+    yield from _blocks("json", ((f"TFDS {name}", x.encode()) for x in lines), block_bytes, None)
 
 
-class _BlockCutter:
-    """Cuts data that is added in parts into blocks."""
+def _kind(file: str) -> str:
+    return "json" if is_json(file) else "text"
 
-    def __init__(self, kind: str, block_bytes: int, layout: Layout | None = None) -> None:
-        self.kind = kind
-        self._block_bytes = block_bytes
-        self._layout = layout if kind == "text" else None
-        self._parts: list[bytes] = []
-        self._size = 0
-        # One and a half blocks, so that the last block is not tiny.
-        self._cut_size = self._min_cut_size = block_bytes + block_bytes // 2
-        self._files: list[tuple[str, int]] = []
 
-    def begin_file(self, file: str) -> None:
-        """Ends the document or line of the previous file."""
-        if self._size:
-            self._append({"text": b"\n\n", "json": b"\n"}[self.kind])
-        else:
-            self._files.clear()
-        self._files.append((file, self._size))
+def _blocks(
+    kind: str, parts: Iterable[tuple[str, bytes]], block_bytes: int, layout: Layout | None
+) -> Iterator[Block]:
+    """Cuts files, given as pairs of a name and a part of the content, into blocks."""
+    # The files that have data in the buffer, and where they begin there.
+    data, files = bytearray(), []
+    # One and a half blocks, so that the last block is not tiny.
+    cut_size = min_cut_size = block_bytes + block_bytes // 2
 
-    def add(self, data: bytes) -> Iterator[Block]:
-        """Adds data and yields the blocks that are complete."""
-        self._append(data)
-        if self._size >= self._cut_size:
-            yield from self._full_blocks()
+    def full_blocks() -> Iterator[Block]:
+        nonlocal files
+        while len(data) >= min_cut_size:
+            if kind == "json" or not layout:
+                end = _end_of_line(data, block_bytes)
+            else:
+                end = _end_of_document(data, files, block_bytes, layout.document_separator)
+            if not end:
+                return
+            yield Block(kind, bytes(data[:end]), tuple(_files_between(files, 0, end)))
+            files = _files_between(files, end, len(data) + 1)
+            del data[:end]
 
-    def finish(self) -> Iterator[Block]:
-        """Yields everything that is left."""
-        yield from self._full_blocks()
-        if self._size:
-            yield Block(self.kind, self._parts[0], tuple(self._files))
+    for file, part in parts:
+        if not files or file != files[-1][0]:
+            # The end of a file ends its last document or line.
+            if data:
+                data += {"text": b"\n\n", "json": b"\n"}[kind]
+            else:
+                files = []
+            files.append((file, len(data)))
+        data += part
+        if len(data) >= cut_size:
+            yield from full_blocks()
+            # Searches a long document again only when it has doubled, which keeps the time linear.
+            cut_size = 2 * len(data) if len(data) >= min_cut_size else min_cut_size
+    yield from full_blocks()
+    if data:
+        yield Block(kind, bytes(data), tuple(files))
 
-    def _full_blocks(self) -> Iterator[Block]:
-        data, start = b"".join(self._parts), 0
-        while len(data) - start >= self._min_cut_size:
-            end = self._find_end(data, start + self._block_bytes)
-            if end is None:
-                break
-            yield Block(self.kind, data[start:end], tuple(self._files_between(start, end)))
-            start = end
-        self._files = self._files_between(start, len(data) + 1)
-        self._parts, self._size = [data[start:]], len(data) - start
-        # Searches a long document again only when it has doubled, which keeps the time linear.
-        is_long = self._size >= self._min_cut_size
-        self._cut_size = 2 * self._size if is_long else self._min_cut_size
 
-    def _append(self, data: bytes) -> None:
-        self._parts.append(data)
-        self._size += len(data)
+def _files_between(files: list[tuple[str, int]], start: int, end: int) -> list[tuple[str, int]]:
+    """Returns the files that have data or begin between two positions, relative to `start`."""
+    ends = [begin for _, begin in files[1:]] + [end]
+    return [
+        (file, max(0, begin - start))
+        for (file, begin), file_end in zip(files, ends, strict=True)
+        if begin < end and file_end > start
+    ]
 
-    def _files_between(self, start: int, end: int) -> list[tuple[str, int]]:
-        """Returns the files that have data or begin between two positions, relative to `start`."""
-        ends = [begin for _, begin in self._files[1:]] + [end]
-        return [
-            (file, max(0, begin - start))
-            for (file, begin), file_end in zip(self._files, ends, strict=True)
-            if begin < end and file_end > start
-        ]
 
-    def _find_end(self, data: bytes, start: int) -> int | None:
-        """Returns the first end of a document, or of a line, from `start` on."""
-        if not self._layout:
-            return _end_of_line(data, start)
-        separator = self._layout.document_separator
-        if separator == "blank_line":
-            for match in _MAYBE_BLANK.finditer(data, start):
-                if not match[1].decode("utf-8", "replace").strip():
-                    return match.end() + 1
-            return None
-        next_file = next((begin for _, begin in self._files if begin >= start), None)
-        if separator == "file" or not (position := _end_of_line(data[:next_file], start)):
-            return next_file
-        # The last line may be incomplete.
-        for line in data[position:next_file].split(b"\n")[:-1]:
-            if re.search(separator, line.decode("utf-8", "replace").strip()):
-                return position
-            position += len(line) + 1
+def _end_of_document(
+    data: bytearray, files: list[tuple[str, int]], start: int, separator: str
+) -> int | None:
+    """Returns the first end of a document from `start` on."""
+    if separator == "blank_line":
+        for match in _MAYBE_BLANK.finditer(data, start):
+            if not match[1].decode("utf-8", "replace").strip():
+                return match.end() + 1
+        return None
+    next_file = next((begin for _, begin in files if begin >= start), None)
+    if separator == "file" or not (position := _end_of_line(data[:next_file], start)):
         return next_file
+    # The last line may be incomplete.
+    for line in data[position:next_file].split(b"\n")[:-1]:
+        if re.search(separator, line.decode("utf-8", "replace").strip()):
+            return position
+        position += len(line) + 1
+    return next_file
 
 
-def _end_of_line(data: bytes, start: int) -> int | None:
+def _end_of_line(data: bytearray, start: int) -> int | None:
     return data.find(b"\n", start) + 1 or None

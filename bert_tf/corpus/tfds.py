@@ -14,10 +14,8 @@ _SECONDS_TO_ANSWER = 5
 def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
     """Yields the feature "text" of every example, in the order in which they are stored.
 
-    Args:
-        name: a dataset such as "wikipedia/20230601.en", optionally followed by ":" and a split.
-            The default is all of "train".
-        data_dir: TFDS's data folder. A missing dataset is downloaded and prepared.
+    The name of a dataset, such as "wikipedia/20230601.en", may be followed by ":" and a split; the
+    default is all of "train". A dataset that is missing in `data_dir` is downloaded and prepared.
     """
     # The import takes half a second and few runs need it.
     import tensorflow_datasets as tfds

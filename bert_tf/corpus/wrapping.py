@@ -31,10 +31,9 @@ def wrap_width(lines: Sequence[str]) -> int:
 
 
 def count_wrapped(lines: Sequence[str]) -> int:
-    """Returns how many lines seem to have been wrapped: they are full and end in mid-sentence.
+    """Returns how many lines of a document seem to have been wrapped: full, and in mid-sentence.
 
-    Args:
-        lines: the lines of a document, without blank ones.
+    The lines have no blank ones among them.
     """
     width = wrap_width(lines)
     if not _MIN_WIDTH <= width <= _MAX_WIDTH:
@@ -44,19 +43,14 @@ def count_wrapped(lines: Sequence[str]) -> int:
 
 
 def unwrap(lines: Sequence[str], width: int) -> list[str]:
-    """Joins the lines of every paragraph. Drops blank lines.
+    """Joins the lines of every paragraph. Drops blank lines, which stand between paragraphs.
 
     If most lines of a paragraph have room for the next word, as in verse, no such line is joined
     with the next one. Nor are list items, and short lines at which a sentence ends.
 
     A hyphen at the end of a line is removed if the document has the word more often without the
     hyphen than with it. Lines of Chinese, Japanese and other text without spaces are joined without
-    a space.
-
-    Args:
-        lines: the lines of a document without surrounding whitespace, with blank lines between
-            paragraphs.
-        width: the width of the lines; see `wrap_width`.
+    a space. The width is that of `wrap_width`.
     """
     hyphenated = any(map(_HYPHENATED.search, lines))
     words = Counter(_WORDS.findall("\n".join(lines).lower())) if hyphenated else Counter()

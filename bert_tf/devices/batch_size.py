@@ -28,16 +28,8 @@ class LargestBatch(NamedTuple):
     bytes_per_sequence: float | None = None
 
 
-def try_compile(compile_for: Callable[[int], CompiledStep], size: int) -> CompiledStep | DoesNotFit:
-    """Returns the step compiled for `size` sequences, or the error if it does not fit."""
-    try:
-        return compile_for(size)
-    except DoesNotFit as error:
-        return error
-
-
 def find_largest_batch(
-    compile_for: Callable[[int], CompiledStep],
+    compile_for: Callable[[int], CompiledStep | DoesNotFit],
     size: int,
     step: CompiledStep | DoesNotFit,
     memory: float,
@@ -49,9 +41,9 @@ def find_largest_batch(
     until a size fits and fills the memory well.
 
     Args:
-        compile_for: compiles the step for a number of sequences, or raises `DoesNotFit`.
+        compile_for: returns the step compiled for a number of sequences, or the error.
         size: the size that was tried first; smaller ones are tried until one fits.
-        step: the result of `try_compile` for `size`.
+        step: the result of `compile_for` for `size`.
         memory: bytes of memory of a replica.
     """
     usable = USABLE * memory
@@ -59,7 +51,7 @@ def find_largest_batch(
         if size == 1:
             return LargestBatch(0, None)
         size = max(1, min(size // 2, int(size * 0.5 * usable / step.needed)))
-        step = try_compile(compile_for, size)
+        step = compile_for(size)
     free = usable - (step.memory - step.temporaries)
     # If only temporaries grow, the second size fills half of the free memory.
     growth = (free / max(step.temporaries, 1) - 1) / 2
@@ -71,7 +63,7 @@ def find_largest_batch(
             target -= target % _MULTIPLE
         if target <= fits:
             break
-        found = try_compile(compile_for, target)
+        found = compile_for(target)
         if isinstance(found, DoesNotFit):
             temporaries[target], too_large = found.needed, target
         else:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.devices import report
-from bert_tf.devices.batch_size import find_largest_batch, try_compile
+from bert_tf.devices.batch_size import find_largest_batch
 from bert_tf.devices.chips import Topology
 from bert_tf.devices.compiler import CompiledStep, DoesNotFit, compile_step
 from bert_tf.devices.device_check_options import DeviceCheckOptions
@@ -48,14 +48,14 @@ def check(options: DeviceCheckOptions) -> None:
     subject = report.Subject(options, topology, peak_flops, model, gradient_bytes=4 * parameters)
     size, started = subject.batch_size, time.perf_counter()
 
-    def compile_for(size: int) -> CompiledStep:
+    def compile_for(size: int) -> CompiledStep | DoesNotFit:
         elapsed = time.perf_counter() - started
         say(f"[{elapsed:5.0f} s] {size} sequences per {topology.replica}: ", end="")
         try:
             compiled = compile_with(_shortcut(options, size, TokenCapacity), size)
         except DoesNotFit as error:
             say(f"does not fit, {error}")
-            raise
+            return error
         say(f"fits, {compiled.memory / 1e9:,.2f} GB")
         return compiled
 
@@ -68,7 +68,7 @@ def check(options: DeviceCheckOptions) -> None:
 
     print(report.describe_subject(subject), flush=True)
     say("\nCompiling")
-    step = try_compile(compile_for, size)
+    step = compile_for(size)
     if options.fill < 1 and isinstance(step, CompiledStep):
         # The compiler counts the work of a batch that exceeds the capacity.
         usual = compile_with(_shortcut(options, size, _Unchecked), size)

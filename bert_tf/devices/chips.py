@@ -158,13 +158,8 @@ def estimate_step_time(
     """Estimates the time of a data-parallel step.
 
     In a ring all-reduce over n chips, each chip sends 2 (n - 1) / n of the gradient (Patarasuk and
-    Yuan, 2009), here over all of its links at once.
-
-    Args:
-        peak_flops: FLOP/s of a replica.
-        flops: floating-point operations of one replica.
-        bytes_accessed: bytes that one replica reads and writes.
-        gradient_bytes: size of the whole gradient, which every replica holds.
+    Yuan, 2009), here over all of its links at once. Every replica holds the whole gradient; all
+    other figures are those of one replica.
     """
     chip, chips = topology.chip, topology.num_chips
     sent = 2 * (chips - 1) / chips * gradient_bytes

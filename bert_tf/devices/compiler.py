@@ -29,19 +29,11 @@ class DoesNotFit(Exception):
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """The compiler's figures for a step on one replica.
+    """The compiler's figures for a step on one replica, which took `seconds` to compile.
 
-    Attributes:
-        seconds: duration of the compilation.
-        arguments: bytes of the inputs: variables and batch.
-        outputs: bytes of the outputs: new values of the variables.
-        aliased: bytes of the outputs that reuse the memory of arguments.
-        temporaries: bytes of all intermediate values.
-        code: bytes of the program.
-        flops: floating-point operations.
-        bytes_accessed: bytes read and written.
-        kernels: programs that a GPU launches.
-        float64_op: name of an operation in float64, if there is one.
+    In bytes: `arguments` are variables and batch, `outputs` the new values of the variables, of
+    which `aliased` reuse the memory of arguments, `temporaries` all values in between, and `code`
+    the program. `kernels` are programs that a GPU launches.
     """
 
     seconds: float
@@ -53,7 +45,6 @@ class CompiledStep:
     flops: float
     bytes_accessed: float
     kernels: int | None = None
-    float64_op: str | None = None
 
     @property
     def memory(self) -> int:
@@ -105,8 +96,7 @@ def compile_step(
     from jaxlib.mlir.ir import MLIRError, Module
     from jaxlib.xla_client import CompileOptions, DeviceList
 
-    hlo = XlaComputation(step_to_hlo(target.kind, step, batch))
-    module = xla_computation_to_mlir_module(hlo)
+    module = xla_computation_to_mlir_module(XlaComputation(step_to_hlo(target.kind, step, batch)))
     # Copies between variables become identities, since the compilers' dialect has no copies.
     module = target.adapt(module.replace("mhlo.copy ", "stablehlo.optimization_barrier "))
     started = time.perf_counter()
@@ -120,7 +110,6 @@ def compile_step(
         raise target.does_not_fit(error) or rejected from None
     seconds = time.perf_counter() - started
     stats = executable.get_compiled_memory_stats()
-    float64 = re.search(r"= f64\[.*?op_name=\"([^\"]*)\"", hlo.as_hlo_module().to_string())
     compiled = CompiledStep(
         seconds=seconds,
         arguments=stats.argument_size_in_bytes,
@@ -128,7 +117,6 @@ def compile_step(
         aliased=stats.alias_size_in_bytes,
         temporaries=stats.temp_size_in_bytes,
         code=stats.generated_code_size_in_bytes,
-        float64_op=float64[1] if float64 else None,
         **target.work(executable),
     )
     if target.memory_limit is not None and compiled.memory > target.memory_limit:

@@ -23,15 +23,7 @@ _ASSUMPTIONS = (
 
 @dataclass(frozen=True)
 class Subject:
-    """What is compiled.
-
-    Attributes:
-        options: the flags.
-        topology: the devices to compile for.
-        peak_flops: FLOP/s of a replica.
-        model: description of the model.
-        gradient_bytes: size of the whole gradient.
-    """
+    """What is compiled; `peak_flops` are those of a replica, and `model` describes the model."""
 
     options: DeviceCheckOptions
     topology: Topology
@@ -93,11 +85,6 @@ def describe_step(subject: Subject, step: CompiledStep | DoesNotFit) -> str:
     if step.kernels:
         counts.append(("kernels", f"{step.kernels:,}", "launched on the GPU one after the other"))
     work = _table(f"Work per {replica} and step, as counted by the compiler", *counts)
-    if step.float64_op:
-        work += (
-            f"\n  WARNING: {step.float64_op} computes in float64, which is many times "
-            "slower than float32"
-        )
     return (
         f"Compiles: yes, in {step.seconds:,.0f} s\n\n{memory}\n\n{work}\n\n{_time(subject, step)}"
     )

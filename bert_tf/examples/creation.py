@@ -31,24 +31,13 @@ from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.estimate import estimate
 from bert_tf.examples.job import Job, make_job
 from bert_tf.examples.plan import plan_shards
-from bert_tf.examples.report import (
-    example_report,
-    longer_documents,
-    next_steps,
-    text_report,
-)
-from bert_tf.examples.runner import LocalRunner, open_runner, tokenize, useful_workers
+from bert_tf.examples.report import example_report, longer_documents, next_steps, text_report
+from bert_tf.examples.runner import RunChunks, open_runner
+from bert_tf.examples.steps import make_shards, tokenize, useful_workers
 from bert_tf.examples.work_folder import WorkFolder, read_json
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.workers import num_processes
-from tfrecords.manifest import (
-    INPUT_KEYS,
-    file_sha256,
-    is_list_of,
-    read_manifest,
-    unfinished_path,
-    write_manifest,
-)
+from tfrecords.manifest import file_sha256, read_manifest, unfinished_path, write_manifest
 from tfrecords.progress import progress_bar, say
 from tfrecords.vocabulary import warn_about_casing
 from tfrecords.writer import atomic_write, remove
@@ -64,8 +53,8 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
     if options.dry_run:
         print(estimate(job, num_workers))
         return None
-    with open_runner(options.runner, num_workers, options.beam_options) as runner:
-        statistics = _create(job, runner, options.overwrite)
+    with open_runner(options.runner, num_workers, options.beam_options) as run_chunks:
+        statistics = _create(job, run_chunks, options.overwrite)
     say(example_report(statistics, job))
     first, *others = job.output_files
     written = f"{first} ... {others[-1]}" if others else first
@@ -75,37 +64,31 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
     return statistics
 
 
-def _create(job: Job, runner: LocalRunner, overwrite: bool) -> CreationStatistics:
+def _create(job: Job, run_chunks: RunChunks, overwrite: bool) -> CreationStatistics:
     """Creates the missing output files of a job, then their manifest; reports on the text."""
-    folder = WorkFolder(unfinished_path(job.output_files[0]))
+    folder, description = WorkFolder(unfinished_path(job.output_files[0])), _describe_job(job)
     with folder.locked():
         resumes = tf.io.gfile.exists(folder.job_file)
         try:
-            description = _describe_job(job, folder)
             manifest = _restore_finished(job, folder, description, overwrite)
-        except (ValueError, OSError):
+            if manifest:
+                say(text_report(CreationStatistics.from_dict(manifest["statistics"]).text, job))
+            else:
+                atomic_write(folder.job_file, json.dumps(description))
+                manifest = _make_files(job, folder, run_chunks, description)
+        except ValueError:
+            # The same call would fail here again. But an earlier run may have taken hours, and
+            # with other settings its work may still be of use.
             if not resumes:
                 folder.remove()
             raise
-        if manifest:
-            say(text_report(CreationStatistics.from_dict(manifest["statistics"]).text, job))
-        else:
-            atomic_write(folder.job_file, json.dumps(description))
-            try:
-                manifest = _make_files(job, folder, runner, description)
-            except ValueError:
-                # The same call would fail here again. But an earlier run may have taken hours, and
-                # with other settings its work may still be of use.
-                if not resumes:
-                    _remove_new_files(job, folder)
-                raise
         folder.remove()
-        return CreationStatistics.from_dict(manifest["statistics"])
+    return CreationStatistics.from_dict(manifest["statistics"])
 
 
-def _make_files(job: Job, folder: WorkFolder, runner: LocalRunner, description: dict) -> dict:
+def _make_files(job: Job, folder: WorkFolder, run_chunks: RunChunks, description: dict) -> dict:
     """Creates the shards and the manifest; returns the latter."""
-    tokenize(runner, job, folder)
+    tokenize(run_chunks, job, folder)
     chunks = {name: CreationStatistics.from_dict(x) for name, x in folder.chunk_counts().items()}
     statistics = sum(chunks.values(), CreationStatistics())
     _check_text(job, statistics.text)
@@ -124,7 +107,7 @@ def _make_files(job: Job, folder: WorkFolder, runner: LocalRunner, description: 
     _remove_other_output(job, description)
     files = enumerate(job.output_files)
     missing = [shards[shard] for shard, file in files if not folder.has_shard(shard, file)]
-    runner.make_shards(job, folder, [*sizes], missing)
+    make_shards(run_chunks, job, folder, [*sizes], missing)
     entries = [folder.shard_entry(shard) for shard in range(num_shards)]
     for entry in entries:
         statistics.examples += ExampleCounts(**entry["counts"])
@@ -145,36 +128,16 @@ def _check_text(job: Job, counts: TextCounts) -> None:
             f"no text in {job.source}: all lines are blank or have no character that the tokenizer "
             "keeps"
         )
-    if counts.sentences == 1:
+    objective, single = job.options.objective, counts.single_sentences == counts.documents
+    if counts.sentences == 1 or (objective == "sop" and single):
         raise ValueError(
-            f"only one sentence in {job.source}, but examples need several."
-            f"{longer_documents(counts, job)}"
-        )
-    if job.options.objective == "sop" and counts.single_sentences == counts.documents:
-        raise ValueError(
-            f"--objective=sop needs documents of two sentences or more, but every document in "
-            f"{job.source} is a single sentence.{longer_documents(counts, job)} --objective=mlm "
-            "needs no pairs of sentences."
+            f"--objective={objective} needs documents of several sentences, but every document in "
+            f"{job.source} is a single one.{longer_documents(job)}"
         )
 
 
-def _remove_new_files(job: Job, folder: WorkFolder) -> None:
-    """Removes the work folder, and the shards if no manifest of earlier files covers them."""
-    if not tf.io.gfile.exists(job.manifest):
-        remove(*(file for i, file in enumerate(job.output_files) if folder.shard_entry(i)))
-    folder.remove()
-
-
-def _describe_job(job: Job, folder: WorkFolder) -> dict:
-    """Returns what identifies a job: version, settings, and checksums of the input files.
-
-    Files whose size and modification time match those that an earlier run recorded are not read.
-    """
-    recorded: dict[str, dict] = {}
-    for description in (read_json(job.manifest), read_json(folder.job_file)):
-        inputs = description.get("inputs", []) if description else []
-        if is_list_of(INPUT_KEYS, inputs):
-            recorded |= {entry["file"]: entry for entry in inputs}
+def _describe_job(job: Job) -> dict:
+    """Returns what identifies a job: version, settings, and checksums of the input files."""
     inputs = [describe_file(file) for file in job.input_files]
     with progress_bar(
         total=sum(entry["bytes"] for entry in inputs),
@@ -184,12 +147,7 @@ def _describe_job(job: Job, folder: WorkFolder) -> dict:
         delay=2,
     ) as progress:
         for entry in inputs:
-            before = recorded.get(entry["file"], {})
-            if entry.items() <= before.items():
-                entry |= before
-                progress.update(entry["bytes"])
-            else:
-                entry["sha256"] = file_sha256(entry["file"], progress.update)
+            entry["sha256"] = file_sha256(entry["file"], progress.update)
     return {"bert_tf": __version__, "settings": job.settings(), "inputs": inputs}
 
 

@@ -28,20 +28,14 @@ def text_layout(options: DataOptions) -> Layout:
 
 
 def make_chunk(
-    block: Block,
-    tokenizer: WordPieceTokenizer,
-    options: DataOptions,
-    lexicon: tuple[str, ...] = (),
+    block: Block, tokenizer: WordPieceTokenizer, options: DataOptions, lexicon: tuple[str, ...] = ()
 ) -> tuple[Chunk, TextCounts]:
     """Tokenizes the documents of a block. A pure function.
 
     In plain text, a line is a sentence, or a paragraph with `split_sentences`. In JSON lines, each
     string is a document. Lines end with LF or CRLF. Bytes that are not valid UTF-8 are dropped and
-    counted.
-
-    Args:
-        options: the flags, with all defaults resolved.
-        lexicon: phrases, each of which is one unit of masking. The longest match wins.
+    counted. The options have all defaults resolved. Each phrase of the lexicon is one unit of
+    masking; the longest match wins.
     """
     counts = TextCounts(bytes=len(block.data))
     sentences: list[bytes] = []

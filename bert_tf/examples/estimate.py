@@ -16,7 +16,7 @@ from bert_tf.examples.pipeline import make_examples, pass_seed
 from bert_tf.examples.report import label_warnings, text_warnings
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import serialize_examples
-from tfrecords.progress import duration
+from tfrecords.progress import counted, duration
 
 _SAMPLES = 8
 
@@ -37,7 +37,6 @@ def estimate(job: Job, num_workers: int) -> str:
     seconds = (scale * tokenizing + passes * making) / num_workers
     num_files = len(job.output_files)
     disk = passes * record_bytes
-    what = "file" if num_files == 1 else "files"
     scope = " (the size of a TFDS dataset is unknown: all figures are for the sample)"
     return "\n".join(
         [
@@ -46,7 +45,7 @@ def estimate(job: Job, num_workers: int) -> str:
             f"{text.unknown_tokens / text.tokens:.3%} [UNK].",
             f"Output: about {text.tokens * scale:,.0f} tokens of text and, with "
             f"--dupe_factor={dupe_factor}, {examples.examples * passes:,.0f} examples in "
-            f"{num_files} {what} of {disk / num_files / 1e6:,.1f} MB.",
+            f"{counted(num_files, 'file')} of {disk / num_files / 1e6:,.1f} MB.",
             f"Time: about {duration(max(2, seconds))} with --num_workers={num_workers}.",
             f"Disk: {disk / 1e6:,.0f} MB, and up to {(disk + 3 * total) / 1e6:,.0f} MB more while "
             "the job runs.",

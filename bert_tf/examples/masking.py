@@ -15,11 +15,11 @@ units of masking begin, choose whole units and never a run of units across a [SE
 of a segment always begins a unit.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.rows import Rows
+from tfrecords.vocabulary import Vocabulary
 
 # SpanBERT, section 3.1.
 SPAN_P, MAX_SPAN = 0.2, 10
@@ -27,49 +27,28 @@ _POSITION_BITS = 16
 _NONE = np.uint64(2**64 - 1)
 
 
-@dataclass(frozen=True)
-class MaskedRows:
-    """Rows with their predictions.
-
-    Attributes:
-        ids: [N, S], with the replacements.
-        positions: [N, P], ascending, zero-padded like `labels` and `weights`.
-        labels: [N, P], the original tokens.
-        weights: [N, P] float32, 1 for a prediction and 0 for padding.
-    """
-
-    ids: np.ndarray
-    positions: np.ndarray
-    labels: np.ndarray
-    weights: np.ndarray
-
-
 def mask_rows(
-    rows: Rows,
-    budget: np.ndarray,
-    rng: np.random.Generator,
-    *,
-    masking: str,
-    max_ngram_size: int,
-    mask_id: int,
-    vocab_size: int,
-) -> MaskedRows:
+    rows: Rows, options: DataOptions, vocab: Vocabulary, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
     """Chooses tokens to predict: 80% become [MASK], 10% become a random token, 10% stay unchanged.
 
     The random token is drawn from the whole vocabulary, special tokens included.
 
     Args:
-        budget: [N] from `prediction_budget`.
-        masking: one of `choices.MASKINGS` except "dynamic".
-        max_ngram_size: for "ngram".
-        vocab_size: random tokens are below this id.
+        options: the flags, with all defaults resolved; the masking is not "dynamic".
+
+    Returns:
+        `input_word_ids` [N, S] with the replacements, and `masked_lm_positions` (ascending),
+        `masked_lm_ids` and `masked_lm_weights` [N, P], zero-padded.
     """
+    masking, width = options.masking, options.max_predictions_per_seq
+    budget = prediction_budget(rows.lengths, options.masked_lm_prob, width)
     if masking == "wordpiece":
         positions = choose_tokens(rows.maskable, budget, rng)
     elif masking == "span":
         positions = choose_spans(rows.maskable, rows.unit_starts, budget, rng)
     else:
-        size = max_ngram_size if masking == "ngram" else 1
+        size = options.max_ngram_size if masking == "ngram" else 1
         positions = choose_ngrams(rows.maskable, rows.unit_starts, budget, size, rng)
     chosen = positions < rows.ids.shape[1]
     draw = rng.random(positions.shape, np.float32)
@@ -77,12 +56,18 @@ def mask_rows(
         draw = _one_draw_per_span(draw, positions)
     positions = np.where(chosen, positions, 0)
     labels = np.where(chosen, np.take_along_axis(rows.ids, positions, axis=1), 0)
-    random_ids = rng.integers(0, vocab_size, positions.shape, np.int32)
-    replaced = np.where(draw < 0.8, mask_id, np.where(draw < 0.9, labels, random_ids))
+    random_ids = rng.integers(0, len(vocab), positions.shape, np.int32)
+    replaced = np.where(draw < 0.8, vocab.mask_id, np.where(draw < 0.9, labels, random_ids))
     masked_ids = rows.ids.copy()
     row, _ = np.nonzero(chosen)
     masked_ids[row, positions[chosen]] = replaced[chosen]
-    return MaskedRows(masked_ids, positions, labels, chosen.astype(np.float32))
+    padding = [(0, 0), (0, width - positions.shape[1])]
+    return {
+        "input_word_ids": masked_ids,
+        "masked_lm_positions": np.pad(positions.astype(np.int32), padding),
+        "masked_lm_ids": np.pad(labels, padding),
+        "masked_lm_weights": np.pad(chosen.astype(np.float32), padding),
+    }
 
 
 def prediction_budget(

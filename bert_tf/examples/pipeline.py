@@ -5,7 +5,7 @@ import numpy as np
 from bert_tf.examples.chunk import Chunk, join_chunks
 from bert_tf.examples.counts import ExampleCounts
 from bert_tf.examples.creation_options import DataOptions
-from bert_tf.examples.masking import mask_rows, prediction_budget
+from bert_tf.examples.masking import mask_rows
 from bert_tf.examples.pairs import next_sentence_pairs, sentence_order_pairs
 from bert_tf.examples.rows import Rows, full_sentence_rows, pair_rows
 from tfrecords.vocabulary import Vocabulary
@@ -49,7 +49,7 @@ def make_examples(
     if options.masking == "dynamic":
         arrays["word_starts"] = rows.unit_starts.astype(np.int32)
     else:
-        arrays |= _masked_arrays(rows, options, vocab, rng)
+        arrays |= mask_rows(rows, options, vocab, rng)
         counts.predictions = int(arrays["masked_lm_weights"].sum())
     arrays["next_sentence_labels"] = labels.astype(np.int32)[:, None]
     return arrays, counts
@@ -65,14 +65,7 @@ def _unmasked_rows(
     """Returns unmasked rows, their labels [N] and the counts that are known so far."""
     length, short = options.max_seq_length, options.short_seq_prob
     if options.objective == "mlm":
-        rows = full_sentence_rows(
-            chunk,
-            rng,
-            max_seq_length=length,
-            short_seq_prob=short,
-            cross_documents=options.cross_documents,
-            vocab=vocab,
-        )
+        rows = full_sentence_rows(chunk, options, vocab, rng)
         cut = np.count_nonzero(np.diff(chunk.sentence_starts) > length - 2)
         return rows, np.zeros(len(rows.ids)), ExampleCounts(cut_sentences=int(cut))
     if options.objective == "sop":
@@ -90,25 +83,3 @@ def _unmasked_rows(
         **{label: int(pairs.labels.sum())},
     )
     return pair_rows(chunk, pairs, length, vocab), pairs.labels, counts
-
-
-def _masked_arrays(
-    rows: Rows, options: DataOptions, vocab: Vocabulary, rng: np.random.Generator
-) -> dict[str, np.ndarray]:
-    width = options.max_predictions_per_seq
-    masked = mask_rows(
-        rows,
-        prediction_budget(rows.lengths, options.masked_lm_prob, width),
-        rng,
-        masking=options.masking,
-        max_ngram_size=options.max_ngram_size,
-        mask_id=vocab.mask_id,
-        vocab_size=len(vocab),
-    )
-    padding = [(0, 0), (0, width - masked.positions.shape[1])]
-    return {
-        "input_word_ids": masked.ids,
-        "masked_lm_positions": np.pad(masked.positions, padding).astype(np.int32),
-        "masked_lm_ids": np.pad(masked.labels, padding),
-        "masked_lm_weights": np.pad(masked.weights, padding),
-    }

@@ -71,9 +71,8 @@ def plan_shards(
 ) -> list[list[ShardPart]]:
     """Returns the parts of each shard.
 
-    Args:
-        chunk_tokens: the number of tokens of each chunk, padding included. No chunk is empty.
-        seed: determines the order of the passes and their partners.
+    `chunk_tokens` are the tokens of each chunk, padding included; no chunk is empty. The seed
+    determines the order of the passes and their partners.
     """
     chunks = len(chunk_tokens)
     rng = np.random.default_rng(np.random.SeedSequence(seed))

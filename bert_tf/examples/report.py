@@ -3,7 +3,6 @@
 import tensorflow as tf
 
 from bert_tf.corpus.content import describe_problems
-from bert_tf.corpus.sources import is_json
 from bert_tf.examples.counts import CreationStatistics, ExampleCounts, TextCounts
 from bert_tf.examples.job import Job
 from bert_tf.presets import suggest_start
@@ -71,46 +70,28 @@ def text_warnings(text: TextCounts, job: Job) -> list[str]:
 
 def _pair_problem(text: TextCounts, job: Job) -> str | None:
     """Returns why the documents yield few pairs of sentences, or only one kind of pair."""
-    objective, single = job.options.objective, text.single_sentences
-    few = f"{single:,} of {text.documents:,} documents are a single sentence"
-    if objective == "nsp" and text.documents == 1:
-        advice = ""
-        if not _all_json(job):
-            blank = ", or put blank lines between them" if _blank_lines_count(job) else ""
-            advice = f" Name what separates documents with --document_separator{blank}."
+    if job.options.objective == "nsp" and text.documents == 1:
         return (
             "the text is one document, so there are no random next segments, and the next-sentence "
-            f"task teaches nothing.{advice}"
+            "task teaches nothing. In text files, --document_separator says what separates "
+            "documents."
         )
-    if objective == "nsp" and single > text.documents / 2:
-        return f"{few}, which only random segments follow.{longer_documents(text, job)}"
-    if objective == "sop" and single > _MAX_LOST * text.sentences:
-        return f"{few}, so they have no order and are left out.{longer_documents(text, job)}"
+    if job.options.objective != "mlm" and text.single_sentences > text.documents / 2:
+        return (
+            f"{text.single_sentences:,} of {text.documents:,} documents are a single sentence, "
+            f"which has no next one.{longer_documents(job)}"
+        )
     return None
 
 
-def longer_documents(text: TextCounts, job: Job) -> str:
+def longer_documents(job: Job) -> str:
     """Returns advice on making documents of several sentences."""
     advice = ""
-    # Files of one line each have no blank lines.
-    if _blank_lines_count(job) and text.documents > len(job.input_files):
-        lines = "every line" if text.single_sentences == text.documents else "many lines"
-        advice += (
-            f" A blank line, which ends a document, follows {lines}: remove those between lines "
-            "that belong together."
-        )
+    if job.options.document_separator == "blank_line":
+        advice += " In text files, a blank line ends a document: remove those inside documents."
     if not job.options.split_sentences:
         advice += " --split_sentences divides lines that hold several sentences."
     return advice
-
-
-def _blank_lines_count(job: Job) -> bool:
-    """Returns whether blank lines end documents."""
-    return job.options.document_separator == "blank_line" and not _all_json(job)
-
-
-def _all_json(job: Job) -> bool:
-    return all(map(is_json, job.input_files))
 
 
 def example_report(statistics: CreationStatistics, job: Job) -> str:
@@ -165,11 +146,7 @@ def label_warnings(examples: ExampleCounts, text: TextCounts, job: Job) -> list[
 
 
 def next_steps(job: Job, input_file: str, num_examples: int) -> str:
-    """Describes which commands to run next.
-
-    Args:
-        input_file: the names or the glob of the output files.
-    """
+    """Describes which commands to run next; `input_file` names the output files, or is a glob."""
     # The fastest of this machine.
     found = {device.device_type for device in tf.config.list_physical_devices()}
     device = next(kind for kind in ("TPU", "GPU", "CPU") if kind in found)

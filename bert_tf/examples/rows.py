@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_tf.examples.chunk import Chunk
+from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.pairs import Pairs, draw_targets
 from tfrecords.vocabulary import Vocabulary
 
@@ -61,25 +62,16 @@ def pair_rows(chunk: Chunk, pairs: Pairs, max_seq_length: int, vocab: Vocabulary
 
 
 def full_sentence_rows(
-    chunk: Chunk,
-    rng: np.random.Generator,
-    *,
-    max_seq_length: int,
-    short_seq_prob: float,
-    cross_documents: bool,
-    vocab: Vocabulary,
+    chunk: Chunk, options: DataOptions, vocab: Vocabulary, rng: np.random.Generator
 ) -> Rows:
     """Returns rows of the form [CLS] sentences [SEP] 0 0 ..., without losing a token of the chunk.
 
     A row ends before the first sentence that does not fit, or once it reaches the target length of
     the document it began in. A sentence longer than a row fills whole rows, and its remainder
-    begins the next one.
-
-    Args:
-        short_seq_prob: share of the documents whose target is a random length from 2.
-        cross_documents: whether a row continues in the next document, after a [SEP].
+    begins the next one. With `cross_documents`, a row continues in the next document, after a
+    [SEP].
     """
-    max_tokens = max_seq_length - 2
+    max_tokens = options.max_seq_length - 2
     # All documents in random order become one stream, with a [SEP] after each.
     order = rng.permutation(chunk.num_documents)
     borders = chunk.sentence_starts[chunk.document_starts]
@@ -96,10 +88,11 @@ def full_sentence_rows(
     sentence_end = np.zeros(len(chunk.token_ids) + 1, bool)
     sentence_end[chunk.sentence_starts[1:]] = True
     ends = np.flatnonzero(~is_sep & sentence_end[source + 1 - is_sep]) + 1
-    targets = draw_targets(len(order), max_tokens, short_seq_prob, rng)
-    start, end = _row_limits(ends, document_ends, targets, max_tokens, cross_documents)
+    targets = draw_targets(len(order), max_tokens, options.short_seq_prob, rng)
+    crosses = options.cross_documents
+    start, end = _row_limits(ends, document_ends, targets, max_tokens, crosses)
 
-    column = np.arange(max_seq_length)
+    column = np.arange(options.max_seq_length)
     place = start[:, None] - 1 + column
     last = (end - start + 1)[:, None]
     maskable = (column > 0) & (column < last) & ~is_sep.take(place, mode="clip")

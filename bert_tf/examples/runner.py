@@ -1,101 +1,50 @@
-"""Runs the steps of data creation, or other work in chunks, in processes here or on Apache Beam."""
+"""Runs work in chunks, in processes here or on Apache Beam."""
 
 import contextlib
 import functools
 import shlex
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import tensorflow as tf
-
-from bert_tf.corpus.content import estimate_content_bytes
-from bert_tf.examples.job import Job
-from bert_tf.examples.plan import ShardPart
-from bert_tf.examples.steps import join_shard, make_part, make_shard, read_group, tokenize_block
-from bert_tf.examples.work_folder import WorkFolder
-from bert_tf.workers import Task, Workers, available_cores
+from bert_tf.workers import Workers
 from tfrecords.progress import progress_bar, say
 
-# Starting a worker takes as long as creating examples from this much text on one core (counting
-# each byte once per pass).
-_BYTES_PER_WORKER = 2**27
+# Calls `work(*chunk)` with each tuple `chunk` that `read(number)` yields for the numbers below
+# `groups`. What it returns is added to a progress bar, which has the other arguments.
+RunChunks = Callable[..., None]
 
 
-class LocalRunner:
-    """Runs the steps on `workers` and shows their progress."""
-
-    def __init__(self, workers: Workers) -> None:
-        self._workers = workers
-
-    def run_chunks(
-        self,
-        groups: int,
-        read: Callable[[int], Iterator[tuple]],
-        work: Callable[..., int],
-        **progress: Any,
-    ) -> None:
-        """Calls `work` with each tuple of arguments that `read` yields for a number below `groups`.
-
-        It returns what it adds to the bar; `progress` are the arguments of `progress_bar`.
-        """
-        with progress_bar(**progress) as bar:
-            tasks = ((work, *chunk) for group in range(groups) for chunk in read(group))
-            for _, size in self._workers.results(tasks):
-                bar.update(size)
-
-    def make_shards(
-        self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
-    ) -> None:
-        """Creates shards, each given as a list of its parts."""
-        parts_of = {parts[0].shard: parts for parts in shards}
-        parts_left = {shard: len(parts) for shard, parts in parts_of.items()}
-        all_parts = [part for parts in shards for part in parts]
-        examples = 0
-        with progress_bar(
-            total=sum(part.tokens for part in all_parts),
-            desc="Creating examples",
-            unit=" tokens",
-            unit_scale=True,
-        ) as progress:
-            # Joins go first, because until then, the parts of a shard double its disk space.
-            joins: deque[Task] = deque()
-            tasks = ((make_part, job, folder, chunk_names, part) for part in all_parts)
-            for task, result in self._workers.results(tasks, first=joins):
-                if task[0] is not make_part:
-                    continue
-                part = task[-1]
-                examples += result
-                progress.set_postfix(examples=f"{examples:,}", refresh=False)
-                progress.update(part.tokens)
-                parts_left[part.shard] -= 1
-                if not parts_left[part.shard]:
-                    joins.append((join_shard, job, folder, parts_of[part.shard]))
+def _run_here(
+    workers: Workers,
+    groups: int,
+    read: Callable[[int], Iterable[tuple]],
+    work: Callable[..., int],
+    **progress: Any,
+) -> None:
+    with progress_bar(**progress) as bar:
+        tasks = ((work, *chunk) for group in range(groups) for chunk in read(group))
+        for _, size in workers.results(tasks):
+            bar.update(size)
 
 
-class BeamRunner:
-    """Runs the steps as pipelines of Apache Beam, with the same bytes as on one machine.
+def _beam_runner(name: str, beam_options: str) -> RunChunks:
+    """Returns a function that runs a pipeline of Apache Beam, with the same results.
 
     The work folder and the output folder must be visible to all workers (`gs://`, `hdfs://` or a
-    network disk). `options` are further ones, as on Beam's command line.
+    network disk).
     """
+    try:
+        import apache_beam as beam
+        from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
+    except ImportError:
+        raise ValueError("--runner needs Apache Beam: pip install apache-beam") from None
+    options = PipelineOptions([f"--runner={name}", *shlex.split(beam_options)])
+    # Workers import what they need by name. The main session contains nothing else for them.
+    options.view_as(SetupOptions).save_main_session = False
 
-    def __init__(self, runner: str, options: str = "") -> None:
-        try:
-            import apache_beam
-            from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
-        except ImportError:
-            raise ValueError("--runner needs Apache Beam: pip install apache-beam") from None
-        self._beam = apache_beam
-        self._options = PipelineOptions([f"--runner={runner}", *shlex.split(options)])
-        # Workers import what they need by name. The main session contains nothing else for them.
-        self._options.view_as(SetupOptions).save_main_session = False
-
-    def run_chunks(self, groups, read, work, **progress):
-        """As in `LocalRunner`, without progress."""
-        say(f"{progress['desc']} ...")
-        beam = self._beam
-        with beam.Pipeline(options=self._options) as pipeline:
+    def run_chunks(groups, read, work, *, desc, **_):
+        say(f"{desc} ...")
+        with beam.Pipeline(options=options) as pipeline:
             _ = (
                 pipeline
                 | beam.Create(range(groups))
@@ -105,45 +54,14 @@ class BeamRunner:
                 | "Work" >> beam.Map(lambda chunk: work(*chunk))
             )
 
-    def make_shards(
-        self, job: Job, folder: WorkFolder, chunk_names: list[str], shards: list[list[ShardPart]]
-    ) -> None:
-        """Creates shards, each given as a list of its parts."""
-        self.run_chunks(
-            len(shards),
-            lambda shard: [(shards[shard],)],
-            functools.partial(make_shard, job, folder, chunk_names),
-            desc=f"Creating {len(shards)} files",
-        )
-
-
-def tokenize(runner: LocalRunner, job: Job, folder: WorkFolder) -> None:
-    """Turns every block of the input into a chunk."""
-    runner.run_chunks(
-        len(job.groups),
-        functools.partial(read_group, job, folder),
-        functools.partial(tokenize_block, job, folder),
-        total=estimate_content_bytes(job.input_files) or None,
-        desc="Tokenizing",
-        unit="B",
-        unit_scale=True,
-    )
+    return run_chunks
 
 
 @contextlib.contextmanager
-def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterator[LocalRunner]:
-    """Yields the runner: with `num_workers` processes running, or the runner of Beam named."""
+def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterator[RunChunks]:
+    """Yields the function that runs work here, in `num_workers` processes, or on Beam's runner."""
     if name == "local":
         with Workers(num_workers) as workers:
-            yield LocalRunner(workers)
+            yield functools.partial(_run_here, workers)
     else:
-        yield BeamRunner(name, beam_options or "")
-
-
-def useful_workers(job: Job) -> int:
-    """Returns how many workers start in less time than they save."""
-    if job.options.tfds or job.options.split_sentences or job.options.segmenter:
-        return available_cores()
-    size = sum(tf.io.gfile.stat(file).length for file in job.input_files)
-    passes = job.options.dupe_factor + 2  # Tokenizing takes as long as two passes.
-    return 1 + size * passes // _BYTES_PER_WORKER
+        yield _beam_runner(name, beam_options or "")

@@ -1,7 +1,7 @@
 """The steps of data creation: read a block, tokenize it, create a part of a shard, join a shard.
 
 Each step is idempotent: it leaves its result in the work folder and does nothing if the result
-already exists. Runners decide where the steps run.
+already exists. `tokenize` and `make_shards` run them in processes here or elsewhere.
 """
 
 import dataclasses
@@ -9,7 +9,9 @@ import functools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import tensorflow as tf
 
+from bert_tf.corpus.content import estimate_content_bytes
 from bert_tf.corpus.sources import Block
 from bert_tf.examples.chunk import Chunk, load_chunk, save_chunk
 from bert_tf.examples.counts import CreationStatistics, ExampleCounts
@@ -17,12 +19,17 @@ from bert_tf.examples.documents import make_chunk
 from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import make_examples, pass_seed
 from bert_tf.examples.plan import Pass, ShardPart
+from bert_tf.examples.runner import RunChunks
 from bert_tf.examples.work_folder import WorkFolder, finish, read_counts
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.workers import available_cores
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.manifest import shard_entry
 from tfrecords.writer import join_files, write_records
 
+# Starting a worker takes as long as creating examples from this much text on one core (counting
+# each byte once per pass).
+_BYTES_PER_WORKER = 2**27
 # Each process builds a tokenizer only once.
 _tokenizer = functools.lru_cache(maxsize=1)(WordPieceTokenizer)
 
@@ -48,14 +55,13 @@ def tokenize_block(job: Job, folder: WorkFolder, name: str, block: Block) -> int
 
 
 def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: ShardPart) -> int:
-    """Creates, shuffles and writes the examples of a part; returns their number.
+    """Creates, shuffles and writes the examples of a part; returns the tokens of its chunks.
 
-    Args:
-        chunk_names: the names of the chunks, in the order of their numbers in the plan.
+    The chunks are named in the order of their numbers in the plan.
     """
     file = folder.part_file(part)
-    if finished := read_counts(file):
-        return finished["examples"]
+    if read_counts(file):
+        return part.tokens
     records: list[bytes] = []
     total = ExampleCounts()
     for one_pass in part.passes:
@@ -72,7 +78,7 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
     compression = "GZIP" if job.options.gzip_compress else ""
     write_records(file, (records[index] for index in order), compression)
     finish(file, {"examples": len(records), "counts": dataclasses.asdict(total)})
-    return len(records)
+    return part.tokens
 
 
 def make_pass(
@@ -91,30 +97,73 @@ def make_pass(
     return serialize_examples({name: array[chosen] for name, array in arrays.items()}), counts
 
 
-def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> None:
-    """Joins the parts of a shard into its output file, and removes them."""
+def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> int:
+    """Joins the parts of a shard into its output file, and removes them; returns 1, a file."""
     shard = parts[0].shard
     if not folder.has_shard(shard, job.output_files[shard]):
         files = list(map(folder.part_file, parts))
         finished = list(map(read_counts, files))
         examples = sum(counts["examples"] for counts in finished)
-        if not examples:
-            raise ValueError(
-                f"{job.output_files[shard]} would be empty, because there is too little text for "
-                f"{len(job.output_files)} output files: ask for fewer"
-            )
         counts = sum((ExampleCounts(**one["counts"]) for one in finished), ExampleCounts())
         join_files(files, job.output_files[shard])
         entry = shard_entry(job.output_files[shard], examples)
         entry |= {"file": job.name_in_manifest(shard), "counts": dataclasses.asdict(counts)}
         folder.finish_shard(shard, entry)
     folder.remove_parts(parts)
+    return 1
 
 
-def make_shard(
-    job: Job, folder: WorkFolder, chunk_names: Sequence[str], parts: Sequence[ShardPart]
+def tokenize(run_chunks: RunChunks, job: Job, folder: WorkFolder) -> None:
+    """Turns every block of the input into a chunk."""
+    run_chunks(
+        len(job.groups),
+        functools.partial(read_group, job, folder),
+        functools.partial(tokenize_block, job, folder),
+        total=estimate_content_bytes(job.input_files) or None,
+        desc="Tokenizing",
+        unit="B",
+        unit_scale=True,
+    )
+
+
+def make_shards(
+    run_chunks: RunChunks,
+    job: Job,
+    folder: WorkFolder,
+    chunk_names: list[str],
+    shards: list[list[ShardPart]],
 ) -> None:
-    """Creates all parts of a shard and joins them."""
-    for part in parts:
-        make_part(job, folder, chunk_names, part)
-    join_shard(job, folder, parts)
+    """Creates shards, each given as a list of its parts."""
+    run_chunks(
+        len(shards),
+        lambda shard: [(part,) for part in shards[shard]],
+        functools.partial(make_part, job, folder, chunk_names),
+        total=sum(part.tokens for parts in shards for part in parts),
+        desc="Creating examples",
+        unit=" tokens",
+        unit_scale=True,
+    )
+    for parts in shards:
+        if not any(read_counts(folder.part_file(part))["examples"] for part in parts):
+            raise ValueError(
+                f"{job.output_files[parts[0].shard]} would be empty, because there is too little "
+                f"text for {len(job.output_files)} output files: ask for fewer"
+            )
+    run_chunks(
+        len(shards),
+        lambda shard: [(shards[shard],)],
+        functools.partial(join_shard, job, folder),
+        total=len(shards),
+        desc="Joining",
+        unit=" files",
+        delay=2,
+    )
+
+
+def useful_workers(job: Job) -> int:
+    """Returns how many workers start in less time than they save."""
+    if job.options.tfds or job.options.split_sentences or job.options.segmenter:
+        return available_cores()
+    size = sum(tf.io.gfile.stat(file).length for file in job.input_files)
+    passes = job.options.dupe_factor + 2  # Tokenizing takes as long as two passes.
+    return 1 + size * passes // _BYTES_PER_WORKER

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -16,9 +17,8 @@ Segmenter = Callable[[str], Sequence[str]]
 def load_segmenter(name: str) -> Segmenter:
     """Returns the function that splits a string into words.
 
-    Args:
-        name: "whitespace" for text that is already segmented, or "module:function", such as
-            "jieba:lcut".
+    It is named "module:function", such as "jieba:lcut", or "whitespace" for text that is already
+    segmented.
     """
     if name == "whitespace":
         return str.split
@@ -93,40 +93,20 @@ class Lexicon:
     """Finds phrases in tokenized text. One that the vocabulary cannot spell is never found."""
 
     def __init__(self, phrases: Sequence[str], tokenizer: WordPieceTokenizer) -> None:
-        self._vocab_size = len(tokenizer.vocab)
-        lines = [phrase.encode("utf-8") for phrase in phrases]
-        token_ids, splits = tokenizer.tokenize_lines(lines)
-        # A trie: each state stands for a prefix of phrases, state 0 for the empty prefix.
-        states: dict[tuple[int, int], int] = {}
-        ends = set()
-        unk_id = tokenizer.vocab.unk_id
+        # Each node maps tokens to the nodes after them; the key None marks the end of a phrase.
+        self._trie: dict[int | None, dict] = {}
+        token_ids, splits = tokenizer.tokenize_lines([phrase.encode() for phrase in phrases])
         for phrase in np.split(token_ids, splits[1:-1]):
-            state = 0
-            if len(phrase) and unk_id not in phrase:
+            if len(phrase) and tokenizer.vocab.unk_id not in phrase:
+                node = self._trie
                 for token_id in phrase.tolist():
-                    state = states.setdefault((state, token_id), len(states) + 1)
-                ends.add(state)
-        # State and token are packed into one number and sorted, for a vectorized search.
-        keys = [state * self._vocab_size + token_id for state, token_id in states]
-        order = np.argsort(np.array(keys, np.int64))
-        self._keys = np.array(keys, np.int64)[order]
-        self._next = np.array([*states.values()], np.int64)[order]
-        self._is_end = np.zeros(len(states) + 1, np.bool_)
-        self._is_end[list(ends)] = True
+                    node = node.setdefault(token_id, {})
+                node[None] = {}
 
     def join_units(
         self, token_ids: np.ndarray, unit_starts: np.ndarray, sentence_starts: np.ndarray
     ) -> np.ndarray:
-        """Returns `unit_starts` [T] with every phrase joined into one unit.
-
-        Takes the longest phrases, from left to right. A phrase begins and ends at borders of units
-        and lies within one sentence.
-
-        Args:
-            token_ids: [T] ids.
-            unit_starts: [T] bool. Every sentence begins a unit.
-            sentence_starts: [sentences + 1].
-        """
+        """Returns `unit_starts` with every phrase that `find` yields joined into one unit."""
         joined = unit_starts.copy()
         for start, end in self.find(token_ids, unit_starts, sentence_starts):
             joined[start + 1 : end] = False
@@ -135,31 +115,28 @@ class Lexicon:
     def find(
         self, token_ids: np.ndarray, unit_starts: np.ndarray, sentence_starts: np.ndarray
     ) -> Iterator[tuple[int, int]]:
-        """Yields where the phrases that `join_units` joins begin and end, in ascending order."""
-        size = len(token_ids)
-        may_end = np.append(unit_starts, True)
-        is_border = np.zeros(size + 1, np.bool_)
-        is_border[sentence_starts] = True
-        is_border[size] = True
-        begin = place = np.flatnonzero(unit_starts)
-        state = np.zeros(len(begin), np.int64)
-        # Where the longest of the phrases that begin at a token ends; 0 without one.
-        longest = np.zeros(size, np.int64)
-        while len(place) and len(self._keys):
-            key = state * self._vocab_size + token_ids[place]
-            found = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
-            match = self._keys[found] == key
-            begin, place, state = begin[match], place[match] + 1, self._next[found[match]]
-            whole = self._is_end[state] & may_end[place]
-            longest[begin[whole]] = place[whole]
-            inside = ~is_border[place]
-            begin, place, state = begin[inside], place[inside], state[inside]
-        starts = np.flatnonzero(longest)
-        free = 0
-        for start, end in zip(starts.tolist(), longest[starts].tolist(), strict=True):
-            if start >= free:
-                yield start, end
-                free = end
+        """Yields where the longest phrases begin and end, from left to right.
+
+        A phrase begins and ends at borders of units and lies within one sentence.
+
+        Args:
+            token_ids: [T] ids.
+            unit_starts: [T] bool. Every sentence begins a unit.
+            sentence_starts: [sentences + 1], of which the last is T.
+        """
+        ids, is_border = token_ids.tolist(), [*unit_starts.tolist(), True]
+        for place, limit in itertools.pairwise(sentence_starts.tolist()):
+            while place < limit:
+                node, longest = self._trie, None
+                if is_border[place]:
+                    for end in range(place, limit):
+                        if (node := node.get(ids[end])) is None:
+                            break
+                        if None in node and is_border[end + 1]:
+                            longest = end + 1
+                if longest:
+                    yield place, longest
+                place = longest or place + 1
 
 
 # Each process builds a lexicon only once.

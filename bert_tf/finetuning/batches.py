@@ -121,12 +121,8 @@ def _pad(
     def pad(values, length, padding):
         if not isinstance(values, tf.RaggedTensor):
             return values
-        padding = tf.cast(padding, values.dtype)
-        dense = values.to_tensor(padding)
-        missing = [0, length - tf.shape(dense)[-1]]
-        dense = tf.pad(
-            dense, [[0, 0]] * (values.shape.rank - 1) + [missing], constant_values=padding
-        )
+        # -1 stands for the size that the values have.
+        dense = values.to_tensor(padding, shape=[-1] * (values.shape.rank - 1) + [length])
         return tf.ensure_shape(dense, [batch_size, *rows_per_example, static])
 
     def make_batch(numbers, length):

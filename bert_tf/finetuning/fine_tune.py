@@ -9,8 +9,9 @@ import tensorflow as tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import EMBEDDING, ModelSpec
+from bert_tf.finetuning import saved_run
 from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.fine_tuned import check_kind, in_task_order, load_task_model
+from bert_tf.finetuning.fine_tuned import in_task_order, load_task_model
 from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, Training
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.lora import LoraTraining
@@ -18,17 +19,6 @@ from bert_tf.finetuning.metrics import OF_A_CLASS
 from bert_tf.finetuning.multi_task import MultiTask, MultiTaskTraining
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.runs.tables import aligned
-from bert_tf.finetuning.saved_run import (
-    DATA_CHECKSUMS,
-    LENGTHS,
-    SETTINGS,
-    check_resumable,
-    check_same_data,
-    compared_splits,
-    data_checksums,
-    with_saved_flags,
-    with_values_of,
-)
 from bert_tf.finetuning.task import DataFiles, Task, TrainableTask
 from bert_tf.resolution import resolve_model
 from bert_tf.runs.run import COMMAND, FINISHED, Run
@@ -41,11 +31,9 @@ from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
 from tfrecords.command_help import command_line, unused_name
-from tfrecords.progress import counted
 from tfrecords.vocabulary import warn_about_casing
 from tfrecords.writer import atomic_write
 
-_FEW_STEPS = 100
 # The most classes, of all splits together, whose metrics are printed.
 _CLASSES_SHOWN = 20
 
@@ -85,17 +73,21 @@ def _fine_tune(
     strategy: tf.distribute.Strategy,
 ) -> dict[str, float]:
     run, say = Run(options.output_dir), chief_say(strategy)
-    options = with_saved_flags(with_values_of(options, run.resumed_flags), run)
-    trains = options.do_train and not check_resumable(options, run)
+    options = saved_run.with_saved_flags(saved_run.with_values_of(options, run.resumed_flags), run)
+    trains = options.do_train and not saved_run.check_resumable(options, run)
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
     session = Session.open(options, strategy, run, init)
     trained = None if trains else _open_trained(run, session.init, options.label_type)
     if trained and trained is session.init and trained.run:
-        options = with_values_of(options, trained.run.flags, LENGTHS)
+        options = saved_run.with_values_of(options, trained.run.flags, saved_run.LENGTHS)
     spec = model_spec(session)
     options = with_length(options, options.task, spec.config, say)
-    options = _with_settings(options, session.init)
+    if options.label_type in VECTOR_TYPES:
+        # Vectors are computed as by the initial checkpoint, unless flags say otherwise.
+        found = session.init and settings_of(session.init, options.pooling)
+        settings = (found or EmbeddingSettings())._asdict()
+        options = saved_run.with_values_of(options, settings, saved_run.SETTINGS)
     session = dataclasses.replace(session, options=options)
     # A run that stopped before its first checkpoint may have had other data.
     head = trained.head if trained else run.head if run.has_checkpoint else None
@@ -113,11 +105,11 @@ def _fine_tune(
     reported = list(task.dev_splits) if options.do_eval else []
     if options.do_predict or (options.do_eval and task.test_has_targets):
         reported += task.test_splits
-    compared = compared_splits(options, run, task)
+    compared = saved_run.compared_splits(options, run, task)
     read = list(dict.fromkeys([*compared, *reported]))
     splits = read_features(options, training, spec, read, say)
-    checksums = data_checksums({name: splits[name] for name in compared})
-    check_same_data(run, checksums)
+    checksums = saved_run.data_checksums({name: splits[name] for name in compared})
+    saved_run.check_same_data(run, checksums)
     if trained:
         results = {} if trained is session.init else _earlier_results(options, run)
         evaluator = load_evaluator(session, training, trained, splits)
@@ -144,19 +136,11 @@ def check_data_of(options: FineTuningOptions) -> None:
     run = Run(options.output_dir)
     # A command may find the seed itself.
     options = dataclasses.replace(options, hold_out_seed=run.flags.get("hold_out_seed"))
-    options = with_values_of(options, run.resumed_flags)
+    options = saved_run.with_values_of(options, run.resumed_flags)
     task = make_task(options, run.head)
-    names = compared_splits(options, run, task)
+    names = saved_run.compared_splits(options, run, task)
     splits = read_features(options, task, run.spec, names, lambda line: None)
-    check_same_data(run, data_checksums(splits))
-
-
-def _with_settings(options: FineTuningOptions, init: Checkpoint | None) -> FineTuningOptions:
-    """Returns the flags; how to compute vectors is that of the initial checkpoint, if not given."""
-    if options.label_type not in VECTOR_TYPES:
-        return options
-    found = (init and settings_of(init, options.pooling)) or EmbeddingSettings()
-    return with_values_of(options, found._asdict(), SETTINGS)
+    saved_run.check_same_data(run, saved_run.data_checksums(splits))
 
 
 def _open_trained(run: Run, init: Checkpoint | None, label_type: str) -> Checkpoint:
@@ -200,18 +184,13 @@ def _train(
     checksums: dict[str, int],
 ) -> tuple[dict[str, float], Evaluator]:
     """Trains; returns the results of the best weights and an evaluator that has them."""
-    run, say, task = session.run, session.say, training.task
+    run, task = session.run, training.task
     if note := task.check_metric(splits[task.dev_splits[0]]):
-        say(f"WARNING: {note}")
+        session.say(f"WARNING: {note}")
     tuner = FineTuner(session, training, spec.config, splits)
-    if 0 < tuner.num_train_steps < _FEW_STEPS:
-        say(
-            f"WARNING: training has only {counted(tuner.num_train_steps, 'step')}: a smaller "
-            "--train_batch_size or a larger --num_train_epochs usually gives better results."
-        )
     tuner.set_weights()
     flags = dataclasses.asdict(session.options) | dict(task.columns)
-    flags |= {COMMAND: session.options.command, DATA_CHECKSUMS: checksums}
+    flags |= {COMMAND: session.options.command, saved_run.DATA_CHECKSUMS: checksums}
     if session.is_chief:
         run.write(spec, flags | {FINISHED: False})
         run.best.write(spec)
@@ -229,9 +208,8 @@ def load_evaluator(
 ) -> Evaluator:
     """Returns an evaluator of fine-tuned weights."""
     task = training.task
-    check_kind(task.name, task.head, trained.head, trained.path)
     session.say(f"Evaluating {trained.path}.")
-    trained = in_task_order(trained, task.head, session.say)
+    trained = in_task_order(trained, task, session.say)
     if not trained.head:  # an encoder that computes vectors untrained
         trained = dataclasses.replace(trained, head=task.head)
     with session.strategy.scope():
@@ -245,9 +223,6 @@ def model_spec(session: Session) -> ModelSpec:
     options = session.options
     if session.mapping and not options.init_checkpoint:
         raise ValueError("--init_vocab_mapping needs --init_checkpoint, the checkpoint to grow")
-    new = options.preset or options.bert_config_file
-    if not (session.init or new or session.run.has_checkpoint):
-        raise ValueError("no encoder: give --init_checkpoint, or --preset to train from scratch")
     spec = resolve_model(session.run, options, init=session.init, mapping=session.mapping)
     if spec.vocab is None:
         raise ValueError("no vocab.txt beside --init_checkpoint: give --vocab_file")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import keras
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import EMBEDDING, Head
+from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import default_length, make_task, options_of_run
@@ -17,7 +17,7 @@ from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.resolution import check_length
 from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Tensor, latest_checkpoint
+from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.names import HEAD_BIAS
 
@@ -74,17 +74,13 @@ def open_fine_tuned(
 
 
 def _warn_if_unfinished(folder: Run) -> None:
+    advice = "run the same run_finetuning command to finish it"
     if folder.finished is False:
         if not folder.best.has_checkpoint:
             raise ValueError(
-                f"{folder.path} is unfinished and has no evaluated weights yet: run the same "
-                "run_finetuning command to finish it"
+                f"{folder.path} is unfinished and has no evaluated weights yet: {advice}"
             )
-        newest, best = latest_checkpoint(folder.path), latest_checkpoint(folder.best.path)
-        print(
-            f"WARNING: {folder.path} is unfinished: its best weights so far are {best}, and its "
-            f"newest checkpoint is {newest}. Run the same run_finetuning command to finish it."
-        )
+        print(f"WARNING: {folder.path} is unfinished; these are its best weights so far: {advice}.")
 
 
 def _converted_task(
@@ -106,8 +102,6 @@ def _converted_task(
     (classes,) = checkpoint.tensors[HEAD_BIAS].shape
     # Hugging Face's names for classes without names.
     labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))
-    if head.kind in ("classifier", "tagger") and classes > 1 and len(labels) != classes:
-        raise ValueError(f"{path} names {len(labels)} labels, but has {classes} classes")
     if head.kind in _TASKS:
         if pairs:
             raise ValueError(f"--pairs is only for classifiers, but {path} is not one: omit it")
@@ -134,10 +128,7 @@ def classifier_task(
 ) -> TextTask:
     """Returns a task that serves a classifier or, without labels, predicts a number.
 
-    Args:
-        pairs: whether an example is two texts.
-        multi_label: whether any number of classes applies at once.
-        label_separator: goes between the names of several classes.
+    `label_separator` goes between the names of several classes.
     """
     if not labels:
         return RegressionTask(name="regression", pairs=pairs)
@@ -168,40 +159,33 @@ def load_task_model(
     return model
 
 
-def check_kind(task: str, ours: Head | None, theirs: Head | None, path: str) -> None:
-    """Checks that the model at a path has the kind of head that a task needs.
-
-    `ours` is the head of the task and `theirs` that of the model; None if unknown.
-    """
-    if ours and theirs and ours.kind != theirs.kind:
-        raise ValueError(
-            f"{path} has a head of the kind {theirs.kind}, but --task={task} needs the kind "
-            f"{ours.kind}: give a model that was fine-tuned on this task"
-        )
-    if ours and theirs and theirs.multi_label and not ours.multi_label:
-        raise ValueError(
-            f"{path} predicts several classes at once, but --task={task} does not: give "
-            "--task=csv --label_type=classes"
-        )
-
-
-def in_task_order(
-    checkpoint: Checkpoint, ours: Head | None, say: Callable[[str], None]
-) -> Checkpoint:
+def in_task_order(checkpoint: Checkpoint, task: Task, say: Callable[[str], None]) -> Checkpoint:
     """Returns a fine-tuned model with its outputs in the order of a task's classes.
 
     If the names of the classes differ, apart from case, the outputs keep their order. The result
     has the head of the task.
+
+    Raises:
+        ValueError: the task needs a head of another kind.
     """
-    theirs = checkpoint.head
+    ours, theirs = task.head, checkpoint.head
     if not (ours and theirs):
         return checkpoint
+    if ours.kind != theirs.kind:
+        raise ValueError(
+            f"{checkpoint.path} has a head of the kind {theirs.kind}, but --task={task.name} needs "
+            f"the kind {ours.kind}: give a model that was fine-tuned on this task"
+        )
+    if theirs.multi_label and not ours.multi_label:
+        raise ValueError(
+            f"{checkpoint.path} predicts several classes at once, but --task={task.name} does not: "
+            "give --task=csv --label_type=classes"
+        )
     tensors = checkpoint.tensors
     if theirs.labels and ours.labels != theirs.labels:
-        wanted, found = ([label.lower() for label in head.labels] for head in (ours, theirs))
-        if len({*wanted, *found}) < max(len({*ours.labels}), len({*theirs.labels})):
-            # Some labels differ only in case.
-            wanted, found = list(ours.labels), list(theirs.labels)
+        wanted, found = (list(head.labels) for head in (ours, theirs))
+        if sorted(wanted) != sorted(found):
+            wanted, found = ([label.lower() for label in labels] for labels in (wanted, found))
         names = ", ".join(theirs.labels)
         if sorted(wanted) != sorted(found):
             say(

@@ -20,29 +20,27 @@ from bert_tf.session import Session
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.driver import Driver, Phase, Plan
 from bert_tf.training.iteration import with_progress
-from bert_tf.training.optimizers import AdamW, Factors, factor_of, make_schedule
+from bert_tf.training.optimizers import AdamW, Factors, make_schedule
 from bert_tf.training.strategy import chief_say, device_type, is_chief
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.names import num_layers
 
 # As in the original. Each epoch ends with a checkpoint, too.
 _SAVE_CHECKPOINTS_STEPS = 1000
-_POOLER = "encoder/pooler/dense_kernel"
 
 
-def rate_factors(num_layers: int, decay: float, frozen: bool) -> Factors:
+def rate_factors(num_layers: int, decay: float) -> Factors:
     """Returns the factors on the learning rates of a model with a `BertEncoder` named "encoder".
 
     The factor is 1 for the head, decay^1 for the pooler, decay^2 for the last layer, and so on down
-    to decay^(num_layers + 2) for the embeddings. It is 0 for all parts of a frozen encoder. Only
-    layers with weights of their own count.
+    to decay^(num_layers + 2) for the embeddings. Only layers with weights of their own count.
 
     Source: ELECTRA (arXiv:2003.10555) appendix B; google-research/electra model/optimization.py
     `_get_layer_lrs`.
     """
     parts = ["embeddings", *(f"layer_{index}" for index in range(num_layers)), "pooler"]
-    factors = [0.0 if frozen else decay**x for x in range(len(parts), 0, -1)]
-    return [(f"(^|/)encoder/{part}/", x) for part, x in zip(parts, factors, strict=True)]
+    powers = range(len(parts), 0, -1)
+    return [(f"(^|/)encoder/{part}/", decay**x) for part, x in zip(parts, powers, strict=True)]
 
 
 class Training:
@@ -182,11 +180,9 @@ class FineTuner:
         epochs = max(1, round(options.num_train_epochs))
         steps_per_epoch = math.ceil(self.num_train_steps / epochs)
 
-        rates = rate_factors(num_layers(config), options.layer_decay, options.freeze_encoder)
-
         def build_model() -> keras.Model:
             model = training.build_model(config)
-            if factor_of("encoder/embeddings/", rates) == 0.0:
+            if options.freeze_encoder:
                 model.encoder.trainable = False
             return model
 
@@ -195,7 +191,7 @@ class FineTuner:
                 model.trainable_weights,
                 min(steps_per_epoch, math.ceil(self.num_train_steps / 2)),
                 bias_correction=options.bias_correction,
-                rates=rates,
+                rates=rate_factors(num_layers(config), options.layer_decay),
             )
 
         warmup = int(self.num_train_steps * options.warmup_proportion)
@@ -242,13 +238,6 @@ class FineTuner:
         session, model, training = self._session, self.model, self._training
         preset = [weight.path for weight in training.preset_weights(model)]
         session.set_weights(self.driver, model, training.initial_weights(model), preset)
-        reads_pooler = training.task.head and training.task.head.reads_pooler
-        frozen, init = session.options.freeze_encoder, session.init
-        if frozen and reads_pooler and init and _POOLER not in init.tensors:
-            session.say(
-                f"WARNING: {init.path} has no pooler: with --freeze_encoder, the head reads the "
-                "output of a random pooler that does not train."
-            )
 
     def train(self) -> dict[str, float]:
         """Takes the remaining steps and restores the best weights; returns their results."""

@@ -301,11 +301,6 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
             raise ValueError("--layer_decay has no effect on a frozen encoder: omit it")
         if self.lora_alpha != 16 and not self.lora_rank:
             raise ValueError("--lora_alpha has no effect without --lora_rank: omit it")
-        if self.random_seed + self.num_seeds - 1 > SEED["at_most"]:
-            raise ValueError(
-                f"--random_seed={self.random_seed} and --num_seeds={self.num_seeds} need seeds "
-                f"above {SEED['at_most']}: use a smaller --random_seed"
-            )
         if self.is_sweep and not self.do_train:
             raise ValueError(
                 "--num_seeds and --grid are for training: add --do_train, or give the folder of "

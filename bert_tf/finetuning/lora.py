@@ -126,8 +126,6 @@ class LoraTraining(Training):
 
     def __init__(self, task: Task, options: FineTuningOptions):
         super().__init__(task)
-        if not task.head:
-            raise ValueError(f"--lora_rank needs a task with a head, unlike {task.name}: omit it")
         if not options.init_checkpoint:
             raise ValueError("--lora_rank needs --init_checkpoint, whose weights stay as they are")
         self._rank, self._alpha = options.lora_rank, options.lora_alpha

@@ -3,8 +3,9 @@
 The correlation of constant labels or predictions, which is undefined, is 0.
 """
 
+import contextlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -22,33 +23,18 @@ def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
     return float(np.mean(labels == predictions))
 
 
-def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Returns the F1 of class 1; labels and predictions are 0 or 1, int [N]."""
+def correlations(values: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
+    """Returns the linear correlation, that of the ranks, and their mean; both arrays are [N]."""
     # scikit-learn and SciPy are slow to import.
-    from sklearn.metrics import f1_score
+    from scipy.stats import pearsonr, spearmanr
 
-    return float(f1_score(labels, predictions, zero_division=0))
-
-
-def matthews(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Returns the Matthews correlation coefficient of labels and predictions, both int [N]."""
-    from sklearn.metrics import matthews_corrcoef
-
-    return _without_warnings(matthews_corrcoef, labels, predictions)
-
-
-def pearson(values: np.ndarray, predictions: np.ndarray) -> float:
-    """Returns Pearson's linear correlation coefficient, both float [N]."""
-    from scipy.stats import pearsonr
-
-    return _correlation(pearsonr, values, predictions)
-
-
-def spearman(values: np.ndarray, predictions: np.ndarray) -> float:
-    """Returns Spearman's rank correlation coefficient, both float [N]."""
-    from scipy.stats import spearmanr
-
-    return _correlation(spearmanr, values, predictions)
+    linear = by_rank = 0.0
+    if np.ptp(values) and np.ptp(predictions):
+        with _without_warnings():
+            linear, by_rank = (x(values, predictions).statistic for x in (pearsonr, spearmanr))
+    scores = {"pearson": linear, "spearman": by_rank}
+    scores["pearson_spearman_mean"] = (linear + by_rank) / 2
+    return {name: float(score) for name, score in scores.items()}
 
 
 def of_classes(labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> dict[str, float]:
@@ -59,16 +45,14 @@ def of_classes(labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> 
     `roc_auc`, the area under its ROC curve. If all labels are the same, `roc_auc` is undefined and
     left out. `labels` are int [N], and `logits` [N, C].
     """
-    from sklearn.metrics import roc_auc_score
+    from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
 
     predictions = logits.argmax(axis=-1)
-    scores = {
-        "loss": cross_entropy(labels, logits),
-        "accuracy": accuracy(labels, predictions),
-        "matthews": matthews(labels, predictions),
-    }
+    scores = {"loss": cross_entropy(labels, logits), "accuracy": accuracy(labels, predictions)}
+    with _without_warnings():
+        scores["matthews"] = float(matthews_corrcoef(labels, predictions))
     if len(names) == 2:
-        scores["f1"] = f1(labels, predictions)
+        scores["f1"] = float(f1_score(labels, predictions, zero_division=0))
     if len(names) == 2 and np.ptp(labels):
         scores["roc_auc"] = float(roc_auc_score(labels, logits[:, 1] - logits[:, 0]))
     return scores | precision_recall_f1(labels, predictions, names)
@@ -135,14 +119,9 @@ def rank_right_texts(
     return {name: np.concatenate(arrays) for name, arrays in parts.items()}
 
 
-def _correlation(function: Callable, values: np.ndarray, predictions: np.ndarray) -> float:
-    if np.ptp(values) == 0 or np.ptp(predictions) == 0:
-        return 0.0
-    return _without_warnings(lambda *arrays: function(*arrays).statistic, values, predictions)
-
-
-def _without_warnings(function: Callable, *arrays: np.ndarray) -> float:
-    """Calls a function without its warnings about rare inputs: its result is right all the same."""
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Silences warnings about rare inputs: the results are right all the same."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return float(function(*arrays))
+        yield

@@ -13,6 +13,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning.features import Features, train_order
 from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
+from bert_tf.finetuning.objectives import PerExample
 from bert_tf.finetuning.task import DataFiles, Outputs, Task, TrainableTask, make_model
 from bert_tf.models.task_model import make_encoder
 from bert_tf.runs.run import COMMAND, FINISHED, Run
@@ -90,16 +91,11 @@ class MultiTaskModel(keras.Model):
         return {x: models[x].logits(outputs, inputs, seeds, training) for x in models}
 
 
-class MultiObjective:
+class MultiObjective(PerExample):
     """The loss of every example is that of its task; predicts the outputs of all tasks."""
-
-    measures = losses = ("loss",)
 
     def __init__(self, tasks: Sequence[Task]):
         self._tasks = tasks
-
-    def counts(self, batch: Batch) -> dict[str, tf.Tensor]:
-        return {"loss": tf.reduce_sum(batch["example_weights"])}
 
     def sums(self, model: MultiTaskModel, batch: Batch, training: bool) -> dict[str, tf.Tensor]:
         outputs, losses = model(batch, training=training), []

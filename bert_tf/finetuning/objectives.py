@@ -16,7 +16,7 @@ from bert_tf.models.inputs import rows_of
 Tensors = Mapping[str, tf.Tensor]
 
 
-class _PerExample:
+class PerExample:
     """Measures the mean loss of the examples, and predicts what the model returns as `logits`."""
 
     measures = losses = ("loss",)
@@ -35,7 +35,7 @@ def _losses_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, t
 
 
 @dataclass(frozen=True)
-class ClassificationObjective(_PerExample):
+class ClassificationObjective(PerExample):
     """Cross-entropy and accuracy for the target `labels`, int [B]; predicts `logits` [B, C].
 
     Serves classifiers and models for multiple choice.
@@ -70,7 +70,7 @@ class ClassificationObjective(_PerExample):
 
 
 @dataclass(frozen=True)
-class RegressionObjective(_PerExample):
+class RegressionObjective(PerExample):
     """Squared error for the target `values`, float [B]; predicts `values` [B].
 
     Args:
@@ -90,7 +90,7 @@ class RegressionObjective(_PerExample):
 
 
 @dataclass(frozen=True)
-class MultiLabelObjective(_PerExample):
+class MultiLabelObjective(PerExample):
     """Binary cross-entropy, the mean over classes, for the target `labels`, float [B, C] of 0 or 1.
 
     Predicts `logits` [B, C].
@@ -103,7 +103,7 @@ class MultiLabelObjective(_PerExample):
 
 
 @dataclass(frozen=True)
-class TaggingObjective(_PerExample):
+class TaggingObjective(PerExample):
     """Cross-entropy and accuracy per token for the target `tags`, int [B, S].
 
     Tokens whose tag is -1 do not count. In training, the loss of a batch is not divided by its own
@@ -132,7 +132,7 @@ class TaggingObjective(_PerExample):
 
 
 @dataclass(frozen=True)
-class SpanObjective(_PerExample):
+class SpanObjective(PerExample):
     """The mean cross-entropy of the targets `start` and `end`, int [B], over all positions.
 
     Padding takes no part in the softmax, so the loss does not depend on it. Predicts `logits`
@@ -161,7 +161,7 @@ def _unit_vectors(model: keras.Model, batch: Tensors, training: bool) -> tf.Tens
 
 
 @dataclass(frozen=True)
-class SimilarityObjective(_PerExample):
+class SimilarityObjective(PerExample):
     """Squared error of the cosine of two vectors, for inputs [B, 2, S]; predicts `values` [B].
 
     The target `values`, float [B], are the cosines times `deviation`, plus `mean`.
@@ -186,7 +186,7 @@ class SimilarityObjective(_PerExample):
 
 
 @dataclass(frozen=True)
-class RankingObjective(_PerExample):
+class RankingObjective(PerExample):
     """Cross-entropy of finding the second text of each example by its first, for [B, K, S].
 
     The logits are cosines, divided by `temperature`; the candidates are the second and further
@@ -217,13 +217,3 @@ class RankingObjective(_PerExample):
 
     def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
         return {"vectors": _unit_vectors(model, batch, training=False)[:, 0]}
-
-
-OBJECTIVES = (
-    ClassificationObjective,
-    RegressionObjective,
-    MultiLabelObjective,
-    TaggingObjective,
-    SpanObjective,
-)
-"""Those that predict logits or numbers."""

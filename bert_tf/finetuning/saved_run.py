@@ -70,8 +70,8 @@ def with_values_of(
     options: FineTuningOptions, saved: Mapping[str, Any], names: Iterable[str] = _FOUND
 ) -> FineTuningOptions:
     """Returns the flags; those of these names that are not given take the saved values."""
-    unset = [x.name for x in dataclasses.fields(options) if getattr(options, x.name) == x.default]
-    return dataclasses.replace(options, **{x: saved[x] for x in names if x in unset and x in saved})
+    unset = [name for name in names if getattr(options, name) == getattr(type(options), name)]
+    return dataclasses.replace(options, **{x: saved[x] for x in unset if x in saved})
 
 
 def check_resumable(options: FineTuningOptions, run: Run) -> bool:

@@ -43,12 +43,9 @@ class TextModule(ServingModule):
     also takes a single string, or strings of any other shape, in place of [B].
 
     Args:
-        model: a float32 model.
-        max_seq_length: longer texts are truncated.
         pairs: whether an example is two texts.
         outputs: maps what the model returns to the outputs by name, in the graph.
         apart: whether the model reads each text of a pair alone; `outputs` then takes two results.
-        labels: see `ServingModule`.
     """
 
     truncates = ("example", "--max_seq_length")
@@ -89,11 +86,7 @@ class TextModule(ServingModule):
 
 
 def in_any_shape(serve: tf.types.experimental.PolymorphicFunction) -> Callable[..., Tensors]:
-    """Returns a function like `serve`, for strings of any shape in place of [B].
-
-    Args:
-        serve: a `tf.function` from strings [B, ...] to outputs [B, ...], with an input signature.
-    """
+    """Returns a function for strings of any shape in place of the [B] of `serve`."""
     signature = [tf.TensorSpec(None, spec.dtype, spec.name) for spec in serve.input_signature]
 
     @tf.function(autograph=False, input_signature=signature)
@@ -115,10 +108,6 @@ class ChoiceModule(ServingModule):
     """Maps strings `text` [B] and `choices` [B, K] to `probabilities` [B, K] and `index` [B].
 
     A call also takes a text of any other shape in place of [B].
-
-    Args:
-        model: a float32 model for multiple choice.
-        max_seq_length: longer pairs of a text and a choice are truncated.
     """
 
     truncates = ("example", "--max_seq_length")

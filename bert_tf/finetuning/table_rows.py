@@ -12,9 +12,10 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.corpus.sources import read_blocks
+from tfrecords.features import parse_example
 from tfrecords.files import plain_message
 from tfrecords.progress import counted, say
-from tfrecords.records import FRAME_BYTES, compression_of, parse_example, serialized_records
+from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
 
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.
 _LARGEST_FIELD = 2**31 - 1
@@ -132,8 +133,8 @@ def _tfrecord_rows(path: str) -> Iterator[Numbered]:
         for number, serialized in enumerate(serialized_records(path), 1):
             size += len(serialized) + FRAME_BYTES
             if example := parse_example(serialized):
-                features = example.features.feature.items()
-                yield number, {name: _value(feature) for name, feature in features}
+                features = example.features.feature  # in no certain order
+                yield number, {name: _value(features[name]) for name in sorted(features)}
             else:
                 yield number, ValueError(f"{path}, record {number:,} is not a tf.train.Example")
     except tf.errors.OpError as error:

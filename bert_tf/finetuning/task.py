@@ -39,16 +39,10 @@ class DataFiles(NamedTuple):
         """Returns the values of the flags."""
         return cls(*(getattr(options, name) for name in cls._fields))
 
-    def missing(self, task: str, split: str, *names: str) -> Exception:
+    def missing(self, task: str, split: str, *names: str) -> ValueError:
         """Returns the error for a split without a file; `names` are those in a `data_dir`."""
-        flag = f"--{split}_file"
-        if self.data_dir and names:
-            return FileNotFoundError(
-                f"{self.data_dir} has none of {', '.join(names)}: give {flag} if it has another "
-                "name"
-            )
-        others = f", or --data_dir with {names[0]}" if names else ""
-        return ValueError(f"--task={task} needs {flag}{others}")
+        others = f", or {self.data_dir or '--data_dir'} with {' or '.join(names)}" if names else ""
+        return ValueError(f"--task={task} needs --{split}_file{others}")
 
 
 def make_model(head: Head, config: BertConfig, **arguments: Any) -> keras.Model:

@@ -122,10 +122,10 @@ class BulkJob:
         """Computes the parts that are missing; returns the sums of all counts."""
         options, done = self.options, _sums(folder)["rows"]
         num_workers = num_processes(options.num_workers, 1)
-        with open_runner(options.runner, num_workers, options.beam_options) as runner:
+        with open_runner(options.runner, num_workers, options.beam_options) as run_chunks:
             read, work = (functools.partial(step, self, folder) for step in (_read_chunks, _work))
             bar = dict(desc="Computing", total=total, initial=done, unit=" rows")
-            runner.run_chunks(1, read, work, **bar)
+            run_chunks(1, read, work, **bar)
         return _sums(folder)
 
 

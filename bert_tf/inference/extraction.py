@@ -31,7 +31,7 @@ from bert_tf.inference.vector_files import (
     write_projector,
 )
 from bert_tf.inference.vectors import VectorExtractor
-from bert_tf.weights.fingerprint import fingerprint
+from bert_tf.weights.checkpoint import fingerprint
 from tfrecords.input_files import expand_files
 from tfrecords.progress import counted
 from tfrecords.writer import check_output_files, join_files, write_records

@@ -12,7 +12,7 @@ from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.prediction_files import join_predictions
 from bert_tf.inference.predictor import Predictor, line_of, load_predictor
 from bert_tf.inference.texts import Numbered, Row, example_of, read_examples, read_numbered
-from bert_tf.weights.fingerprint import fingerprint
+from bert_tf.weights.checkpoint import fingerprint
 from tfrecords.input_files import expand_files
 from tfrecords.manifest import file_sha256
 from tfrecords.progress import counted

@@ -39,7 +39,6 @@ class BertEmbeddings(Layer):
         self._add_tables(width, width)
         if self.config.has_projection:
             self.add_dense("projection", width, self.config.hidden_size)
-        self.built = True
 
     def _add_tables(self, word_width: int, width: int) -> None:
         """Adds the three tables, and a normalization; all but the words have the second width."""
@@ -52,11 +51,6 @@ class BertEmbeddings(Layer):
             "token_type_embeddings", config.type_vocab_size, width
         )
         self.layer_norm.build((None, None, width))
-
-    @staticmethod
-    def multiplications(config: BertConfig, length: int) -> int:
-        """Counts the multiplications of the matrix products for a sequence."""
-        return length * config.embedding_size * config.hidden_size if config.has_projection else 0
 
     def call(
         self,
@@ -116,7 +110,6 @@ class SelfAttention(Layer):
         width, inner = x_shape[-1], self.num_heads * self.config.head_size
         self.add_dense("qkv", width, 3 * inner)
         self.add_dense("output", inner, width)
-        self.built = True
 
     def call(self, x, attention_mask, seeds=None, training=None, tokens=None, numbers=None):
         rate = self.config.attention_probs_dropout_prob if training else 0.0
@@ -194,21 +187,12 @@ class EncoderBlock(Layer):
         self.output_norm = LayerNormalization(name="output_norm", **norm)
         self.dropout = Dropout(config.hidden_dropout_prob, recompute, name="dropout", **policy)
 
-    @staticmethod
-    def multiplications(config: BertConfig, index: int, length: int) -> int:
-        """Counts the multiplications of the matrix products for a sequence."""
-        heads, hidden = len(config.kept_heads(index)), config.hidden_size
-        projections = 4 * length * hidden * config.head_size  # query, key, value and output
-        attention = 2 * length * length * config.head_size  # scores and context
-        return heads * (projections + attention) + 2 * length * hidden * config.intermediate_size
-
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width, inner = x_shape[-1], self.config.intermediate_size
         self.add_dense("intermediate", width, inner)
         self.add_dense("output", inner, width)
         for layer in (self.attention, self.attention_norm, self.output_norm):
             layer.build(x_shape)
-        self.built = True
 
     def call(self, x, attention_mask, seeds=None, training=None, tokens=None, numbers=None):
         attended = self.attention(

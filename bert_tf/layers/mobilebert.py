@@ -21,7 +21,6 @@ class NoNorm(keras.layers.Layer):
         width = x_shape[-1:]
         self.gamma = self.add_weight(name="gamma", shape=width, initializer="ones")
         self.beta = self.add_weight(name="beta", shape=width, initializer="zeros")
-        self.built = True
 
     def call(self, x):
         return x * self.gamma + self.beta
@@ -49,12 +48,6 @@ class TrigramEmbeddings(BertEmbeddings):
         width, hidden = self.config.embedding_size, self.config.hidden_size
         self._add_tables(width, hidden)
         self.add_dense("trigram", 3 * width, hidden)
-        self.built = True
-
-    @staticmethod
-    def multiplications(config: MobileBertConfig, length: int) -> int:
-        """Counts the multiplications of the matrix products for a sequence."""
-        return length * 3 * config.embedding_size * config.hidden_size
 
     def _sums(self, input_word_ids, input_type_ids, tokens: Tokens | None):
         words = ops.take(self.word_embeddings, input_word_ids, axis=0)
@@ -94,7 +87,6 @@ class BottleneckAttention(SelfAttention):
         self.add_dense("qk", inner if self.shared else width, 2 * inner)
         self.add_dense("value", width, inner)
         self.add_dense("output", inner, inner)
-        self.built = True
 
     def _qkv(self, x):
         value = self.dense("value", x)
@@ -131,18 +123,6 @@ class BottleneckBlock(Layer):
         self.output_norm = NoNorm(name="output_norm", **policy)
         self.dropout = Dropout(config.hidden_dropout_prob, recompute, name="dropout", **policy)
 
-    @staticmethod
-    def multiplications(config: MobileBertConfig, index: int, length: int) -> int:
-        """Counts the multiplications of the matrix products for a sequence."""
-        hidden, inner = config.hidden_size, config.intra_bottleneck_size
-        query_key = hidden * inner + 2 * inner * inner
-        if not config.key_query_shared_bottleneck:
-            query_key = 2 * hidden * inner
-        feed_forward = 2 * config.num_feedforward_networks * inner * config.intermediate_size
-        # Into the bottleneck, the values, and out of it; the output of the attention.
-        dense = query_key + 3 * hidden * inner + inner * inner + feed_forward
-        return length * dense + 2 * length * length * inner
-
     def build(self, x_shape, attention_mask_shape=None) -> None:
         width, inner = x_shape[-1], self.config.intra_bottleneck_size
         self.add_dense("input", width, inner)
@@ -151,7 +131,6 @@ class BottleneckBlock(Layer):
             layer.build(x_shape)
         for layer in (self.input_norm, self.attention_norm, *self.feed_forwards):
             layer.build((None, None, inner))
-        self.built = True
 
     def call(self, x, attention_mask, seeds=None, training=None, tokens=None, numbers=None):
         attended = self.attention(
@@ -179,7 +158,6 @@ class FeedForward(Layer):
         self.add_dense("intermediate", width, inner)
         self.add_dense("output", inner, width)
         self.norm.build(x_shape)
-        self.built = True
 
     def call(self, x):
         output = self.feed_forward(self.config.hidden_act, x)

@@ -64,7 +64,6 @@ class BiLSTMEncoder(BertModel):
         self.lstm.build((None, None, width))
         states = (8 if config.bilstm == "siamese" else 2) * config.intermediate_size
         self.dense.build((None, states))
-        self.built = True
 
     def call(self, inputs, seeds=None, training=None):
         if self.config.bilstm == "siamese":

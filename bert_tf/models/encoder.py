@@ -115,7 +115,6 @@ class BertEncoder(BertModel):
         shape = (None, None, self.config.hidden_size)
         for layer in (self.embeddings, *self.blocks, self.pooler):
             layer.build(shape)
-        self.built = True
 
     def call(self, inputs, seeds=None, training=None):
         mask = self.attention_mask(inputs["input_mask"])
@@ -224,7 +223,6 @@ class Pooler(Layer):
         width = input_shape[-1]
         if self.config.classifier_activation:
             self.add_dense("dense", width, width)
-        self.built = True
 
     def call(self, sequence):
         first = sequence[:, 0]

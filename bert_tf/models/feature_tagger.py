@@ -85,7 +85,6 @@ class FeatureTagger(BertModel):
             layers = self.config.num_hidden_layers if self.features.endswith("all") else 4
             self.mixture = self.add_weight(name="mixture", shape=(layers,), initializer="zeros")
             self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
-        self.built = True
 
     def call(self, inputs, training=None):
         seeds = self.encoder.dropout_seeds(inputs, training)

@@ -45,7 +45,6 @@ class MaskedLMHead(Layer):
         self.output_bias = self.add_weight(name="output_bias", shape=(size,), initializer="zeros")
         if self.own_width:
             self.own_embeddings = self.add_table("own_embeddings", size, self.own_width)
-        self.built = True
 
     def call(self, sequence, positions, word_embeddings):
         if positions is None:
@@ -83,7 +82,6 @@ class DenseHead(Layer):
 
     def build(self, input_shape) -> None:
         self.add_dense("dense", input_shape[-1], self.outputs)
-        self.built = True
 
     def call(self, pooled, seeds=None, training=None):
         pooled = self.dropout(pooled, seeds=seeds, training=training)

@@ -54,7 +54,6 @@ class BertPretrainer(BertModel):
         table = self.encoder.embeddings.word_embeddings.shape
         self.masked_lm.build((None, None, self.config.hidden_size), (None, None), table)
         self.next_sentence.build((None, self.config.hidden_size))
-        self.built = True
 
     def call(self, inputs, training=None):
         outputs = self.encoder(inputs, training=training)

@@ -77,7 +77,6 @@ class BertTaskModel(BertModel):
 
     def build(self, input_shape=None) -> None:
         self.head.build((None, self.config.hidden_size))
-        self.built = True
 
     def call(self, inputs, training=None):
         outputs, seeds = self.encode(inputs, training)

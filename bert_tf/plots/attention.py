@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_tf.plots.style import (
-    FAINT,
-    INK,
-    check_shape,
-    finish,
-    name_cells,
-    new_axes,
-    new_figure,
-)
+from bert_tf.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,15 +35,15 @@ def attention(
     Raises:
         ValueError: the shapes differ.
     """
-    values = check_shape("probabilities", probabilities, len(tokens), len(tokens))
+    values = style.check_shape("probabilities", probabilities, len(tokens), len(tokens))
     size = 2.0 + 0.26 * len(tokens)
-    axes = ax or new_axes(size + 0.8, size)
+    axes = ax or style.new_axes(size + 0.8, size)
     image = axes.imshow(values, cmap=_COLORMAP, vmin=0)
-    name_cells(axes, tokens, tokens, rotation=90)
-    finish(axes, title, "attended to", "attending")
+    style.name_cells(axes, tokens, tokens, rotation=90)
+    style.finish(axes, title, "attended to", "attending")
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02, format="{x:.0%}")
     bar.outline.set_visible(False)
-    bar.ax.tick_params(colors=INK, labelsize=9, length=0)
+    bar.ax.tick_params(colors=style.INK, labelsize=9, length=0)
     return axes.figure
 
 
@@ -70,17 +62,17 @@ def attention_heads(probabilities: np.ndarray, title: str = "Attention of all he
     Raises:
         ValueError: the array has another shape.
     """
-    values = check_shape("probabilities", probabilities, None, None, None, None)
+    values = style.check_shape("probabilities", probabilities, None, None, None, None)
     layers, heads = values.shape[:2]
-    figure = new_figure(0.8 + 1.1 * heads, 0.9 + 1.1 * layers)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=INK, parse_math=False)
+    figure = style.new_figure(0.8 + 1.1 * heads, 0.9 + 1.1 * layers)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=style.INK, parse_math=False)
     panels = figure.subplots(layers, heads, squeeze=False)
     for (layer, head), axes in np.ndenumerate(panels):
         axes.imshow(np.sqrt(values[layer, head]), cmap=_COLORMAP, vmin=0, vmax=1)
         axes.set(xticks=[], yticks=[])
-        axes.spines[:].set_color(FAINT)
+        axes.spines[:].set_color(style.FAINT)
         if layer == 0:
-            axes.set_title(f"head {head}", fontsize=9, color=INK)
+            axes.set_title(f"head {head}", fontsize=9, color=style.INK)
         if head == 0:
-            axes.set_ylabel(f"layer {layer}", fontsize=9, color=INK)
+            axes.set_ylabel(f"layer {layer}", fontsize=9, color=style.INK)
     return figure

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bert_tf.plots.style import (
-    COLORS,
-    INK,
-    disc_corners,
-    draw_grid,
-    draw_legend,
-    label_points,
-    new_axes,
-    set_title,
-)
+from bert_tf.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,12 +20,8 @@ _AREA = 45.0
 class Compressed(NamedTuple):
     """A model relative to the one that was compressed.
 
-    Attributes:
-        name: its name.
-        smaller: how many times smaller it is.
-        kept: the share of the quality that it keeps.
-        deviation: the standard deviation of `kept`; None if unknown.
-        faster: how many times as fast it is; None if unknown.
+    It is so many times `smaller` and as fast (`faster`), and has `kept` a share of the quality,
+    with a standard `deviation`. None stands for what is unknown.
     """
 
     name: str
@@ -56,36 +43,33 @@ def compressed_models(
         models: measured models.
         published: published ones, drawn as circles.
         ax: where to draw; a new figure by default.
-
-    Returns:
-        the figure.
     """
     from matplotlib.ticker import LogLocator, NullLocator
 
-    axes = ax or new_axes(9, 5.5)
+    axes = ax or style.new_axes(9, 5.5)
     original = Compressed("original", 1.0, 1.0, None, 1.0)
     axes.set_xscale("log")
-    _draw(axes, [original], INK, "", filled=True)
-    _draw(axes, models, COLORS[0], "measured; area: speed", filled=True)
-    _draw(axes, published, COLORS[1], "published, relative to BERT-base", filled=False)
+    _draw(axes, [original], style.INK, "", filled=True)
+    _draw(axes, models, style.COLORS[0], "measured; area: speed", filled=True)
+    _draw(axes, published, style.COLORS[1], "published, relative to BERT-base", filled=False)
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0)))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}×")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter("{x:.0%}")
-    axes.set_xlabel("times smaller", color=INK)
-    axes.set_ylabel("quality kept", color=INK)
-    draw_grid(axes)
+    axes.set_xlabel("times smaller", color=style.INK)
+    axes.set_ylabel("quality kept", color=style.INK)
+    style.draw_grid(axes)
     axes.margins(0.12)
-    set_title(axes, title)
-    draw_legend(axes, loc="upper left", bbox_to_anchor=(0, -0.1), ncols=2)
+    style.set_title(axes, title)
+    style.draw_legend(axes, loc="upper left", bbox_to_anchor=(0, -0.1), ncols=2)
     drawn = [original, *models, *published]
     # matplotlib chooses the limits of the axes for the centers of the discs.
-    corners = np.concatenate(disc_corners(axes, _places(drawn), _radii(drawn)))
+    corners = np.concatenate(style.disc_corners(axes, _places(drawn), _radii(drawn)))
     axes.update_datalim(axes.transData.inverted().transform(corners))
     axes.margins(0.05)
     axes.autoscale_view()
     names = [model.name for model in drawn]
-    label_points(axes, _places(drawn), _radii(drawn), names, size=8)
+    style.label_points(axes, _places(drawn), _radii(drawn), names, size=8)
     return axes.figure
 
 

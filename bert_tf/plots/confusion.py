@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_tf.plots.style import finish, name_cells, new_axes
+from bert_tf.plots import style
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write
 
@@ -41,22 +41,19 @@ def confusion_matrix(
     Example:
         bert_tf.plots.confusion_matrix(np.array([0, 1]), np.array([0, 0]), ["bad", "good"])
     """
-    counts = count_pairs(np.asarray(labels), np.asarray(predictions), len(names))
+    # scikit-learn is slow to import.
+    from sklearn.metrics import confusion_matrix as count_pairs
+
+    counts = count_pairs(labels, predictions, labels=range(len(names)))
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     size = 3 + 0.9 * len(names)
-    axes = ax or new_axes(size + 1, size)
+    axes = ax or style.new_axes(size + 1, size)
     # Black is readable on the lighter half of the colors, and on its inverse on dark pages.
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=2)
-    name_cells(axes, names, names, rotation=30)
-    finish(axes, counted(len(labels), "example"), "prediction", "label")
+    style.name_cells(axes, names, names, rotation=30)
+    style.finish(axes, counted(len(labels), "example"), "prediction", "label")
     if len(names) <= _MOST_CLASSES_WITH_TEXT:
         for (row, column), share in np.ndenumerate(shares):
             text = f"{counts[row, column]:,}\n{share:.1%}"
             axes.text(column, row, text, ha="center", va="center", fontsize=9, color="black")
     return axes.figure
-
-
-def count_pairs(labels: np.ndarray, predictions: np.ndarray, num_classes: int) -> np.ndarray:
-    """Returns how many examples have each pair of label (row) and prediction (column)."""
-    pairs = np.bincount(labels * num_classes + predictions, minlength=num_classes**2)
-    return pairs.reshape(num_classes, num_classes)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_tf.plots.style import COLORS, INK, draw_grid, draw_legend, new_figure, set_title
+from bert_tf.plots import style
 from tfrecords.writer import atomic_write
 
 if TYPE_CHECKING:
@@ -29,18 +29,18 @@ def draw_steps(curves: Mapping[str, Mapping[str, Points]], path: str) -> None:
 
     Source: BERT (arXiv:1810.04805) figure 5.
     """
-    figure = new_figure(5.5 * len(curves), 3.6)
+    figure = style.new_figure(5.5 * len(curves), 3.6)
     panels = figure.subplots(1, len(curves), squeeze=False)[0]
     for axes, (metric, models) in zip(panels, curves.items(), strict=True):
-        for (model, points), color in zip(models.items(), COLORS, strict=False):
+        for (model, points), color in zip(models.items(), style.COLORS, strict=False):
             steps, means, deviations = zip(*points, strict=True)
             axes.errorbar(steps, means, deviations, marker="o", ms=5, color=color, label=model)
-        set_title(axes, metric)
-        axes.set_xlabel("pre-training step", color=INK)
+        style.set_title(axes, metric)
+        axes.set_xlabel("pre-training step", color=style.INK)
         axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
-        draw_grid(axes)
+        style.draw_grid(axes)
         if models:
-            draw_legend(axes)
+            style.draw_legend(axes)
     atomic_write(path, figure.png())
 
 
@@ -64,32 +64,32 @@ def learning_curves(metrics: Metrics, evaluations: Metrics = ()) -> Figure:
         metrics = [json.loads(line) for line in open("run/metrics.jsonl")]
         bert_tf.plots.learning_curves(metrics)
     """
-    figure = new_figure(11, 6.4, layout=None)
+    figure = style.new_figure(11, 6.4, layout=None)
     figure.subplots_adjust(left=0.06, right=0.98, top=0.95, bottom=0.08, wspace=0.15, hspace=0.18)
     loss, accuracy, rate, throughput = figure.subplots(2, 2, sharex=True).flat
     keys = dict.fromkeys(key for entry in [*metrics, *evaluations] for key in entry)
     evaluations = [
         {key.removeprefix("eval_"): value for key, value in entry.items()} for entry in evaluations
     ]
-    _draw_pair(loss, metrics, evaluations, "loss", "", COLORS[0])
+    _draw_pair(loss, metrics, evaluations, "loss", "", style.COLORS[0])
     others = [key for key in keys if key.startswith("eval_") and not key.endswith("loss")]
     accuracies = [key for key in keys if key.endswith("accuracy")]
     names = dict.fromkeys(key.removeprefix("eval_") for key in accuracies + others)
-    for name, color in zip(names, COLORS, strict=False):
+    for name, color in zip(names, style.COLORS, strict=False):
         # The name of a class may follow: "f1/not_equivalent".
         metric, *of_class = name.removesuffix("_accuracy").partition("/")
         metric = metric.replace("_", " ").replace("masked lm", "masked LM")
         label = "".join([metric, *of_class, ", "])
         _draw_pair(accuracy, metrics, evaluations, name, label, color)
-    _draw(rate, metrics, "learning_rate", COLORS[0])
-    _draw(throughput, metrics, "sequences_per_second", COLORS[0])
+    _draw(rate, metrics, "learning_rate", style.COLORS[0])
+    _draw(throughput, metrics, "sequences_per_second", style.COLORS[0])
     _finish(loss, "Loss")
     only_accuracies = all(name.endswith("accuracy") for name in names)
     _finish(accuracy, "Accuracy" if only_accuracies else "Metrics", from_zero=True)
     _finish(rate, "Learning rate", from_zero=True)
     _finish(throughput, "Sequences per second", from_zero=True)
     for axes in (rate, throughput):
-        axes.set_xlabel("step", color=INK)
+        axes.set_xlabel("step", color=style.INK)
     return figure
 
 
@@ -98,8 +98,8 @@ def _draw_pair(axes: Axes, metrics, evaluations, name: str, label: str, color: s
     _draw(axes, metrics, name, color, f"{label}training", smooth=True)
     steps, values = _series(evaluations, name)
     if len(steps):
-        style = dict(ms=4.5, lw=1.2, color=color, mfc="white", mew=1.4, zorder=4)
-        axes.plot(steps, values, "o--", label=f"{label}held out", **style)
+        marks = dict(ms=4.5, lw=1.2, color=color, mfc="white", mew=1.4, zorder=4)
+        axes.plot(steps, values, "o--", label=f"{label}held out", **marks)
 
 
 def _draw(axes: Axes, metrics, name: str, color: str, label: str = "", smooth=False) -> None:
@@ -123,8 +123,8 @@ def _series(metrics: Metrics, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _finish(axes: Axes, title: str, from_zero: bool = False) -> None:
-    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK)
-    draw_grid(axes)
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=style.INK)
+    style.draw_grid(axes)
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.yaxis.set_major_formatter(lambda value, _: _short(value))
@@ -136,7 +136,7 @@ def _finish(axes: Axes, title: str, from_zero: bool = False) -> None:
         # A correlation may be negative.
         axes.set_ylim(min(0, low) if axes.dataLim.y0 < 0 else 0, high)
     if axes.get_legend_handles_labels()[1]:
-        draw_legend(axes)
+        style.draw_legend(axes)
 
 
 def _short(value: float) -> str:

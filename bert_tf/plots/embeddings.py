@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bert_tf.plots.style import (
-    COLORS,
-    FAINT,
-    INK,
-    check_shape,
-    draw_legend,
-    finish,
-    label_points,
-    new_axes,
-)
+from bert_tf.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,31 +43,32 @@ def embedding_map(
     Raises:
         ValueError: there are fewer than two vectors, or not as many labels or groups.
     """
-    values = check_shape("vectors", vectors, len(labels), None)
-    groups = check_shape("groups", [""] * len(labels) if groups is None else groups, len(labels))
+    values = style.check_shape("vectors", vectors, len(labels), None)
+    groups = [""] * len(labels) if groups is None else groups
+    groups = style.check_shape("groups", groups, len(labels))
     points, shares = _principal_components(values.astype(np.float64))
-    axes = ax or new_axes(6.4, 5.2)
+    axes = ax or style.new_axes(6.4, 5.2)
     for index, group in enumerate(dict.fromkeys(groups)):
         members = points[groups == group]
-        marker, color = _MARKERS[index % len(_MARKERS)], COLORS[index % len(COLORS)]
+        marker, color = _MARKERS[index % len(_MARKERS)], style.COLORS[index % len(style.COLORS)]
         axes.scatter(
             *members.T, (2 * _RADIUS) ** 2, color=color, marker=marker, label=group, zorder=3
         )
     names = (f"component {number} ({x:.0%} of the variance)" for number, x in enumerate(shares, 1))
-    finish(axes, title, *names)
-    axes.grid(color=FAINT, lw=0.6)
+    style.finish(axes, title, *names)
+    axes.grid(color=style.FAINT, lw=0.6)
     axes.margins(0.15)
     axes.set_aspect("equal", adjustable="datalim")
     if any(groups):
         # Beside the axes, where there are no points.
-        draw_legend(axes, loc="upper left", bbox_to_anchor=(1, 1))
+        style.draw_legend(axes, loc="upper left", bbox_to_anchor=(1, 1))
     places: dict[tuple, list[str]] = {}
     digits = 6 - int(np.floor(np.log10(max(np.abs(points).max(), 1e-9))))
     for point, label in zip(points.round(digits), labels, strict=True):
         places.setdefault(tuple(point + 0.0), []).append(label)
     texts = ["\n".join(same) for same in places.values()]
     radii = np.full(len(texts), _RADIUS)
-    label_points(axes, np.array(list(places)), radii, texts, size=9)
+    style.label_points(axes, np.array(list(places)), radii, texts, size=9)
     return axes.figure
 
 
@@ -117,15 +109,15 @@ def embedding_sum(
     Source: BERT (arXiv:1810.04805) figure 2.
     """
     length = len(tokens)
-    values = check_shape("vectors", vectors, 3, length, None)
-    segments = check_shape("segments", segments, length)
+    values = style.check_shape("vectors", vectors, 3, length, None)
+    segments = style.check_shape("segments", segments, length)
     rows = {
         "token": ([token.replace("$", r"\$") for token in tokens], values[0]),
         "segment": ([f"$E_{'AB'[segment]}$" for segment in segments], values[1]),
         "position": ([f"$E_{{{position}}}$" for position in range(length)], values[2]),
         "sum": ([""] * length, values.sum(axis=0)),
     }
-    axes = ax or new_axes(1.6 + 0.85 * length, 4.2)
+    axes = ax or style.new_axes(1.6 + 0.85 * length, 4.2)
     # A few numbers of trained embeddings are many times as large as all others.
     limit = np.quantile(np.abs(rows["sum"][1]), 0.95)
     for row, (names, row_values) in enumerate(rows.values()):
@@ -134,10 +126,10 @@ def embedding_sum(
         if row:
             sign = "=" if row == len(rows) - 1 else "+"
             for column in range(length):
-                axes.text(column, row - 0.5, sign, ha="center", va="center", color=INK)
+                axes.text(column, row - 0.5, sign, ha="center", va="center", color=style.INK)
     axes.set(xlim=(-0.5, length - 0.5), ylim=(len(rows) - 0.45, -0.45), xticks=[])
     axes.set_yticks(range(len(rows)), rows)
-    finish(axes, title)
+    style.finish(axes, title)
     return axes.figure
 
 
@@ -149,4 +141,4 @@ def _draw_vector(
     cells[: len(vector)] = vector[: len(cells)]
     place = dict(extent=(column - 0.44, column + 0.44, row + 0.34, row - 0.12), aspect="auto")
     axes.imshow(cells.reshape(_CELLS), cmap="RdBu", vmin=-limit, vmax=limit, **place)
-    axes.text(column, row - 0.24, name, ha="center", va="center", fontsize=9, color=INK)
+    axes.text(column, row - 0.24, name, ha="center", va="center", fontsize=9, color=style.INK)

@@ -80,13 +80,8 @@ def label_points(
 ) -> None:
     """Writes a label near each disc; call it after drawing all else.
 
-    Up to 50 labels move so that they do not cover each other.
-
-    Args:
-        points: the centers in the data's units, float [n, 2].
-        radii: in points, float [n].
-        labels: n texts.
-        size: font size in points.
+    Up to 50 labels move so that they do not cover each other. `points` are centers in the data's
+    units, float [n, 2]; `radii`, float [n], and the `size` of the font are in points.
     """
     # The layout must not make room for where labels are before they move.
     style = dict(fontsize=size, color=INK, parse_math=False, in_layout=False)
@@ -110,10 +105,7 @@ def label_points(
 
 
 def disc_corners(axes: Axes, points: np.ndarray, radii: np.ndarray) -> tuple:
-    """Returns the lower left and upper right corners around discs, in pixels, float [n, 2] each.
-
-    Args: as for `label_points`.
-    """
+    """Returns the lower left and upper right corners around discs, in pixels, float [n, 2] each."""
     # Settles the layout.
     axes.figure.draw_without_rendering()
     centers = axes.transData.transform(points)
@@ -122,11 +114,7 @@ def disc_corners(axes: Axes, points: np.ndarray, radii: np.ndarray) -> tuple:
 
 
 def check_shape(name: str, values: np.ndarray, *shape: int | None) -> np.ndarray:
-    """Returns `values` as an array.
-
-    Args:
-        shape: its shape, None for any size.
-    """
+    """Returns `values` as an array, which must have this shape; None is any size."""
     array = np.asarray(values)
     fits = array.ndim == len(shape) and all(
         size in (None, actual) for size, actual in zip(shape, array.shape, strict=True)

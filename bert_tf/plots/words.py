@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from bert_tf.plots.style import COLORS, INK, check_shape, finish, new_axes
+from bert_tf.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,16 +37,16 @@ def word_probabilities(
     Raises:
         ValueError: the lengths differ.
     """
-    values = check_shape("probabilities", probabilities, len(words))
+    values = style.check_shape("probabilities", probabilities, len(words))
     width = 5 + 0.07 * max(map(len, words), default=0)
-    axes = ax or new_axes(width, 0.9 + 0.3 * len(words))
-    bars = axes.barh(range(len(words)), values, height=0.7, color=COLORS[0])
-    axes.bar_label(bars, [f"{p:.1%}" for p in values], padding=4, fontsize=9, color=INK)
+    axes = ax or style.new_axes(width, 0.9 + 0.3 * len(words))
+    bars = axes.barh(range(len(words)), values, height=0.7, color=style.COLORS[0])
+    axes.bar_label(bars, [f"{p:.1%}" for p in values], padding=4, fontsize=9, color=style.INK)
     axes.set_yticks(range(len(words)), words, parse_math=False)
     axes.invert_yaxis()
     axes.xaxis.set_major_formatter("{x:.0%}")
     axes.margins(x=0.15)
-    finish(axes, title, "probability")
+    style.finish(axes, title, "probability")
     return axes.figure
 
 
@@ -76,13 +76,13 @@ def masked_example(
 
     Source: BERT (arXiv:1810.04805) section 3.1.
     """
-    check_shape("masked_tokens", masked_tokens, len(tokens))
+    style.check_shape("masked_tokens", masked_tokens, len(tokens))
     lines = list(_lines(tokens, masked_tokens, set(positions)))
-    axes = ax or new_axes(9, 0.5 + 0.95 * len(lines))
+    axes = ax or style.new_axes(9, 0.5 + 0.95 * len(lines))
     axes.set(xlim=(0, _LINE), ylim=(3 * len(lines), -0.2), xticks=[])
     ticks = [3 * line + row for line in range(len(lines)) for row in (0.5, 1.6)]
     axes.set_yticks(ticks, ["before", "after"] * len(lines))
-    finish(axes, title)
+    style.finish(axes, title)
     # The width of a character of the font is 0.6 of its size.
     inches = axes.get_window_extent().width / axes.figure.dpi
     size = min(9.0, 0.93 * 72 * inches / _LINE / 0.6)
@@ -124,5 +124,5 @@ def _draw_box(
     axes.add_patch(Rectangle((left, top), width, 1, color=_KINDS[kind], lw=0))
     text = dict(ha="center", va="center", family="monospace", fontsize=size, parse_math=False)
     middle = left + width / 2
-    axes.text(middle, top + 0.5, token, color="white" if kind else INK, **text)
-    axes.text(middle, top + 1.32, kind, color=INK, **text | {"fontsize": 0.85 * size})
+    axes.text(middle, top + 0.5, token, color="white" if kind else style.INK, **text)
+    axes.text(middle, top + 1.32, kind, color=style.INK, **text | {"fontsize": 0.85 * size})

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.models.flops import training_flops
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.runs.run import Run
+from bert_tf.weights.flops import training_flops
 from tfrecords.command_help import command_line, unused_name
 from tfrecords.input_files import shortened
 from tfrecords.progress import duration
@@ -74,39 +74,25 @@ def record_warnings(
     return list(filter(None, warnings))
 
 
-class Baseline:
-    """What a model that always predicts the most frequent token would reach in an evaluation.
+def constant_prediction(
+    counts: np.ndarray, step: int, accuracy: float, vocab: Vocabulary | None
+) -> str | None:
+    """Returns a warning if a masked-LM accuracy is hardly higher than that of one token for all.
 
-    The share of that token is the highest accuracy that any constant prediction can have.
+    `counts` says how often each token was masked. The share of the most frequent one is the highest
+    accuracy that any constant prediction can have.
     """
-
-    def __init__(self, vocab_size: int):
-        self._counts = np.zeros(vocab_size)
-
-    def count(self, ids: np.ndarray, weights: np.ndarray) -> None:
-        """Counts masked tokens of the evaluation."""
-        np.add.at(self._counts, ids, weights)
-
-    @property
-    def token_id(self) -> int:
-        return int(self._counts.argmax())
-
-    @property
-    def accuracy(self) -> float:
-        return float(self._counts.max() / max(self._counts.sum(), 1.0))
-
-    def warning(self, step: int, accuracy: float, vocab: Vocabulary | None) -> str | None:
-        """Returns a warning if a masked-LM accuracy is hardly higher than the baseline's."""
-        if accuracy > _NO_BETTER * self.accuracy:
-            return None
-        token = f'"{vocab.tokens[self.token_id]}"' if vocab else f"the token {self.token_id}"
-        return (
-            f"WARNING: step {step:,}: masked_lm_accuracy {accuracy:.4f} is no better than always "
-            f"predicting {token} ({self.accuracy:.4f}). The model ignores its input so far. If "
-            "this does not change within a few thousand steps, try another --learning_rate (1e-3 "
-            "for tiny and mini, 1e-4 for base), a longer --num_warmup_steps, or a larger "
-            "initializer_range and no dropout in --bert_config_file."
-        )
+    token, highest = int(counts.argmax()), float(counts.max() / max(counts.sum(), 1.0))
+    if accuracy > _NO_BETTER * highest:
+        return None
+    name = f'"{vocab.tokens[token]}"' if vocab else f"the token {token}"
+    return (
+        f"WARNING: step {step:,}: masked_lm_accuracy {accuracy:.4f} is no better than always "
+        f"predicting {name} ({highest:.4f}). The model ignores its input so far. If "
+        "this does not change within a few thousand steps, try another --learning_rate (1e-3 "
+        "for tiny and mini, 1e-4 for base), a longer --num_warmup_steps, or a larger "
+        "initializer_range and no dropout in --bert_config_file."
+    )
 
 
 def summary(options: PretrainingOptions, run: Run, results: Mapping[str, float]) -> str:

@@ -28,7 +28,7 @@ from bert_tf.pretraining.trained_on import (
     remember_records,
 )
 from bert_tf.resolution import check_length, resolve_model
-from bert_tf.runs.run import COMMAND, FLAGS, Run
+from bert_tf.runs.run import COMMAND, Run
 from bert_tf.session import Session, training_devices
 from bert_tf.training.driver import Driver, Plan
 from bert_tf.training.optimizers import OPTIMIZERS, make_schedule
@@ -88,9 +88,9 @@ def _pretrain(
     spec = resolve_model(run, options, vocabs, casings, session.init, session.mapping)
     contents = describe_records(named) if options.do_train else {}
     check_unchanged(run, contents)
-    held_out_from = _held_out_from(run)
+    held_out_from = run.flags.get(HELD_OUT_FROM, [])
     if held_out_from and not options.do_train:
-        held_out_from += copies_of_records(run, named)
+        held_out_from = held_out_from + copies_of_records(run, named)
     phases = check_records(options, spec, named, held_out_from)
     for reader, phase in itertools.product(task.readers.values(), phases):
         check_length(reader.config, phase.train.max_seq_length)
@@ -174,17 +174,9 @@ def _flags(
 ) -> dict[str, object]:
     """Returns the flags to store, and the files whose held-out records stay held out for good."""
     split = [file for phase in phases if phase.train.part == "train" for file in phase.train.files]
-    held_out_from = {*_held_out_from(run), *map(absolute_path, split)}
+    held_out_from = {*run.flags.get(HELD_OUT_FROM, []), *map(absolute_path, split)}
     flags = dataclasses.asdict(options) | {COMMAND: options.command}
     return flags | {HELD_OUT_FROM: sorted(held_out_from)}
-
-
-def _held_out_from(run: Run) -> list[str]:
-    """Returns the files of which the run has held out records so far."""
-    files = run.flags.get(HELD_OUT_FROM, [])
-    if not isinstance(files, list) or not all(isinstance(file, str) for file in files):
-        raise ValueError(f"{run.file(FLAGS)}: {HELD_OUT_FROM} is not a list of files: restore it")
-    return files
 
 
 def _announce(

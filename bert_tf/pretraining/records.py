@@ -1,17 +1,15 @@
 """The records that a run trains and evaluates on, checked before anything is computed."""
 
-import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.choices import OBJECTIVES
 from bert_tf.config import ModelSpec
-from bert_tf.pretraining.phases import PhaseOptions, last_steps, read_phases
-from bert_tf.pretraining.pretraining_options import PretrainingOptions
+from bert_tf.pretraining.phases import phase_named, read_phases
+from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
 from bert_tf.resolution import agreed, check_length
 from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.input_files import check_complete, check_finished, expand_files
@@ -31,6 +29,7 @@ class NamedRecords:
     """The files of a phase, and the manifests beside them.
 
     Attributes:
+        phase: the flags with the values of the phase.
         first_step, until_step: the phase takes the steps after `first_step`, up to `until_step`.
         files, eval_files: the files to train and to evaluate on; the same unless the user gave
             separate ones.
@@ -39,7 +38,7 @@ class NamedRecords:
         manifests: path -> manifest, for these files.
     """
 
-    phase: PhaseOptions
+    phase: SharedOptions
     first_step: int
     until_step: int
     files: tuple[str, ...]
@@ -68,17 +67,8 @@ class PhaseRecords:
 
 def name_records(options: PretrainingOptions) -> list[NamedRecords]:
     """Finds the files and manifests of every phase."""
-    names = [field.name for field in dataclasses.fields(PhaseOptions) if field.name != "share"]
-    whole = PhaseOptions(share=1.0, **{name: getattr(options, name) for name in names})
-    phases = read_phases(options.phases_file, whole) if options.phases_file else [whole]
-    try:
-        ends = last_steps(phases, options.num_train_steps)
-    except ValueError as error:
-        raise ValueError(f"{options.phases_file}, {error}") from None
-    named = []
-    for number, (phase, start, end) in enumerate(
-        zip(phases, [0, *ends[:-1]], ends, strict=True), start=1
-    ):
+    named, start = [], 0
+    for number, (end, phase) in enumerate(read_phases(options), start=1):
         with phase_named(options, number):
             files = expand_files(phase.input_file)
             eval_files = files
@@ -96,6 +86,7 @@ def name_records(options: PretrainingOptions) -> list[NamedRecords]:
             named.append(
                 NamedRecords(phase, start, end, tuple(files), tuple(eval_files), inputs, manifests)
             )
+            start = end
     return named
 
 
@@ -114,29 +105,14 @@ def stated_by_manifests(
 
 def resolve_objective(options: PretrainingOptions, records: Sequence[NamedRecords]) -> str:
     """Returns the objective to learn: that of the flag, else that of the manifests, else "nsp"."""
-    made_for = {
-        objective: path
-        for phase in records
-        for path, objective in phase.settings("objective").items()
-        if objective
-    }
-    if options.objective is None and len(made_for) > 1:
-        found = ", ".join(f"{path} with --objective={name}" for name, path in made_for.items())
-        raise ValueError(
-            f"the examples were created for different objectives ({found}): give --objective"
-        )
-    for name, path in made_for.items():
-        if name not in OBJECTIVES:
-            raise ValueError(
-                f"{path} is damaged: its objective is {name!r}, not one of {', '.join(OBJECTIVES)}"
-            )
+    if options.objective == "mlm":
         # Masked tokens can be learned from examples of any objective.
-        if options.objective not in (None, "mlm", name):
-            raise ValueError(
-                f"--objective={options.objective} contradicts {path}, which says that the examples "
-                f"were created with --objective={name}: omit the flag"
-            )
-    return options.objective or next(iter(made_for), "nsp")
+        return "mlm"
+    stated = {"--objective": options.objective}
+    for phase in records:
+        stated |= phase.settings("objective")
+    advice = "use examples that were created for one objective, or give --objective=mlm"
+    return agreed("objective", stated, advice)[1] or "nsp"
 
 
 def check_records(
@@ -156,31 +132,12 @@ def check_records(
     return phases
 
 
-@contextlib.contextmanager
-def phase_named(options: PretrainingOptions, number: int) -> Iterator[None]:
-    """Adds the file and number of a phase to errors about it."""
-    try:
-        yield
-    except ValueError as error:
-        if not options.phases_file:
-            raise
-        raise ValueError(f"{options.phases_file}, phase {number}: {error}") from None
-
-
 def _check_phase(
     options: PretrainingOptions,
     spec: ModelSpec,
     named: NamedRecords,
     held_out_from: Sequence[str],
 ) -> PhaseRecords:
-    for path, checksum in named.settings("vocab_file").items():
-        compared = spec.vocab and checksum and not options.replace_vocab
-        if compared and checksum != spec.vocab.sha256:
-            raise ValueError(
-                f"{path} says that the records were not created with the model's vocabulary of "
-                f"{len(spec.vocab)} tokens: give the one they were created with as --vocab_file, "
-                "or use yours anyway with --vocab_file and --replace_vocab"
-            )
     # Phases that share records see them in a different order and with different masks.
     seed = (options.random_seed + named.first_step) % 2**32
     records = RecordSet(

@@ -7,7 +7,6 @@ Another --input_file changes the records on purpose, so nothing is compared then
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -15,8 +14,7 @@ import tensorflow as tf
 from bert_tf.pretraining.records import NamedRecords
 from bert_tf.runs.provenance import check_same
 from bert_tf.runs.run import RECORDS, Run
-from tfrecords.input_files import listed_files
-from tfrecords.manifest import manifest_path
+from tfrecords.input_files import listed_files, normalized
 from tfrecords.writer import atomic_write
 
 # Examples that are created again differ from the first on. Large files are never read as a whole.
@@ -33,8 +31,7 @@ def describe_records(records: Sequence[NamedRecords]) -> Contents:
         listed = listed_files(phase.manifests)
         for pattern, files in phase.inputs.items():
             contents[pattern] = {
-                file: {"bytes": size}
-                | _checksum(file, listed.get((manifest_path(file), os.path.basename(file))))
+                file: {"bytes": size} | _checksum(file, listed.get(normalized(file)))
                 for file, size in files.items()
             }
     return contents

@@ -33,7 +33,7 @@ from tfrecords.writer import atomic_write
 
 CONFIG = "bert_config.json"
 FLAGS = "flags.json"
-# The key in flags.json for the command that trains the run; earlier versions did not write it.
+# The key in flags.json for the command that trains the run.
 COMMAND = "command"
 # The key in flags.json for whether a fine-tuning run took all its steps.
 FINISHED = "finished"
@@ -107,11 +107,6 @@ class Run:
     @cached_property
     def flags(self) -> dict[str, Any]:
         """The flags of the last start; {} if there are none."""
-        if tf.io.gfile.exists(self.file("finetuning.json")):
-            raise ValueError(
-                f"{self.path} was fine-tuned by an earlier version of bert_tf (it holds "
-                "finetuning.json): fine-tune again, in another --output_dir"
-            )
         return self.read_json(FLAGS)
 
     @property

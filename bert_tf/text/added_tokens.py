@@ -46,8 +46,7 @@ class AddedTokens(tf.Module):
     def split(self, text: tf.Tensor, tokenize: Callable[[tf.Tensor], Pieces]) -> Pieces:
         """Tokenizes strings [B]. Each added token is a word of its own.
 
-        Args:
-            tokenize: tokenizes the strings [N] between the added tokens.
+        `tokenize` tokenizes the strings [N] between the added tokens.
         """
         parts, starts, limits, ids = self._parts(text)
         places = tf.where(ids >= 0)[:, 0]

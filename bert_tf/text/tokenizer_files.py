@@ -193,12 +193,8 @@ def _lines_of(path: str, tokenizer: Mapping[str, Any]) -> list[str]:
             raise ValueError(f"its largest id is {max(tokens)}, of {len(tokens)} tokens")
         last = max(index for index, token in tokens.items() if token)
         return list(Vocabulary(tuple(tokens.get(x, "") for x in range(last + 1))).lines)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} holds no vocabulary ({error}): download or copy it again"
-        ) from None
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} holds no vocabulary that BERT can use: {error}") from None
 
 
 def _listed(value: Any) -> list[dict[str, Any]]:
@@ -215,10 +211,7 @@ def _with_ids(
 ) -> list[AddedToken]:
     """Gives added tokens the ids that they have in transformers, regardless of the files.
 
-    Args:
-        tokens: their attributes.
-        lines: the vocabulary.
-        size: how many different lines it has, as transformers counts them.
+    The vocabulary has `size` different lines, as transformers counts them.
 
     Source: tokenizers/src/tokenizer/added_vocabulary.rs `add_tokens`.
     """

@@ -9,13 +9,12 @@ import tensorflow as tf
 
 from bert_tf.tracing import for_gpu
 
-# A rule over the names of weights: the first pattern found in a path states the factor, else it
-# is 1. Learning rates and weight decay follow such rules.
+# A rule for learning rates: the first pattern found in the name of a weight states the factor, else
+# it is 1.
 Factors = Sequence[tuple[str, float]]
 Schedule = Callable[[tf.Tensor], tf.Tensor]
 
-# Biases and the two parameters of layer normalization do not decay.
-DECAYS: Factors = ((r"(^|/|_)bias$|/gamma$|/beta$", 0.0),)
+_NO_DECAY = re.compile(r"(^|/|_)bias$|/gamma$|/beta$")
 
 
 def factor_of(path: str, factors: Factors) -> float:
@@ -23,24 +22,33 @@ def factor_of(path: str, factors: Factors) -> float:
     return next((factor for pattern, factor in factors if re.search(pattern, path)), 1.0)
 
 
-class Optimizer:
-    """Base class of `AdamW` and `Lamb`: Adam's moments and the update of the variables.
+class AdamW:
+    """Adam with decoupled weight decay and, as in the original BERT, without bias correction.
+
+        m <- beta_1 m + (1 - beta_1) g
+        v <- beta_2 v + (1 - beta_2) g^2
+        w <- w - learning_rate (m / (sqrt(v) + epsilon) + weight_decay w)
+
+    With `bias_correction`, after t updates, m / (1 - beta_1^t) and v / (1 - beta_2^t) replace m and
+    v in the last line.
 
     It is not a `keras.optimizers.Optimizer`, because those clip each replica's gradient before the
     all-reduce; the original clips the sum.
 
     Args:
         variables: the trainable variables; create the optimizer in their strategy's scope.
-        weight_decay: the weight decay, times the factor of a variable in `decays`. A variable
-            with the factor 0 is not adapted either.
+        weight_decay: biases and the parameters of layer normalization do not decay.
         bias_correction: whether to correct the bias of the moments toward 0.
         rates: the rule for the factors on the learning rate.
 
     Attributes:
-        adapts: whether updates are scaled to the norm of their variable.
+        adapts: whether updates are scaled to the norm of their variable, if that decays.
         rates: the factor on the learning rate of each variable.
         slots: the variables that a checkpoint must hold, by name: `<path>/adam_m`,
             `<path>/adam_v` and, with `bias_correction`, the number of updates, `update_count`.
+
+    Source: Decoupled Weight Decay Regularization (arXiv:1711.05101) algorithm 2; google-research/
+    bert optimization.py `AdamWeightDecayOptimizer`.
     """
 
     beta_1, beta_2 = 0.9, 0.999
@@ -53,13 +61,12 @@ class Optimizer:
         epsilon: float = 1e-6,
         bias_correction: bool = False,
         rates: Factors = (),
-        decays: Factors = DECAYS,
     ):
         self.weight_decay, self.epsilon = weight_decay, epsilon
         self.bias_correction = bias_correction
         self._targets = [variable.value for variable in variables]
         self.rates = [factor_of(variable.path, rates) for variable in variables]
-        self._decays = [factor_of(variable.path, decays) for variable in variables]
+        self._decays = [not _NO_DECAY.search(variable.path) for variable in variables]
         self._moments = [
             [tf.Variable(tf.zeros(variable.shape), trainable=False) for _ in range(2)]
             for variable in variables
@@ -109,7 +116,7 @@ class Optimizer:
         ):
             rate = learning_rate if factor == 1.0 else learning_rate * factor
             rule = self.beta_1, self.beta_2, self.epsilon, decay * self.weight_decay
-            inputs = gradient, scale, rate, weights, (*rule, self.adapts and decay > 0.0)
+            inputs = gradient, scale, rate, weights, (*rule, self.adapts and decay)
             updates.append(((target, *moments), inputs))
         # On a GPU, one program for all variables saves launches. Elsewhere, variables of one shape
         # share a program, which takes less time to compile.
@@ -159,24 +166,7 @@ def _update_one(handles, gradient, scale, learning_rate, weights, rule) -> None:
         tf.raw_ops.AssignVariableOp(resource=handle, value=value)
 
 
-class AdamW(Optimizer):
-    """Adam with decoupled weight decay and, as in the original BERT, without bias correction.
-
-        m <- beta_1 m + (1 - beta_1) g
-        v <- beta_2 v + (1 - beta_2) g^2
-        w <- w - learning_rate (m / (sqrt(v) + epsilon) + weight_decay w)
-
-    With `bias_correction`, after t updates, m / (1 - beta_1^t) and v / (1 - beta_2^t) replace m and
-    v in the last line.
-
-    Args: see `Optimizer`.
-
-    Source: Decoupled Weight Decay Regularization (arXiv:1711.05101) algorithm 2; google-research/
-    bert optimization.py `AdamWeightDecayOptimizer`.
-    """
-
-
-class Lamb(Optimizer):
+class Lamb(AdamW):
     """Adam with each variable's update scaled to `learning_rate` times the variable's norm.
 
         u <- m / (1 - beta_1^t) / (sqrt(v / (1 - beta_2^t)) + epsilon) + weight_decay w
@@ -186,7 +176,7 @@ class Lamb(Optimizer):
     excluded variables, which do not decay either. Query, key and value share one ratio, because
     they share a variable in `SelfAttention`.
 
-    Args: see `Optimizer`. google-research/albert has no bias correction.
+    Args: see `AdamW`. google-research/albert has no bias correction.
 
     Source: Large Batch Optimization for Deep Learning (arXiv:1904.00962) algorithm 2;
     google-research/albert lamb_optimizer.py `LAMBOptimizer`.

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
@@ -70,22 +71,18 @@ def _set_tf_config(options: DeviceOptions) -> None:
     if index is None or not options.worker_hosts:
         raise ValueError("--worker_hosts and --task_index need each other: give both")
     hosts = [host.strip() for host in options.worker_hosts.split(",")]
-    if index >= len(hosts):
+    if not _are_hosts(hosts) or index >= len(hosts):
         raise ValueError(
-            f"--task_index={index} is out of range: --worker_hosts names {len(hosts)} workers, "
-            "numbered from 0"
+            f"--worker_hosts={options.worker_hosts} --task_index={index}: name the host:port of "
+            "each worker once, and the place of this one in the list, counted from 0"
         )
-    _check_hosts("--worker_hosts", hosts)
     config = {"cluster": {"worker": hosts}, "task": {"type": "worker", "index": index}}
     os.environ["TF_CONFIG"] = json.dumps(config)
 
 
-def _check_hosts(source: str, hosts: Sequence[str]) -> None:
-    for host in hosts:
-        if not isinstance(host, str) or not host.rpartition(":")[2].isdigit():
-            raise ValueError(f"{source}: {host!r} is not of the form host:port")
-    if len(set(hosts)) < len(hosts):
-        raise ValueError(f"{source} names a worker twice: {', '.join(hosts)}")
+def _are_hosts(hosts: Sequence[str]) -> bool:
+    """Returns whether hosts have the form host:port, and none is named twice."""
+    return all(re.fullmatch(r".+:\d+", x) for x in hosts) and len({*hosts}) == len(hosts)
 
 
 def _workers() -> list[str]:
@@ -95,21 +92,17 @@ def _workers() -> list[str]:
         config = json.loads(text)
         cluster, task = config.get("cluster") or {}, config.get("task") or {}
         jobs = {job: hosts for job, hosts in cluster.items() if job in ("chief", "worker")}
+        workers = [host for hosts in jobs.values() for host in hosts]
+        # A parameter server, for example, would train alone.
         kind, index = task.get("type"), task.get("index")
-        if not all(isinstance(hosts, list) for hosts in jobs.values()):
-            raise TypeError
-    except (ValueError, AttributeError, TypeError):
+        fits = _are_hosts(workers) and (not cluster or index in range(len(jobs[kind])))
+    except (ValueError, AttributeError, KeyError, TypeError):
+        fits = False
+    if not fits:
         raise ValueError(
             f"TF_CONFIG is {text!r}: it must look like "
-            '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
-        ) from None
-    workers = [host for hosts in jobs.values() for host in hosts]
-    _check_hosts("TF_CONFIG", workers)
-    if cluster and (kind not in list(jobs) or index not in range(len(jobs[kind]))):
-        places = [f"{job} 0 to {len(hosts) - 1}" for job, hosts in jobs.items() if hosts]
-        raise ValueError(
-            f"TF_CONFIG: the task of type {kind!r} and index {index!r} does not train: it must be "
-            f"one of {' and '.join(places) or 'the chief and the workers, but there are none'}"
+            '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}, '
+            "where the task is one of the workers, and each is named once"
         )
     return workers
 

@@ -14,7 +14,7 @@ from bert_tf.finite import check_computed
 from bert_tf.tracing import compiling_for_gpu, for_gpu
 from bert_tf.training.iteration import iterate
 from bert_tf.training.loss_scale import DynamicLossScale
-from bert_tf.training.optimizers import Optimizer, Schedule
+from bert_tf.training.optimizers import AdamW, Schedule
 from bert_tf.training.strategy import compiles, device_type, has_several_workers
 from tfrecords.process import check_backend
 
@@ -86,7 +86,7 @@ class Trainer:
         strategy: tf.distribute.Strategy,
         model: keras.Model,
         objective: Objective,
-        optimizer: Optimizer | None = None,
+        optimizer: AdamW | None = None,
         schedule: Schedule | None = None,
         *,
         accumulation_steps: int = 1,

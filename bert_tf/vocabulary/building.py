@@ -119,7 +119,7 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
     _write(options, extended, manifest)
     say(_coverage(options, extend_vocab, old, counts))
     say(_coverage(options, output_file, extended, counts))
-    say(f"Added {len(new):,} tokens, such as {', '.join(item.token for item in new[:10])}.")
+    say(f"Added {len(new):,} tokens, such as {', '.join([*new][:10])}.")
     print(
         f"Wrote {len(extended):,} tokens to {output_file}{_with_casing(options)}, and "
         f"{mapping_file}."

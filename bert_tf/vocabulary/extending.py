@@ -4,7 +4,7 @@ import dataclasses
 import heapq
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import tensorflow as tf
 
@@ -18,22 +18,16 @@ MAX_PLACES = 3_000_000
 _WORDS_AT_ONCE = 100_000
 
 
-@dataclasses.dataclass(frozen=True)
-class NewToken:
-    """A token to add. `old_ids` are its tokens in the old vocabulary, or [UNK]."""
-
-    token: str
-    old_ids: tuple[int, ...]
-
-
 def choose_tokens(
     words: Counter[str],
     vocab: Vocabulary,
     num_tokens: int,
     lower_case: bool = True,
     min_frequency: int = 2,
-) -> list[NewToken]:
+) -> dict[str, tuple[int, ...]]:
     """Returns the tokens that shorten the text most, at most `num_tokens`, best first.
+
+    Each is mapped to the ids of its tokens in the old vocabulary, or of [UNK].
 
     A new token replaces 2 to 8 adjacent tokens of a word, often the whole word. Its value is the
     number of tokens that it saves in the text; replacing an [UNK] counts as one. The algorithm is
@@ -56,7 +50,7 @@ def choose_tokens(
     def value_of(token: str) -> int:
         return unknown[token] + places.saved(token)
 
-    chosen: list[NewToken] = []
+    chosen: dict[str, tuple[int, ...]] = {}
     # Values only fall, so the first entry of the heap is the best once its value is up to date.
     heap = [(-value_of(token), token) for token in old_ids]
     heapq.heapify(heap)
@@ -68,7 +62,7 @@ def choose_tokens(
         if value < -negative_value:
             heapq.heappush(heap, (-value, token))
             continue
-        chosen.append(NewToken(token, old_ids[token]))
+        chosen[token] = old_ids[token]
         places.join(token)
     return chosen
 
@@ -137,7 +131,7 @@ def _split_words(
 
 
 def extend(
-    vocab: Vocabulary, new: list[NewToken], placement: str
+    vocab: Vocabulary, new: Mapping[str, tuple[int, ...]], placement: str
 ) -> tuple[Vocabulary, VocabularyMapping]:
     """Returns the vocabulary with the new tokens, and what their embeddings start from.
 
@@ -155,11 +149,10 @@ def extend(
                 f"the vocabulary has {len(ids)} [unused] tokens, fewer than the {len(new)} new "
                 f"tokens: set --num_new_tokens={len(ids)}, or --placement=append"
             )
-    added = dict(zip(ids, new, strict=False))
-    for index, item in added.items():
-        tokens[index] = item.token
+    new_tokens = dict(zip(ids, new, strict=False))
+    for index, token in new_tokens.items():
+        tokens[index] = token
     # Added tokens without a line now have one, so that their ids stay.
     extended = dataclasses.replace(vocab, lines=tuple(tokens))
-    starts_from = {index: item.old_ids for index, item in added.items()}
-    new_tokens = {index: item.token for index, item in added.items()}
+    starts_from = dict(zip(ids, new.values(), strict=False))
     return extended, VocabularyMapping(len(vocab), len(extended), starts_from, new_tokens)

@@ -23,9 +23,8 @@ def learn_vocabulary(
 ) -> list[str]:
     """Returns the tokens of a BERT vocabulary, at most `vocab_size`, in the order of their ids.
 
-    Args:
-        words: normalized words, and how often they occur.
-        max_occurrences: a text with more words is represented by an even, deterministic sample.
+    It takes normalized words, and how often they occur. A text of more than `max_occurrences` words
+    is represented by an even, deterministic sample.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 

@@ -73,30 +73,24 @@ class _Room:
     """How much more an archive of a size in bytes may expand to in a folder."""
 
     def __init__(self, path: str, size: int, folder: str):
-        growth = max(_MAX_GROWTH * size, _ALWAYS_ALLOWED)
         free = shutil.disk_usage(folder).free
-        self._path = path
-        self._files = _MAX_FILES
-        self._bytes = min(growth, free)
-        self._limit = (
-            f"{growth:,} bytes, which no checkpoint does"
-            if growth < free
-            else f"the {free:,} bytes that are free in {os.path.dirname(folder)}: set TMPDIR to a "
-            "folder with more room"
-        )
+        self._path, self._files = path, _MAX_FILES
+        self._limit = self._bytes = min(max(_MAX_GROWTH * size, _ALWAYS_ALLOWED), free)
 
     def take(self, size: int) -> None:
         """Subtracts bytes; raises a ValueError if they are too many."""
         self._bytes -= size
         if self._bytes < 0:
-            raise ValueError(f"{self._path} expands to more than {self._limit}")
+            raise ValueError(
+                f"{self._path} expands to more than {self._limit:,} bytes, the limit of its size "
+                f"and of the disk: no checkpoint grows {_MAX_GROWTH}-fold; if the disk is full, "
+                "set TMPDIR to a folder with more room"
+            )
 
     def take_file(self, name: str, regular: bool) -> None:
         """Subtracts a file; raises a ValueError if it is unsafe or one too many."""
-        if not name or name.startswith("/") or ".." in name.split("/"):
-            raise ValueError(f"{self._path} is unsafe: {name!r} would be outside of the folder")
-        if not regular:
-            raise ValueError(f"{self._path} is unsafe: {name!r} is not a regular file")
+        if not regular or not name or name.startswith("/") or ".." in name.split("/"):
+            raise ValueError(f"{self._path} is unsafe: {name!r} is no regular file in its folder")
         self._files -= 1
         if self._files < 0:
             raise ValueError(f"{self._path} holds more than {_MAX_FILES:,} files")

@@ -2,10 +2,12 @@
 
 import dataclasses
 import fnmatch
+import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 
 import keras
+import numpy as np
 
 from bert_tf.config import Head, ModelSpec
 from bert_tf.finite import note_non_finite
@@ -83,6 +85,17 @@ def with_vocab(checkpoint: Checkpoint, read: Callable[[], Vocabulary | None]) ->
         vocab_problem=problem,
         sentencepiece_file=None if vocab else checkpoint.sentencepiece_file,
     )
+
+
+def fingerprint(checkpoint: Checkpoint) -> str:
+    """Returns a checksum of a model: its weights, configuration, vocabulary, casing and head."""
+    spec = checkpoint.spec
+    described = spec.config, spec.vocab and spec.vocab.sha256, spec.lower_case, checkpoint.head
+    digest = hashlib.sha256(repr(described).encode())
+    for name, tensor in sorted(checkpoint.tensors.items()):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(tensor.read()).tobytes())
+    return digest.hexdigest()
 
 
 def matches(name: str, patterns: Collection[str]) -> bool:

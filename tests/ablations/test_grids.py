@@ -154,7 +154,7 @@ def test_memory_of_a_step(tmp_path, monkeypatch):
     # Four endings per example of swag, squad's own length, and a frozen encoder for ner.
     rows = [(32, 128), (12, 384), (4 * 32, 64)]
     fine_tuned = [training_memory(base, *sizes, 0) for sizes in rows]
-    assert [needed for needed, _, _ in plan._needs(row)] == [expected, *fine_tuned]
+    assert [needed for needed, _ in plan._needs(row)] == [expected, *fine_tuned]
     found = machine_memory()
     assert 1e8 < found < 1e14
     for limit, expected in (("1000\n", 1000), (f"{10**20}\n", None), ("max\n", None)):

@@ -14,7 +14,7 @@ from bert_tf.ablations import running
 from bert_tf.ablations.plan import make_plan
 from bert_tf.ablations.running import _curves, read_scores, run_ablation
 from bert_tf.config import BertConfig
-from bert_tf.finetuning.runs.run_process import Diverged
+from bert_tf.finite import NonFinite
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.training.reports import write_results
@@ -118,7 +118,7 @@ def test_a_row_that_diverges_is_left_empty(make_options, started, monkeypatch, c
 
     def diverge(name, run):
         if "/bert/" in run.output_dir:
-            raise Diverged("the loss of step 3 is not finite")
+            raise NonFinite("the loss of step 3 is not finite")
         fine(name, run)
 
     monkeypatch.setattr(running, "run_apart", diverge)
@@ -133,7 +133,7 @@ def test_a_run_that_diverges_leaves_the_others(make_options, data, started, monk
 
     def diverge(run):
         if run.task == "sst2":
-            raise Diverged("all runs diverged")
+            raise NonFinite("all runs diverged")
         fine(run)
 
     monkeypatch.setattr(running, "sweep", diverge)

@@ -36,28 +36,6 @@ def test_the_published_figures_are_consistent():
         assert all(len(scores) == width for _, scores in table.rows), table.title
 
 
-@pytest.mark.parametrize(
-    ("title", "system", "scores"),
-    [
-        ("SQuAD 1.1", "BiDAF+ELMo, single", (None, 85.6)),
-        ("SQuAD 1.1", "BERT-large, single", (84.1, 90.9)),
-        ("SQuAD 2.0", "BERT-large, single", (78.7, 81.9, 80.0, 83.1)),
-        ("SWAG", "OpenAI GPT", (None, 78.0)),
-        ("SWAG", "BERT-large", (86.6, 86.3)),
-        ("CoNLL-2003", "TagLM", (None, 91.93)),
-        ("CoNLL-2003", "ELMo", (95.7, 92.2)),
-        ("CoNLL-2003", "CVT", (None, 92.6)),
-        ("CoNLL-2003", "Flair", (None, 93.1)),
-        ("CoNLL-2003", "BERT-base, fine-tuned", (96.4, 92.4)),
-        ("CoNLL-2003", "BERT-base, concatenation of the last four layers", (96.1, None)),
-    ],
-)
-def test_published_figures(title, system, scores):
-    """Oracle: tables 2, 3, 4 and 7 of the BERT paper, and TagLM's paper."""
-    (table,) = (table for table in TABLES if table.title.startswith(title))
-    assert dict(table.rows)[system] == scores
-
-
 def test_the_tables(add_run, compare, tmp_path):
     """Oracle: means 0.91 and 0.93 and deviations sqrt(2) / 100 by hand; the files as expected."""
     for seed, (slow, fast) in enumerate([(0.9, 0.92), (0.92, 0.94)], start=1):
@@ -171,9 +149,7 @@ def test_bad_folders_are_one_clear_line(add_run, compare, tmp_path):
     add_run("killed", {"eval_accuracy": None}, finished=False)
     with pytest.raises(ValueError, match="only unfinished ones, such as .*/runs/killed"):
         compare()
-    add_run("edited", {"eval_accuracy": None})
-    with pytest.raises(ValueError, match="edited/eval_results.json is damaged: eval_accuracy is N"):
-        compare()
+    (tmp_path / "runs/edited").mkdir()
     atomic_write(f"{tmp_path}/runs/edited/{FLAGS}", '{"finished": true}')
     with pytest.raises(ValueError, match="only unfinished ones, such as .*/runs/killed"):
         compare()

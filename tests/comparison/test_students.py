@@ -9,7 +9,6 @@ import pytest
 from bert_tf.comparison import students as reporting
 from bert_tf.compression.compression_options import CompressionOptions, ReportOptions
 from bert_tf.compression.outcome import Outcome
-from bert_tf.compression.recipes import RECIPES
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.plots.compression import compressed_models
@@ -69,15 +68,6 @@ def test_the_table(add_student, runs, capsys, monkeypatch):
     assert (runs / "compression.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_published_rows_as_lines():
-    """Oracle: the survey's rows of ALBERT: 0.47 and 0.3 are 1 / 2.1 and 1 / 3.3."""
-    base, xxlarge = (row.describe() for row in RECIPES["albert"].published)
-    assert base.endswith("9 times smaller than BERT-base, 97% of its quality, 5.6 times faster.")
-    assert xxlarge.endswith(
-        "2.1 times larger than BERT-base, 107% of its quality, 3.3 times slower."
-    )
-
-
 def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, runs):
     """Oracle: the folders."""
     add_student("slow", 0.5, "pd", learning_rate=1e-5)
@@ -92,7 +82,7 @@ def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, run
     assert [student.name for student in students] == ["pd"]
     assert unfinished == [f"{runs}/fast"]
     (runs / "slow" / "compression.json").unlink()
-    with pytest.raises(ValueError, match="no finished runs of compress .*/fast lacks compression"):
+    with pytest.raises(ValueError, match="no finished runs of compress, only unfinished .*/fast$"):
         reporting.read_students(str(runs))
 
 
@@ -143,9 +133,8 @@ def test_speeds_are_those_of_the_fastest_turns(monkeypatch):
     """Oracle: the shortest of the durations that a clock made of them gives, by hand."""
     # Two models, ten turns each; the first is slow, because it traces.
     rounds = [[90, 80], [3, 4], [2, 8], [9, 16], [2, 64], [3, 4], *4 * [[5, 5]]]
-    ends = np.array(rounds).ravel()
-    times = iter(np.stack([np.zeros_like(ends), ends], axis=1).ravel())
-    monkeypatch.setattr("time.perf_counter", lambda: next(times))
-    monkeypatch.setattr(reporting, "progress_bar", lambda **_: mock.MagicMock())
+    times = iter(np.array(rounds).ravel())
+    monkeypatch.setattr("timeit.timeit", lambda call, number: call() is not None and next(times))
+    monkeypatch.setattr(reporting, "progress_bar", lambda iterable, **_: iterable)
     encoder = BertEncoder(BertConfig(13, 16, 3, 2, 32, max_position_embeddings=16))
     assert reporting.sequences_per_second([encoder, encoder]) == [32 / 2, 32 / 4]

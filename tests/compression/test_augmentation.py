@@ -213,18 +213,12 @@ def test_lines_that_are_left_out(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"a 1 2\n\nb 1\n", "line 3: 1 value after the word instead of the 2 of the first line"),
-        (b"a 1 2\nb\n", "line 2: 0 values after the word instead of the 2"),
-        (b"a 1 2\nb 1 2 3\n", "line 2: 3 values after the word instead of the 2"),
-        (b"a 1 2\nb c 1 2 3\n", "line 2: 4 values after the word instead of the 2"),
-        (b"a 1 2\nb c 1\n", "line 2: 'c' is not a finite number"),
-        (b"a 1 x\n", "line 1: 'x' is not a finite number"),
-        (b"a 1 2\nb 1 nan\n", "line 2: 'nan' is not a finite number"),
-        (b"a 1 2\nb -inf 1\n", "line 2: '-inf' is not a finite number"),
-        (b"a 1 2\nb \xff 1\n", "line 2: '\ufffd' is not a finite number"),
-        (b"400000 2\na 1 2\n", "line 1 holds no vector: .* if this line is a header, delete it"),
-        (b"a,1,2\n", "line 1 holds no vector"),
-        (b"", " holds no word vectors"),
+        (b"a 1 2\n\nb 1\n", ", line 3 must hold a word and finite numbers, as many as the first"),
+        (b"a 1 2\nb c 1\n", ", line 2 must hold"),
+        (b"a 1 2\nb 1 nan\n", ", line 2 must hold"),
+        (b"a 1 x\n", ", line 1 must hold"),
+        (b"400000 2\na 1 2\n", ", line 1 must hold .* delete it if it is a header"),
+        (b"a,1,2\n", ", line 1 must hold"),
         (b"\n\n", " holds no word vectors"),
         (b"a 0 0\n", " holds no word vectors"),
     ],
@@ -233,7 +227,7 @@ def test_bad_files(content, message, tmp_path):
     """Oracle: the message, which names the file and the line."""
     file = tmp_path / "glove.txt"
     file.write_bytes(content)
-    with pytest.raises(ValueError, match=f"^{file},? {message.strip()}"):
+    with pytest.raises(ValueError, match=f"^{file}{message}"):
         Glove(str(file))
 
 
@@ -249,7 +243,7 @@ def test_files_are_read_in_parts(tmp_path):
     np.testing.assert_array_equal(Glove(f"{path}.gz")._vectors, glove._vectors)
     with open(path, "a") as file:
         file.write("odd 1")
-    with pytest.raises(ValueError, match="line 2,001: 1 value after the word"):
+    with pytest.raises(ValueError, match="line 2,001 must hold a word"):
         Glove(path)
 
 

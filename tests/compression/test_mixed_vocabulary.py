@@ -15,10 +15,10 @@ from bert_tf.compression.general import distill
 from bert_tf.compression.mixed_vocabulary import DualObjective, DualTraining, SharedProjections
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.models.flops import training_flops
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
+from bert_tf.weights.flops import training_flops
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 from tfrecords.writer import write_records
@@ -299,7 +299,6 @@ def test_a_run_resumes_exactly_and_starts_a_task(options, make_options, capsys, 
     init = options.output_dir
     student = make_options("mixed-vocabulary", init_checkpoint=init, num_train_epochs=1.0)
     assert "eval_accuracy" in compress(student)
-    assert "5.7 times smaller" in capsys.readouterr().out
     assert open_checkpoint(student.output_dir).spec == STUDENT
 
 
@@ -307,12 +306,12 @@ def test_what_does_not_fit(options, pretrained):
     """Oracle: the message, which names what to change."""
     source = open_checkpoint(pretrained)
     for changes, message in (
-        ({"num_hidden_layers": 1}, "their num_hidden_layers are 1 and 2: use another"),
-        ({"max_position_embeddings": 9}, "their max_position_embeddings are 9 and 24: use another"),
-        ({"is_decoder": True}, "plain BERTs, but the student has is_decoder: use another student"),
-        ({"embedding_size": 4}, "plain BERTs, but the student has embedding_size: use"),
-        ({"classifier_activation": False}, "their classifier_activation are False and True: use"),
-        ({"num_hidden_groups": 1}, "plain BERTs, but the student has num_hidden_groups: use"),
+        ({"num_hidden_layers": 1}, "whose num_hidden_layers are 1 and 2: use another"),
+        ({"max_position_embeddings": 9}, "whose max_position_embeddings are 9 and 24: use"),
+        ({"is_decoder": True}, "whose is_decoder are True and False: use"),
+        ({"embedding_size": 4}, "whose embedding_size are 4 and None: use"),
+        ({"classifier_activation": False}, "whose classifier_activation are False and True: use"),
+        ({"num_hidden_groups": 1}, "whose num_hidden_groups are 1 and None: use"),
     ):
         config = dataclasses.replace(CONFIG, **changes)
         with pytest.raises(ValueError, match=message):
@@ -323,7 +322,7 @@ def test_what_does_not_fit(options, pretrained):
     nameless = dataclasses.replace(source, spec=dataclasses.replace(source.spec, vocab=None))
     with pytest.raises(ValueError, match="has no vocabulary, which this recipe needs"):
         DualTraining(nameless, 0.15)
-    with pytest.raises(ValueError, match="--input_file, give --bert_config_file; with"):
+    with pytest.raises(ValueError, match="--recipe=mixed-vocabulary has no default student"):
         dataclasses.replace(options, bert_config_file=None)
     with pytest.raises(ValueError, match="do_lower_case"):
         distill(dataclasses.replace(options, do_lower_case=False))

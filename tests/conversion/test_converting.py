@@ -213,10 +213,8 @@ def test_a_configuration_that_contradicts_the_source_is_refused(tmp_path, kind):
     assert_equal(to("run", path, tmp_path / "same", bert_config_file=file), path)
     for changes, message in (
         ({"hidden_act": "relu"}, r"hidden_act \(gelu_new, not relu\): leave out --bert_conf"),
-        ({"hidden_act": "gelu"}, r"hidden_act \(gelu_new, not gelu\): leave"),
         ({"layer_norm_eps": 1e-3}, r"layer_norm_eps \(1e-12, not 0.001\): leave"),
         ({"num_hidden_layers": 3}, r"num_hidden_layers \(2, not 3\): leave"),
-        ({"hidden_dropout_prob": 0.0}, r"hidden_dropout_prob \(0.1, not 0.0\): leave"),
     ):
         dataclasses.replace(CONFIG, **changes).to_json_file(file)
         message = rf"source/.*config.json, .* differs from --bert_config_file={file} in {message}"
@@ -235,13 +233,6 @@ def test_the_file_of_the_source_does_not_contradict_it(tmp_path):
     os.rename(tmp_path / "google/bert_config.json", file)
     edit_json(file, gelu_approximate=None)
     assert_equal(to("run", google, tmp_path / "run", bert_config_file=str(file)), start)
-
-
-@pytest.mark.parametrize("positions", [2, 10**6 + 1, 10**12])
-def test_no_sequence_is_that_long(positions):
-    """Oracle: the limits, checked before the table of positions takes memory."""
-    with pytest.raises(ValueError, match="max_position_embeddings is .* from 3 to 1000000"):
-        Options(from_="a", to="run", output_dir="b", max_position_embeddings=positions)
 
 
 @pytest.mark.parametrize("type_", ["int32", "float64"])

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from bert_tf import folder_lock
 from bert_tf.create_pretraining_data import run
-from bert_tf.examples import creation, plan, runner, steps
+from bert_tf.examples import creation, plan, steps
 from tfrecords import inspect
 
 INPUTS = b'{"shards": [], "inputs": ["text.txt"]}'
@@ -126,22 +126,21 @@ def test_a_run_that_failed_resumes(folder, finished, options, monkeypatch, funct
         calls["after"] += 1
         return real(*arguments)
 
-    # The runner tells parts from joins by the function, so both must change.
-    monkeypatch.setattr(runner, function, breaking)
+    monkeypatch.setattr(steps, function, breaking)
     with pytest.raises(OSError, match="No space left"):
         run(options(overwrite=True))
     assert (folder / "out" / "data.unfinished").exists()
     # The old files stay until the new text proves to be good.
     assert (folder / "out" / "data.manifest.json").exists() == (function == "tokenize_block")
-    monkeypatch.setattr(runner, function, counting)
+    monkeypatch.setattr(steps, function, counting)
     run(options())
     assert _bytes(folder) == finished
-    monkeypatch.setattr(runner, function, real)
+    monkeypatch.setattr(steps, function, real)
     if function == "tokenize_block":
         blocks = calls["after"] + at
         calls["after"] = 0
         shutil.rmtree(folder / "out")
-        monkeypatch.setattr(runner, function, counting)
+        monkeypatch.setattr(steps, function, counting)
         run(options())
         assert calls["after"] == blocks
 
@@ -268,13 +267,13 @@ def test_a_killed_run_resumes(folder, options, monkeypatch):
     assert _bytes(folder) == expected
 
 
-@pytest.mark.parametrize("damage", ["chunks/*.npz", "chunks/*.json", "parts/*0.tfrecord"])
+@pytest.mark.parametrize("damage", ["chunks/*.chunk", "chunks/*.json", "parts/*0.tfrecord"])
 @pytest.mark.parametrize("to", ["removed", "cut", "{}"])
 def test_damaged_state_is_made_again(folder, finished, options, monkeypatch, damage, to):
     """Oracle: the bytes of the undisturbed run."""
     shutil.rmtree(folder / "out")
     with monkeypatch.context() as patch:
-        patch.setattr(runner, "join_shard", None)
+        patch.setattr(steps, "join_shard", None)
         with pytest.raises(TypeError):
             run(options())
     for path in (folder / "out" / "data.unfinished").glob(damage):
@@ -336,10 +335,10 @@ def test_finished_steps_outlive_a_user_error(folder, finished, options, monkeypa
     shutil.rmtree(folder / "out")
     for error in (OSError("No space left"), ValueError("no such segmenter")):
         with monkeypatch.context() as patch:
-            patch.setattr(runner, "make_part", mock.Mock(side_effect=error))
+            patch.setattr(steps, "make_part", mock.Mock(side_effect=error))
             with pytest.raises(type(error), match=str(error)):
                 run(options())
-    monkeypatch.setattr(runner, "tokenize_block", pytest.fail)
+    monkeypatch.setattr(steps, "tokenize_block", pytest.fail)
     run(options())
     assert _bytes(folder) == finished
 

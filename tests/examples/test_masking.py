@@ -8,6 +8,7 @@ fixed.
 import collections
 import itertools
 import random
+import types
 
 import numpy as np
 import pytest
@@ -47,23 +48,32 @@ def _unit_starts(ids, maskable):
     return starts
 
 
-def _mask(ids, maskable, budget, masking, seed=0):
-    rows = Rows(ids, maskable.sum(axis=1), ids, maskable, _unit_starts(ids, maskable))
-    return _mask_rows(rows, budget, masking, VOCAB, seed)
-
-
-def _mask_rows(rows, budget, masking, vocab_size, seed=0):
-    rng = np.random.default_rng(seed)
-    return mask_rows(
-        rows, budget, rng, masking=masking, max_ngram_size=3, mask_id=MASK, vocab_size=vocab_size
+def _mask(ids, maskable, lengths, masking, prob, most, vocab_size=VOCAB):
+    """Masks a share `prob` of each row, at most `most` tokens."""
+    rows = Rows(ids, lengths, ids, maskable, _unit_starts(ids, maskable))
+    options = types.SimpleNamespace(
+        masking=masking, max_ngram_size=3, masked_lm_prob=prob, max_predictions_per_seq=most
     )
+    masked = mask_rows(rows, options, _Vocabulary(vocab_size), np.random.default_rng(0))
+    names = ("ids", "positions", "labels", "weights")
+    return types.SimpleNamespace(**dict(zip(names, masked.values(), strict=True)))
+
+
+class _Vocabulary:
+    mask_id = MASK
+
+    def __init__(self, size):
+        self._size = size
+
+    def __len__(self):
+        return self._size
 
 
 @pytest.mark.parametrize("masking", STATIC)
 def test_labels_reconstruct_the_row(masking):
     ids, maskable, lengths = _rows(2000)
     budget = prediction_budget(lengths, 0.3, 8)
-    masked = _mask(ids, maskable, budget, masking)
+    masked = _mask(ids, maskable, lengths, masking, 0.3, 8)
     number = masked.weights.sum(axis=1).astype(int)
     assert np.all(number <= budget) if masking != "wordpiece" else np.all(number == budget)
     for row in range(len(ids)):
@@ -80,7 +90,7 @@ def test_labels_reconstruct_the_row(masking):
 @pytest.mark.parametrize("masking", STATIC)
 def test_80_10_10_and_the_random_token_is_from_the_whole_vocabulary(masking):
     ids, maskable, lengths = _rows(40_000)
-    masked = _mask(ids, maskable, prediction_budget(lengths, 0.2, 10), masking)
+    masked = _mask(ids, maskable, lengths, masking, 0.2, 10)
     chosen = masked.weights > 0
     if masking == "span":  # Drawn once per span, so only its first token counts.
         chosen[:, 1:] &= np.diff(masked.positions, axis=1) != 1
@@ -110,10 +120,7 @@ def test_80_10_10_and_the_random_token_is_from_the_whole_vocabulary(masking):
 def test_only_spans_share_one_replacement(masking):
     # Among so many ids, a random one is neither [MASK] nor the original token.
     ids, maskable, lengths = _rows(20_000)
-    starts = _unit_starts(ids, maskable)
-    rows = Rows(ids, lengths, ids, maskable, starts)
-    budget = prediction_budget(lengths, 0.3, 8)
-    masked = _mask_rows(rows, budget, masking, 2**30)
+    masked = _mask(ids, maskable, lengths, masking, 0.3, 8, vocab_size=2**30)
     after = np.take_along_axis(masked.ids, masked.positions, axis=1)
     # 0: masked, 1: random, 2: kept.
     fate = np.where(after == MASK, 0, np.where(after == masked.labels, 2, 1))
@@ -143,7 +150,7 @@ def _words(ids: np.ndarray, maskable: np.ndarray) -> list[list[int]]:
 def test_whole_words_are_masked_until_none_fits(masking):
     ids, maskable, lengths = _rows(3000)
     budget = prediction_budget(lengths, 0.3, 8)
-    masked = _mask(ids, maskable, budget, masking)
+    masked = _mask(ids, maskable, lengths, masking, 0.3, 8)
     for row in range(len(ids)):
         chosen = set(masked.positions[row][masked.weights[row] > 0].tolist())
         left = budget[row] - len(chosen)
@@ -162,9 +169,9 @@ def test_budget_is_that_of_the_original():
 
 
 def test_a_budget_beyond_the_row_predicts_every_piece():
-    ids, maskable, _ = _rows(50)
+    ids, maskable, lengths = _rows(50)
     for masking in STATIC:
-        masked = _mask(ids, maskable, np.full(50, 100), masking)
+        masked = _mask(ids, maskable, lengths, masking, 1.0, 100)
         np.testing.assert_array_equal(masked.weights.sum(axis=1), maskable.sum(axis=1))
 
 
@@ -318,29 +325,6 @@ def _summary(segments, taken):
     long_units = sum(unit[2] > 1 for unit in taken)
     middle = sum(unit[1] * unit[2] for unit in taken) / max(tokens, 1)
     return [tokens, len(taken), long_units, middle, len(runs), max(runs, default=0), *lengths]
-
-
-def test_spans_have_the_lengths_of_the_paper():
-    """Oracle: the chances of SpanBERT, whose mean is 3.8, and recursion over the budget."""
-    assert np.dot(np.arange(1, 11), CHANCES) == pytest.approx(3.8, abs=0.01)
-    # Rows are so long that spans do not touch. The last span takes the rest of the budget.
-    budget, rows, length = 11, 4000, 3000
-    chances = np.zeros((budget + 1, budget + 1))  # [remaining budget, length of the next run]
-    expected = np.zeros_like(chances)  # [remaining budget, length]: expected number of runs
-    for left in range(1, budget + 1):
-        for size, chance in enumerate(CHANCES, 1):
-            chances[left, min(size, left)] += chance
-        for size in range(1, left + 1):
-            expected[left] += chances[left, size] * expected[left - size]
-            expected[left, size] += chances[left, size]
-    maskable, starts = (array[None].repeat(rows, axis=0) for array in _row([1] * length))
-    positions = np.sort(_spans(maskable, starts, np.full(rows, budget)), axis=1)
-    found = np.zeros(budget + 1)
-    for chosen in positions:
-        ends = np.flatnonzero(np.diff(chosen, append=-1) != 1)
-        np.add.at(found, np.diff(ends, prepend=-1), 1 / rows)
-    # Runs touch by chance in about one row in a hundred.
-    assert np.all(np.abs(found - expected[budget]) < 5 * (expected[budget] / rows) ** 0.5 + 0.01)
 
 
 @pytest.mark.parametrize(

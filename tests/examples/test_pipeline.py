@@ -108,22 +108,12 @@ def test_random_segments_come_from_the_partner(chunk, make):
     assert {values.shape[0] for values in arrays.values()} == {0}
 
 
-@pytest.mark.parametrize("cross_documents", [True, False])
-def test_full_sentences_hold_every_token_once(chunk, make, cross_documents):
-    flags = dict(masking="dynamic", objective="mlm", cross_documents=cross_documents)
-    arrays, counts = make(chunk, **flags)
-    ids, mask = arrays["input_word_ids"], arrays["input_mask"]
-    last = mask.sum(axis=1) - 1
-    assert np.all(ids[:, 0] == VOCAB.cls_id)
-    assert np.all(ids[np.arange(len(ids)), last] == VOCAB.sep_id)
-    assert not ids[mask == 0].any()
-    between = (ids == VOCAB.sep_id) & (np.arange(24) < last[:, None])
-    assert bool(between.any()) == cross_documents
-    words = ids[ids >= len(SPECIAL_TOKENS)]
-    np.testing.assert_array_equal(np.sort(words), np.sort(chunk.token_ids))
+def test_full_sentences_have_one_segment_and_no_label(chunk, make):
+    """Oracle: the lengths of the sentences, of which some are longer than ten tokens."""
+    arrays, counts = make(chunk, objective="mlm")
     assert not arrays["input_type_ids"].any() and not arrays["next_sentence_labels"].any()
     assert counts.cut_sentences == 0 and counts.random_next == counts.cut_pairs == 0
-    _, counts = make(chunk, max_seq_length=12, **flags)
+    _, counts = make(chunk, objective="mlm", max_seq_length=12)
     assert counts.cut_sentences == np.count_nonzero(np.diff(chunk.sentence_starts) > 10) > 0
 
 

@@ -1,9 +1,8 @@
 """Tests segmenters and lexicons.
 
-Oracles: units worked by hand, the tokens without a segmenter, and a search over plain lists.
+Oracles: units worked by hand, and the tokens without a segmenter.
 """
 
-import random
 import sys
 import types
 
@@ -133,40 +132,3 @@ def test_by_hand(tokenizer, phrases, sentences, expected):
 def test_no_text(tokenizer):
     nothing = np.zeros(0, np.int32), np.zeros(0, bool), np.array([0])
     assert Lexicon(["a b"], tokenizer).join_units(*nothing).tolist() == []
-
-
-def _slow(phrases: set[tuple], sentences: list[list[int]], starts: list[list[bool]]) -> list[bool]:
-    joined = []
-    for sentence, begins in zip(sentences, starts, strict=True):
-        begins = [*begins, True]
-        place = 0
-        while place < len(sentence):
-            ends = range(len(sentence), place, -1)
-            found = (
-                end
-                for end in ends
-                if begins[place] and begins[end] and tuple(sentence[place:end]) in phrases
-            )
-            end = next(found, place + 1)
-            joined += [begins[place]] + [False] * (end - place - 1)
-            place = end
-    return joined
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_equals_the_slow_search(tokenizer, seed):
-    rng = random.Random(seed)
-    words = ["a", "b", "c", "aa", "ab", "中", "国"]
-    phrases = [" ".join(rng.choices(words, k=rng.randint(1, 4))) for _ in range(30)]
-    sentences = [" ".join(rng.choices(words, k=rng.randint(0, 30))).encode() for _ in range(40)]
-    token_ids, splits = tokenizer.tokenize_lines(sentences)
-    starts = tokenizer.starts_word[token_ids]
-    spelled = tokenizer.tokenize_flat(phrases).to_list()
-    expected = _slow(
-        {tuple(phrase) for phrase in spelled},
-        [part.tolist() for part in np.split(token_ids, splits[1:-1])],
-        [part.tolist() for part in np.split(starts, splits[1:-1])],
-    )
-    joined = Lexicon(phrases, tokenizer).join_units(token_ids, starts, splits)
-    assert joined.tolist() == expected
-    assert 0 < joined.sum() < starts.sum()

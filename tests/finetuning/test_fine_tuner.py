@@ -94,13 +94,6 @@ def test_layer_decay_is_electras():
     assert {*make_tuner().trainer.optimizer.rates} == {1.0}
 
 
-@pytest.mark.parametrize("corrects", [True, False])
-def test_bias_correction_is_the_default(corrects):
-    """Oracle: Mosbach et al. (arXiv:2006.04884); what the flag does is tested on its own."""
-    tuner = make_tuner(**({} if corrects else {"bias_correction": False}))
-    assert tuner.trainer.optimizer.bias_correction == corrects
-
-
 @pytest.mark.parametrize(
     ("device", "shortest", "capacity"),
     # Of 64 * 32 and 64 * 128 places, 64 * 11 + 4 * 8 * 6.06 are computed, rounded up.
@@ -119,11 +112,13 @@ def test_how_training_skips_padding(monkeypatch, device, shortest, capacity):
     assert getattr(phases[0].shortcut, "tokens", None) == capacity
 
 
-@pytest.mark.parametrize("patience", [None, 2])
-def test_early_stopping_and_the_metric_of_the_task_reach_the_driver(patience):
-    """Oracle: the flags; the paper's metric for MRPC. `Driver` is tested on its own."""
-    plan = make_tuner(TASKS["mrpc"], early_stopping=patience).driver.plan
-    assert plan.patience == patience and plan.best_metric == "eval_f1"
+def test_flags_and_the_metric_of_the_task_reach_the_driver_and_the_optimizer():
+    """Oracle: the flags; the paper's metric for MRPC. What they do is tested on its own."""
+    tuner = make_tuner(TASKS["mrpc"], early_stopping=2, bias_correction=False)
+    assert (tuner.driver.plan.patience, tuner.driver.plan.best_metric) == (2, "eval_f1")
+    assert not tuner.trainer.optimizer.bias_correction
+    tuner = make_tuner()
+    assert tuner.driver.plan.patience is None and tuner.trainer.optimizer.bias_correction
 
 
 def test_class_weights_are_those_of_the_training_split(capsys):

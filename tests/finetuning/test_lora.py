@@ -4,7 +4,6 @@ import dataclasses
 import json
 import pathlib
 import shutil
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from bert_tf.config import BertConfig, Head, MobileBertConfig
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.conversion.converting import convert
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
-from bert_tf.finetuning.lora import LoraModel, LoraTraining
+from bert_tf.finetuning.lora import LoraModel
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
@@ -134,7 +133,9 @@ def test_the_best_weights_are_merged_and_the_adapters_stand_alone(options, pack,
 def test_checkpoints_of_training_are_no_models(options):
     """Oracle: by hand; a checkpoint holds the frozen weights and the adapters apart."""
     (name,) = {path.stem for path in pathlib.Path(options.output_dir).glob("ckpt-*.index")}
-    with pytest.raises(ValueError, match=f"{name} keeps the matrices of --lora_rank apart.*name the run folder"):
+    with pytest.raises(
+        ValueError, match=f"{name} keeps the matrices of --lora_rank apart.*name the run folder"
+    ):
         open_checkpoint(f"{options.output_dir}/{name}")
 
 
@@ -164,9 +165,3 @@ def test_a_file_that_holds_no_adapters(options, tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="a.npz is not a whole adapters.npz of a run"):
             bert_tf.load_adapters(str(path), options.init_checkpoint)
-
-
-def test_a_task_without_a_head_is_refused(options):
-    """Oracle: the message names the flag and the task."""
-    with pytest.raises(ValueError, match="--lora_rank needs a task with a head, unlike mine"):
-        LoraTraining(SimpleNamespace(name="mine", head=None), options)

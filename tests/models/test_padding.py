@@ -12,7 +12,6 @@ from bert_tf.compression.distillation import Distillation
 from bert_tf.config import BertConfig, MobileBertConfig
 from bert_tf.layers.padding import SortedTokens, token_places
 from bert_tf.models.encoder import BertEncoder, skip_padding
-from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.models.task_model import BertTaskModel
 
 STILL = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -181,22 +180,6 @@ def test_heads(kind):
         if kind in ("tagger", "span"):
             found, expected = (x * mask[:, :, None] for x in (found, expected))
         np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_losses_of_pretraining():
-    model, inputs = randomize(BertPretrainer(SMALL)), random_inputs(SMALL)
-    batch = inputs | {
-        "masked_lm_positions": np.array([[1, 3], [2, 0], [4, 5]]),
-        "masked_lm_ids": np.array([[5, 6], [7, 0], [8, 9]]),
-        "masked_lm_weights": np.array([[1, 1], [1, 0], [1, 1]], np.float32),
-        "next_sentence_labels": np.array([0, 1, 1]),
-        "example_weights": np.ones(3, np.float32),
-    }
-    expected = PretrainingObjective().sums(model, batch, training=False)
-    skip_padding(model)
-    found = PretrainingObjective().sums(model, batch, training=False)
-    for name, value in expected.items():
-        np.testing.assert_allclose(found[name], value, rtol=1e-5, err_msg=name)
 
 
 def test_nested_encoders_are_found():

@@ -102,6 +102,7 @@ def test_pretraining_scores_only_predictions(skips, scored, monkeypatch):
     }
     logits = model(batch)["mlm_logits"]
     losses = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["masked_lm_ids"], logits)
+    whole = PretrainingObjective().sums(model, batch, training=False)
     if skips:
         skip_padding(model)
     shapes, scores = [], model.masked_lm._scores
@@ -115,3 +116,5 @@ def test_pretraining_scores_only_predictions(skips, scored, monkeypatch):
     assert shapes == [scored]
     expected = tf.reduce_sum(losses * batch["masked_lm_weights"])
     np.testing.assert_allclose(sums["masked_lm_loss"], expected, rtol=1e-5)
+    for name, value in whole.items():
+        np.testing.assert_allclose(sums[name], value, rtol=1e-5, err_msg=name)

@@ -9,14 +9,13 @@ from tfrecords.input_files import check_complete, check_finished, expand_files, 
 from tfrecords.manifest import find_manifests, write_manifest
 
 
-def test_expand_files(tmp_path, monkeypatch):
+def test_expand_files(tmp_path):
     for name in ("b.txt", "a.txt", "c[0].txt"):
         (tmp_path / name).write_text("text")
     found = expand_files(f"{tmp_path}/[ab].txt, {tmp_path}/c[0].txt")
     assert found == [str(tmp_path / name) for name in ("a.txt", "b.txt", "c[0].txt")]
     (tmp_path / "empty.txt").touch()
     (tmp_path / "link").symlink_to("nowhere")
-    os.mkfifo(tmp_path / "pipe")
     pathlib.Path(os.fsdecode(os.fsencode(tmp_path) + b"/bytes\xe9")).touch()
     for patterns, message in [
         (f"{tmp_path}/a.txt,{tmp_path}/x*", r"no file matches .*/x\*"),
@@ -24,14 +23,10 @@ def test_expand_files(tmp_path, monkeypatch):
         (f"{tmp_path}", "is a directory"),
         (" ,", "no input file given"),
         (f"{tmp_path}/link", "is a link to nowhere, which does not exist"),
-        (f"{tmp_path}/pip*", "is a pipe"),
         (f"{tmp_path}/bytes*", "not UTF-8: rename"),
     ]:
         with pytest.raises(ValueError, match=f"^--data: .*{message}"):
             expand_files(patterns, flag="data")
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(ValueError, match="no permission to read .*/a.txt"):
-        expand_files(f"{tmp_path}/a.txt")
 
 
 def test_names_with_commas(tmp_path, monkeypatch):
@@ -86,14 +81,14 @@ def test_a_missing_shard_is_named_unless_the_others_are(shards):
     """Oracle: shard 2, which is removed; a glob that does not match it, and names without one."""
     check("data/t.tfrecord-*")
     (shards / "t.tfrecord-00002-of-00004").unlink()
-    missing = "data/t.tfrecord-00002-of-00004 is missing, of the 4 files that .*data/t.manifest.js"
+    missing = "data/t.tfrecord-00002-of-00004: missing, but listed in .*data/t.manifest.json"
     for patterns in ("data/t.tfrecord-*", "./data/t*", "*/t*", f"{shards}/t.*[^9]"):
         with pytest.raises(ValueError, match=missing):
             check(patterns)
     check("data/t.tfrecord-0000[01]*")
     check(",".join(f"data/t.tfrecord-0000{shard}-of-00004" for shard in (0, 1, 3)))
     (shards / "t.tfrecord-00003-of-00004").unlink()
-    with pytest.raises(ValueError, match="00002-of-00004, data.*00003-of-00004 are missing"):
+    with pytest.raises(ValueError, match="00002-of-00004, data.*00003-of-00004: missing"):
         check("data/t*")
 
 

@@ -157,7 +157,7 @@ def test_check_files_names_the_file_and_the_flag(tmp_path):
         check_files(_record_set(files, max_seq_length=16))
     with pytest.raises(ValueError, match="masked_lm_.* has 3 .*max_predictions_per_seq=4"):
         check_files(_record_set(files, max_predictions_per_seq=4))
-    with pytest.raises(ValueError, match="outside the vocabulary of 100"):
+    with pytest.raises(ValueError, match="outside 0 to 99: give the vocabulary"):
         check_files(_record_set(files, vocab_size=100))
     (tmp_path / "text").write_text("this is not a TFRecord file")
     with pytest.raises(ValueError, match="text is damaged or not a TFRecord file"):
@@ -197,18 +197,18 @@ def test_damaged_files_are_named_with_the_record(tmp_path, damage, batches):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("input_word_ids", VOCAB, "input_ids has id 500, outside the vocabulary of 500"),
-        ("masked_lm_ids", VOCAB + 7, "masked_lm_ids has id 507, outside"),
+        ("input_word_ids", VOCAB, "input_ids has 500, outside 0 to 499: give"),
+        ("masked_lm_ids", VOCAB + 7, "masked_lm_ids has 507, outside 0 to 499: give"),
         # Cut off to 32 bits, it would be valid.
-        ("input_word_ids", 2**32 + 7, "input_ids has id 4294967303, outside"),
-        ("masked_lm_positions", S, "masked_lm_positions has position 12, outside the 12"),
-        ("masked_lm_weights", -5, "masked_lm_weights has value -5: only numbers from 0 to 1"),
-        ("masked_lm_weights", 1.5, "masked_lm_weights has value 1.5: only numbers from 0 to 1"),
-        ("masked_lm_weights", np.nan, "masked_lm_weights has value nan: only numbers from 0 to 1"),
-        ("masked_lm_weights", np.inf, "masked_lm_weights has value inf: only numbers from 0 to 1"),
-        ("input_mask", 2, "input_mask has value 2: only 0 and 1"),
-        ("input_type_ids", 2, "segment_ids has value 2: only 0 and 1"),
-        ("next_sentence_labels", 2, "next_sentence_labels has value 2: only 0 and 1"),
+        ("input_word_ids", 2**32 + 7, "input_ids has 4294967303, outside"),
+        ("masked_lm_positions", S, "masked_lm_positions has 12, outside 0 to 11"),
+        ("masked_lm_weights", -5, "masked_lm_weights has -5.0, outside 0 to 1"),
+        ("masked_lm_weights", 1.5, "masked_lm_weights has 1.5, outside 0 to 1"),
+        ("masked_lm_weights", np.nan, "masked_lm_weights has nan, outside 0 to 1"),
+        ("masked_lm_weights", np.inf, "masked_lm_weights has inf, outside 0 to 1"),
+        ("input_mask", 2, "input_mask has 2, outside 0 to 1"),
+        ("input_type_ids", 2, "segment_ids has 2, outside 0 to 1"),
+        ("next_sentence_labels", 2, "next_sentence_labels has 2, outside 0 to 1"),
     ],
 )
 def test_values_out_of_range_are_named(tmp_path, batches, name, value, message):
@@ -233,7 +233,7 @@ def test_fractional_weights_and_a_single_type_are_read(tmp_path):
     (batch,) = _evaluation(files, 4)
     np.testing.assert_array_equal(batch["masked_lm_weights"], arrays["masked_lm_weights"])
     arrays["input_type_ids"][0, 2] = 1
-    with pytest.raises(ValueError, match="segment_ids has value 1.*type_vocab_size is 1"):
+    with pytest.raises(ValueError, match="segment_ids has 1, outside 0 to 0: the type_vocab_size"):
         check_files(_record_set(_write(tmp_path, arrays), num_types=1))
 
 

@@ -106,9 +106,9 @@ def test_added_tokens_have_ids_after_the_lines():
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(OSError, match="cannot read the vocabulary .*nothing.txt"):
+    with pytest.raises(OSError, match="cannot read .*nothing.txt"):
         load_vocab(str(tmp_path / "nothing.txt"))
-    with pytest.raises(OSError, match="cannot read the vocabulary"):
+    with pytest.raises(OSError, match="cannot read"):
         load_vocab(str(tmp_path))
 
 

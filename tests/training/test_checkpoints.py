@@ -29,27 +29,6 @@ def trainer(strategy, make_trainer):
     return make_trainer(strategy)
 
 
-def test_a_checkpoint_restores_the_whole_state(
-    tmp_path, strategy, make_trainer, make_iterator, make_checkpointer, eagerly
-):
-    """Oracle: the uninterrupted run, bit for bit."""
-    whole, iterator = make_trainer(strategy), make_iterator(strategy)
-    assert make_checkpointer(tmp_path, whole).restore() is None
-    whole.train(iterator, 3)
-    path = make_checkpointer(tmp_path, whole).save()
-    whole.train(iterator, 4)
-
-    resumed = make_trainer(strategy)
-    resumed.model.set_weights([w + 1 for w in resumed.model.get_weights()])
-    assert make_checkpointer(tmp_path, resumed).restore() == path == str(tmp_path / "ckpt-3")
-    assert resumed.step.numpy() == 3
-    resumed.train(make_iterator(strategy, first_step=3), 4)
-    # The means are those of all seven steps.
-    assert resumed.training_means() == whole.training_means()
-    for ours, theirs in zip(resumed.model.weights, whole.model.weights, strict=True):
-        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
-
-
 def test_weights_are_loaded_by_name_or_not_at_all(
     tmp_path, strategy, config, make_trainer, make_checkpointer
 ):

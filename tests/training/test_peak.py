@@ -30,15 +30,11 @@ def gpu_peak(monkeypatch, name: str, precision: str, replicas: int = 1):
     [
         ("Tesla V100-SXM2-16GB", 125, 15.7),
         ("Tesla V100-PCIE-32GB", 112, 14),
-        ("Tesla T4", 65, 8.1),
         ("NVIDIA A100-SXM4-40GB", 312, 156),
-        ("NVIDIA A100 80GB PCIe", 312, 156),
         ("NVIDIA L4", 121, 60),
         ("NVIDIA L40S", 362, 183),
         ("NVIDIA H100 80GB HBM3", 989, 494),
         ("NVIDIA H100 PCIe", 756, 378),
-        ("NVIDIA H200", 989, 494),
-        ("NVIDIA B200", 2250, 1100),
         ("NVIDIA GB200", 2500, 1250),
     ],
 )

@@ -41,16 +41,6 @@ def test_the_losses_are_those_of_one_device(
     assert found[-1] < found[0] - 0.1
 
 
-def test_many_steps_in_one_call_are_the_same_steps(make_trainer, make_iterator, one_device_losses):
-    """Oracle: the mean of steps taken one by one."""
-    strategy = one_device()
-    trainer, iterator = make_trainer(strategy), make_iterator(strategy)
-    trainer.train(iterator, 7)
-    trainer.train(iterator, 3)
-    assert trainer.training_means()["loss"] == pytest.approx(np.mean(one_device_losses), abs=1e-5)
-    assert trainer.step.numpy() == 10
-
-
 def test_evaluation_is_that_of_numpy_for_any_batch_size(make_trainer, examples):
     """Oracle: log-softmax in NumPy over the rows of weight 1."""
     trainer = make_trainer(one_device())

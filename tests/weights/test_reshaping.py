@@ -106,7 +106,7 @@ def test_removed_heads_are_masked_heads(encoder, source):
         remove_heads(keep_layers(source, [1, 2]), {1: [0]})
     )
     for heads in ({0: [0]}, {9: [0]}):
-        with pytest.raises(ValueError, match="each keeps at least one"):
+        with pytest.raises(ValueError, match="2 heads, not all"):
             remove_heads(pruned, heads)
 
 
@@ -233,8 +233,8 @@ def test_the_file_round_trip_and_what_it_must_hold(tmp_path):
     for change, message in [
         ({"new_tokens": missing}, "does not say what id 3 starts from"),
         ({"old_size": 5}, "old_size 5 and new_size 4 do not fit together"),
-        ({"new_tokens": [{"id": 4, "old_ids": [0]}, *data["new_tokens"]]}, "id 4 is outside"),
-        ({"new_tokens": [{"id": 3, "old_ids": [3]}]}, r"id 3 starts from \[3\]: give ids below 3"),
+        ({"new_tokens": [{"id": 4, "old_ids": [0]}, *data["new_tokens"]]}, "id 4 starts from .0"),
+        ({"new_tokens": [{"id": 3, "old_ids": [3]}]}, r"not allow that id 3 starts from \[3\]"),
         ({"new_tokens": [{"id": 3, "old_ids": []}]}, r"id 3 starts from \[\]"),
         ({"new_tokens": [{"id": 3}]}, "it has no 'old_ids'"),
         ({"new_tokens": 7}, "not iterable"),

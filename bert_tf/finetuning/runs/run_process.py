@@ -7,11 +7,8 @@ import threading
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from bert_tf.finite import NonFinite
 from tfrecords import command
-
-
-class Diverged(ValueError):
-    """The loss or the predictions of a run were not finite."""
 
 
 def run_apart(name: str, options: command.Options, *arguments: Any) -> dict[str, float]:
@@ -56,12 +53,10 @@ def _run(sender: Connection, name: str, arguments: tuple) -> None:
     command.import_tensorflow()
     import tensorflow as tf
 
-    from bert_tf.finite import NonFinite
-
     try:
         outcome = pkgutil.resolve_name(name)(*arguments)
     except NonFinite as error:
-        outcome = Diverged(str(error))
+        outcome = NonFinite(str(error))
     except ValueError as error:
         outcome = ValueError(str(error))
     except OSError as error:

@@ -3,9 +3,8 @@
 import dataclasses
 import itertools
 import json
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -14,10 +13,11 @@ from tensorboard.plugins.hparams import api
 from bert_tf.finetuning.fine_tune import fine_tune, next_step
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_name
-from bert_tf.finetuning.runs.run_process import Diverged, run_apart
-from bert_tf.finetuning.runs.tables import aligned
+from bert_tf.finetuning.runs.run_process import run_apart
+from bert_tf.finetuning.runs.tables import Score, aligned
 from bert_tf.finetuning.saved_run import with_values_of
 from bert_tf.finetuning.task import TrainableTask
+from bert_tf.finite import NonFinite
 from bert_tf.runs.run import SWEEP_RESULTS, Run
 from bert_tf.training.reports import rank
 from tfrecords.progress import say
@@ -35,8 +35,6 @@ _NAME = "batch-{train_batch_size}-rate-{learning_rate:g}-epochs-{num_train_epoch
 _OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt)|compression\.(md|png)|events\..*)/?$")
 
 Results = Mapping[str, float]
-# Metric -> its mean and, of several runs, its deviation.
-Summary = Mapping[str, Mapping[str, float]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,22 +91,19 @@ def sweep(
         say(f"\nRun {number} of {len(runs)}: {flags.output_dir}{note}")
         try:
             results[folder] = finished[folder] or run_apart(run, flags)
-        except Diverged as error:
+        except NonFinite as error:
             print(f"WARNING: {flags.output_dir} diverged: {error}")
     if not results:
-        raise Diverged("all runs diverged: try a lower --learning_rate")
-    best = _best_run(settings, results, f"eval_{task.metric}")
-    _report(options, task, settings, results, best)
-    return results[best]
+        raise NonFinite("all runs diverged: try a lower --learning_rate")
+    return results[_report(options, task, settings, results)]
 
 
 def list_settings(options: FineTuningOptions) -> list[Setting]:
     """Returns the settings to try."""
     combinations = [{}]
     if options.grid:
-        defaults = {field.name: field.default for field in dataclasses.fields(options)}
         for name in GRID:
-            if getattr(options, name) != defaults[name]:
+            if getattr(options, name) != getattr(type(options), name):
                 raise ValueError(f"--grid tries several values of --{name}: omit that flag")
         products = itertools.product(*GRID.values())
         combinations = [dict(zip(GRID, values, strict=True)) for values in products]
@@ -135,30 +130,14 @@ def _finished_results(options: FineTuningOptions) -> Results | None:
     return files[EVAL_RESULTS_JSON] if all(files.values()) else None
 
 
-def _best_run(settings: Sequence[Setting], results: Mapping[str, Results], metric: str) -> str:
-    def value(folder: str) -> float:
-        return rank(metric, results[folder][metric])
+def summarize(results: Sequence[Results]) -> dict[str, Score]:
+    """Returns the score of each metric that all runs have.
 
-    finished = [[folder for folder in setting.runs if folder in results] for setting in settings]
-    best = max(filter(None, finished), key=lambda runs: np.mean([value(run) for run in runs]))
-    return max(best, key=value)
-
-
-def summarize(results: Sequence[Results]) -> Summary:
-    """Returns the mean and, of two or more runs, the standard deviation (n - 1) of each metric.
-
-    A metric counts if all runs have it: a tagger, for example, has one for every type of entity
-    that it predicts.
+    A tagger, for example, has one for every type of entity that it predicts.
     """
-    summary = {}
-    for name in results[0] if results else ():
-        if name == "global_step" or not all(name in run for run in results):
-            continue
-        values = [run[name] for run in results]
-        summary[name] = {"mean": float(np.mean(values))}
-        if len(values) > 1:
-            summary[name]["deviation"] = float(np.std(values, ddof=1))
-    return summary
+    names = [name for name in results[0] if name != "global_step"] if results else []
+    shared = [name for name in names if all(name in run for run in results)]
+    return {name: Score.of([run[name] for run in results]) for name in shared}
 
 
 def _report(
@@ -166,12 +145,20 @@ def _report(
     task: TrainableTask,
     settings: Sequence[Setting],
     results: Mapping[str, Results],
-    best: str,
-) -> None:
-    """Writes and prints the comparison."""
-    groups = [list(filter(None, map(results.get, setting.runs))) for setting in settings]
-    summaries = [summarize(group) for group in groups]
+) -> str:
+    """Writes and prints the comparison; returns the folder of the best run."""
     metric, folder = f"eval_{task.metric}", options.output_dir
+
+    def value(run: str) -> float:
+        return rank(metric, results[run][metric])
+
+    finished = {x.name: [run for run in x.runs if run in results] for x in settings}
+    summaries = {x: summarize([results[run] for run in finished[x]]) for x in finished}
+    best_setting = max(
+        (name for name in finished if finished[name]),
+        key=lambda name: np.mean([value(run) for run in finished[name]]),
+    )
+    best = max(finished[best_setting], key=value)
     values = {
         "task": task.name,
         "metric": metric,
@@ -180,31 +167,37 @@ def _report(
             {
                 "flags": dict(setting.flags),
                 "runs": {run: results.get(run) for run in setting.runs},
-                "summary": summary,
+                "summary": {x: y.to_dict() for x, y in summaries[setting.name].items()},
             }
-            for setting, summary in zip(settings, summaries, strict=True)
+            for setting in settings
         ],
     }
-    index = next(index for index, setting in enumerate(settings) if best in setting.runs)
-    names = [name for name in task.reported_metrics if name in summaries[index]]
-    if options.grid:
-        rows = [
-            _row(setting.name, summary, names)
-            for setting, summary in zip(settings, summaries, strict=True)
-        ]
+    rows = summaries
+    if not options.grid:
+        runs = {run: [results[run]] if run in results else [] for run in settings[0].runs}
+        rows = {run: summarize(runs[run]) for run in runs} | {"mean": summaries[best_setting]}
+    names = [name for name in task.reported_metrics if name in summaries[best_setting]]
+    table = [["", *names, ""]]
+    for name, summary in rows.items():
+        scores = [summary[x].text() if summary else "diverged" for x in names]
+        table.append([name, *scores, "best" * (name in (best, best_setting))])
+    score, count = summaries[best_setting][metric], len(finished[best_setting])
+    line = f"{task.metric[0].upper()}{task.metric[1:]} {score.mean:.4f} on {task.dev_set}: "
+    if count == 1:
+        line += f"{best}."
     else:
-        rows = _rows_of_seeds(settings[0].runs, results, summaries[0], names)
-    for row in rows:
-        row.append("best" * (row[0] in (best, settings[index].name)))
-    text = aligned([["", *names, ""], *rows])
-    summary, count = summaries[index][metric], len(groups[index])
-    text += f"\n\n{_sentence(task, results[best][metric], summary, count, options, best)}"
+        line += (
+            f"mean of {count} seeds{' at the best setting' * options.grid}, standard deviation "
+            f"{score.deviation:.4f}; the best run, {best}, has {results[best][metric]:.4f}."
+        )
+    text = f"{aligned(table)}\n\n{line}\n"
     atomic_write(f"{folder}/{SWEEP_RESULTS}", json.dumps(values, indent=2) + "\n")
-    atomic_write(f"{folder}/{RESULTS_TEXT}", text + "\n")
+    atomic_write(f"{folder}/{RESULTS_TEXT}", text)
     if options.grid:
         _write_hparams(folder, metric, settings, results)
-    print(f"\n{text}\nWrote {folder}: {SWEEP_RESULTS}, {RESULTS_TEXT}.")
+    print(f"\n{text}Wrote {folder}: {SWEEP_RESULTS}, {RESULTS_TEXT}.")
     say(next_step(task, f"{folder.rstrip('/')}/{best}"))
+    return best
 
 
 def _write_hparams(
@@ -230,45 +223,3 @@ def _hparams_writer(folder: str) -> tf.summary.SummaryWriter:
         if name.endswith(_HPARAMS):
             tf.io.gfile.remove(f"{folder}/{name}")
     return tf.summary.create_file_writer(folder, filename_suffix=_HPARAMS)
-
-
-def _sentence(
-    task: TrainableTask,
-    value: float,
-    summary: Mapping[str, float],
-    count: int,
-    options: FineTuningOptions,
-    best: str,
-) -> str:
-    """Returns a sentence on the best setting; `count` of its runs did not diverge."""
-    name = f"{task.metric[0].upper()}{task.metric[1:]} {summary['mean']:.4f} on {task.dev_set}"
-    if not options.is_sweep:
-        return f"{name}."
-    if options.grid and count == 1:
-        return f"{name}: the best of {math.prod(map(len, GRID.values()))} settings, {best}."
-    seeds = f"{options.num_seeds} seeds" + " at the best setting" * options.grid
-    if count < options.num_seeds:
-        seeds = f"{count} of {seeds} (the others diverged)"
-    if count == 1:
-        return f"{name}: {best}, 1 of {options.num_seeds} seeds; the others diverged."
-    return (
-        f"{name}: mean of {seeds}, standard deviation {summary['deviation']:.4f}; the best run, "
-        f"{best}, has {value:.4f}."
-    )
-
-
-def _rows_of_seeds(
-    runs: Iterable[str], results: Mapping[str, Results], summary: Summary, names: list[str]
-) -> list[list[str]]:
-    """Returns a row for each run, and their mean and deviation."""
-    rows = [_row(run, summarize([results[run]] if run in results else []), names) for run in runs]
-    for part in summary[names[0]]:
-        rows.append([part, *(f"{summary[name][part]:.4f}" for name in names)])
-    return rows
-
-
-def _row(name: str, summary: Summary, names: list[str]) -> list[str]:
-    """Returns the cells of a run or a setting; it diverged if it has no summary."""
-    if not summary:
-        return [name, "diverged", *[""] * (len(names) - 1)]
-    return [name, *(" ± ".join(f"{x:.4f}" for x in summary[metric].values()) for metric in names)]

@@ -1,10 +1,32 @@
-"""Tables of strings as text, Markdown and CSV."""
+"""Scores of several runs; tables of strings as text and Markdown."""
 
-import csv
-import io
 from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
 
 Rows = Sequence[Sequence[str]]
+
+
+class Score(NamedTuple):
+    """The mean of some runs, and its standard deviation (n - 1) if there are several."""
+
+    mean: float
+    deviation: float | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """Returns the score of runs with these values."""
+        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        return cls(float(np.mean(values)), deviation)
+
+    def text(self, factor: float = 1.0, form: str = ".4f") -> str:
+        """Returns the score times `factor`, as in "0.8234 ± 0.0102"."""
+        return " ± ".join(format(factor * x, form) for x in self if x is not None)
+
+    def to_dict(self) -> dict[str, float]:
+        """Returns the values that are known, by name."""
+        return {name: x for name, x in self._asdict().items() if x is not None}
 
 
 def aligned(rows: Rows) -> str:
@@ -22,10 +44,3 @@ def markdown(rows: Rows) -> str:
     """Returns a Markdown table whose first row is the header."""
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
-
-
-def as_csv(rows: Rows) -> str:
-    """Returns the rows as comma-separated values."""
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(rows)
-    return file.getvalue().rstrip("\n")

@@ -84,21 +84,22 @@ class ClassificationTask(TextTask):
         logits = outputs["logits"].astype(np.float64)
         return class_columns(logits, targets.get("labels"), self.labels, self.labels)
 
-    def write_others(
-        self, folder: str, split: str, outputs: Outputs, targets: Mapping[str, np.ndarray]
+    def write_predictions(
+        self, folder: str, split: str, outputs: Outputs, features: Features
     ) -> list[str]:
-        """Writes `confusion_<split>.png` for a split with labels.
+        """Writes the predictions of a split, and `confusion_<split>.png` if it has labels.
 
         For the splits of the test set, `<split>_results.tsv` has only the probabilities, without a
         header, as in google-research/bert.
         """
-        files, logits = [], outputs["logits"].astype(np.float64)
+        files = super().write_predictions(folder, split, outputs, features)
+        logits = outputs["logits"].astype(np.float64)
         if split in self.test_splits:
             files.append(write_rows(folder, f"{split}_results.tsv", softmax(logits, axis=-1)))
-        if "labels" in targets:
+        if "labels" in features.targets:
             files.append(f"confusion_{split}.png")
-            predictions = logits.argmax(axis=-1)
-            draw_confusion(targets["labels"], predictions, self.labels, f"{folder}/{files[-1]}")
+            labels, predictions = features.targets["labels"], logits.argmax(axis=-1)
+            draw_confusion(labels, predictions, self.labels, f"{folder}/{files[-1]}")
         return files
 
     def serve(self, predicted: tf.Tensor) -> Tensors:

@@ -12,11 +12,10 @@ from bert_tf.finetuning.features import Features, encode_rows
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.metrics import rank_right_texts
 from bert_tf.finetuning.objectives import RankingObjective, SimilarityObjective
-from bert_tf.finetuning.serving import Tensors, TextModule
+from bert_tf.finetuning.serving import Tensors
 from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.regression import RegressionTask
 from bert_tf.finetuning.tasks.text_task import TextTask
-from bert_tf.models.embedder import BertEmbedder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # The flags that only these tasks read.
@@ -46,7 +45,8 @@ class _EmbeddingTask(TextTask):
     """
 
     head: Head
-    predicted = "the value"
+    apart = True
+    predicted = "the value, which their cosine stands for"
 
     @staticmethod
     def encode(
@@ -63,16 +63,6 @@ class _EmbeddingTask(TextTask):
         vectors, others = (tf.math.l2_normalize(x, axis=-1) for x in (vectors, others))
         cosines = tf.reduce_sum(vectors * others, axis=-1)
         return {"value": cosines * self.head.deviation + self.head.mean}
-
-    def serving(
-        self, model: BertEmbedder, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> TextModule:
-        """Builds a module that returns what `serve` says."""
-        shared = dict(pairs=True, apart=True, outputs=self.serve)
-        return TextModule(model, tokenizer, max_seq_length, **shared)
-
-    def example_call(self) -> str:
-        return '(["a text"], ["another"])  # a dict: the value, which their cosine stands for'
 
 
 def _columns(examples: TextExamples) -> list[list[bytes]]:
@@ -98,9 +88,6 @@ class RankingTask(_EmbeddingTask):
     """Finds the text that belongs to another one among those of all examples.
 
     The target is `texts`, int [N, K]: the number of each text; equal texts have the same.
-
-    Args:
-        temperature: divides the cosines in the loss.
 
     Source: sentence-transformers MultipleNegativesRankingLoss; without second texts, unsupervised
     SimCSE (arXiv:2104.08821), in which the other text is the same one under another dropout mask.

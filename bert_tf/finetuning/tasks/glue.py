@@ -54,15 +54,8 @@ class GlueFiles:
 
     def read(self, data_dir: str, split: str) -> TextExamples:
         """Reads the examples of a split; `data_dir` is the folder of the files, or its parent."""
-        names = [name for name in (self.text_a, self.text_b) if name]
         labelled = split in _LABELLED
-        table, notes = _read_table(
-            self.find(data_dir, split),
-            self.headers.get(split),
-            [*names, self.label] if labelled else names,
-            self.index,
-            self.skips_short_lines and labelled,
-        )
+        table, notes = self._read_table(self.find(data_dir, split), split, labelled)
         ids = None
         if self.index in table.columns:
             ids = [value.decode(errors="replace") for value in table.columns[self.index]]
@@ -71,6 +64,42 @@ class GlueFiles:
         texts_a, texts_b = (name and table.columns[name] for name in (self.text_a, self.text_b))
         targets = self._targets(table) if labelled else {}
         return TextExamples(texts_a, texts_b, targets, ids, tuple(notes))
+
+    def _read_table(self, path: str, split: str, labelled: bool) -> tuple[Table, list[str]]:
+        """Reads the lines that have all of the columns; returns notes on the others, too."""
+        # The csv module and splitlines also split at a lone carriage return, which is text.
+        lines = [line.rstrip(b"\r").split(b"\t") for line in read_file(path).split(b"\n")]
+        header = list(self.headers.get(split, ()))
+        first = 0 if header else 1
+        header = header or [name.decode(errors="replace") for name in lines[0]]
+        columns = [name for name in (self.text_a, self.text_b) if name] + [self.label] * labelled
+        for column in columns:
+            if column not in header:
+                raise ValueError(f"{path}: the first line has no column {column!r}, only {header}")
+        places = {name: header.index(name) for name in [*columns, self.index] if name in header}
+        rows, short, long = [], 0, []
+        for number, fields in enumerate(lines[first:], first + 1):
+            if not b"".join(fields).strip():
+                continue
+            if len(fields) > len(header):
+                long.append(number)
+            if len(fields) > max(places.values()):
+                rows.append((number, fields))
+            elif self.skips_short_lines and labelled:
+                short += 1
+            else:
+                raise ValueError(
+                    f"{path}, line {number}: {counted(len(fields), 'column')}, but there must be "
+                    f"{len(header)}"
+                )
+        notes = [f"skipped lines that lack columns: {short:,}"] if short else []
+        if long:
+            notes.append(
+                f"lines with too many columns, whose extra columns are ignored: {len(long):,}, the "
+                f"first is line {long[0]:,}"
+            )
+        cells = {name: [fields[place] for _, fields in rows] for name, place in places.items()}
+        return Table(path, [number for number, _ in rows], cells), notes
 
     def find(self, data_dir: str, split: str) -> str:
         """Returns the path of a split's file."""
@@ -114,50 +143,6 @@ class GlueFiles:
         if label not in self.labels:
             raise ValueError(f"{label!r} is not one of {', '.join(self.labels)}")
         return self.labels.index(label)
-
-
-def _read_table(
-    path: str, header: tuple[str, ...] | None, columns: list[str], index: str, skips_short: bool
-) -> tuple[Table, list[str]]:
-    """Reads the lines that have all of the columns; returns notes on the others, too.
-
-    Args:
-        header: the names of all columns, if the first line does not state them.
-        columns: the columns to read, as bytes.
-        index: a further column, which need not exist.
-        skips_short: whether to skip lines that lack columns.
-    """
-    # The csv module and splitlines also split at a lone carriage return, which is text.
-    lines = [line.rstrip(b"\r").split(b"\t") for line in read_file(path).split(b"\n")]
-    first = 0 if header else 1
-    header = list(header or (name.decode(errors="replace") for name in lines[0]))
-    for column in columns:
-        if column not in header:
-            raise ValueError(f"{path}: the first line has no column {column!r}, only {header}")
-    places = {name: header.index(name) for name in [*columns, index] if name in header}
-    rows, short, long = [], 0, []
-    for number, fields in enumerate(lines[first:], first + 1):
-        if not b"".join(fields).strip():
-            continue
-        if len(fields) > len(header):
-            long.append(number)
-        if len(fields) > max(places.values()):
-            rows.append((number, fields))
-        elif skips_short:
-            short += 1
-        else:
-            raise ValueError(
-                f"{path}, line {number}: {counted(len(fields), 'column')}, but there must be "
-                f"{len(header)}"
-            )
-    notes = [f"skipped lines that lack columns: {short:,}"] if short else []
-    if long:
-        notes.append(
-            f"lines with too many columns, whose extra columns are ignored: {len(long):,}, the "
-            f"first is line {long[0]:,}"
-        )
-    cells = {name: [fields[place] for _, fields in rows] for name, place in places.items()}
-    return Table(path, [number for number, _ in rows], cells), notes
 
 
 # The split of GLUE's diagnostic test set, which belongs to MNLI.
@@ -288,10 +273,7 @@ def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], 
     for run in runs:
         found = [name for name in SUBMISSION if tf.io.gfile.exists(f"{run}/{name}")]
         if not found:
-            if best := Run(run).best_of_several():
-                raise ValueError(
-                    f"{run} holds several runs: use one of them, such as the best, {best}"
-                )
+            Run(run).check_single()
             raise ValueError(
                 f"{run} holds no predictions for a GLUE test set: run_finetuning --task=TASK "
                 f"--do_predict --output_dir={run} writes them"
@@ -314,13 +296,10 @@ def _read_whole(path: str, name: str) -> str:
     text = whole_files.read_file(path).decode(errors="replace")
     lines, count = text.splitlines()[1:], SUBMISSION[name]
     for number, line in enumerate(lines, start=2):
-        where, label = f"{path}, line {number:,}", line.partition("\t")[2]
-        if not label.strip():
-            raise ValueError(f"{where} has no prediction: predict the test set")
         try:
-            _OFFICIAL[name].target(label)
+            _OFFICIAL[name].target(line.partition("\t")[2])
         except ValueError as error:
-            raise ValueError(f"{where}: prediction {error}") from None
+            raise ValueError(f"{path}, line {number:,}: prediction {error}") from None
     if sorted(line.partition("\t")[0] for line in lines) != sorted(map(str, range(count))):
         raise ValueError(
             f"{path} has {counted(len(lines), 'prediction')}, but the official test set has "

@@ -20,27 +20,22 @@ def read_files(data_dir: str, split: str) -> TextExamples:
     folders = [f"{split}/{label}" for label in LABELS]
     labelled = split != "test" or any(tf.io.gfile.isdir(f"{root}/{name}") for name in folders)
     names = [_reviews(root, folder) for folder in (folders if labelled else [split])]
-    texts = []
     paths = [path for part in names for path in part]
-    with progress_bar(total=len(paths), desc="Reading", unit="file", leave=False, delay=5) as bar:
-        for path in paths:
-            texts.append(read_file(f"{root}/{path}"))
-            bar.update()
+    shown = dict(total=len(paths), desc="Reading", unit="file", leave=False, delay=5)
+    texts = [read_file(f"{root}/{path}") for path in progress_bar(iterable=paths, **shown)]
     labels = np.repeat(np.arange(len(names), dtype=np.int32), [len(part) for part in names])
     return TextExamples(texts, None, {"labels": labels} if labelled else {}, paths)
 
 
 def _reviews(root: str, folder: str) -> list[str]:
     """Returns the files of a folder, in order, such as "train/neg/0_3.txt"."""
-    if not tf.io.gfile.isdir(f"{root}/{folder}"):
-        raise FileNotFoundError(
-            f"{root}/{folder}: no such folder: --data_dir must be aclImdb or its parent"
-        )
-    names = sorted(
-        name for name in tf.io.gfile.listdir(f"{root}/{folder}") if name.endswith(".txt")
-    )
+    found = f"{root}/{folder}"
+    names = tf.io.gfile.listdir(found) if tf.io.gfile.isdir(found) else []
+    names = sorted(name for name in names if name.endswith(".txt"))
     if not names:
-        raise ValueError(f"{root}/{folder} contains no reviews (*.txt)")
+        raise FileNotFoundError(
+            f"{found} holds no reviews (*.txt): --data_dir must be aclImdb or its parent"
+        )
     return [f"{folder}/{name}" for name in names]
 
 

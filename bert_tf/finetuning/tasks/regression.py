@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.finetuning.features import Features, note_constant
-from bert_tf.finetuning.metrics import pearson, spearman
+from bert_tf.finetuning.metrics import correlations
 from bert_tf.finetuning.objectives import RegressionObjective
 from bert_tf.finetuning.serving import Tensors
 from bert_tf.finetuning.task import Outputs
@@ -49,20 +49,13 @@ class RegressionTask(TextTask):
     def score(self, outputs: Outputs, features: Features) -> dict[str, float]:
         """Returns the `loss`, the `mean_squared_error` and the correlation coefficients.
 
-        The coefficients are `pearson`, `spearman` and their mean, `pearson_spearman_mean`. The
-        `loss` is the mean squared error divided by the square of the deviation.
+        The `loss` is the mean squared error divided by the square of the deviation.
         """
         predictions = outputs["values"].astype(np.float64)
         values = features.targets["values"].astype(np.float64)
-        linear, by_rank = pearson(values, predictions), spearman(values, predictions)
         error = float(np.mean((predictions - values) ** 2))
-        return {
-            "loss": error / self.head.deviation**2,
-            "mean_squared_error": error,
-            "pearson": linear,
-            "spearman": by_rank,
-            "pearson_spearman_mean": (linear + by_rank) / 2,
-        }
+        scores = {"loss": error / self.head.deviation**2, "mean_squared_error": error}
+        return scores | correlations(values, predictions)
 
     def problem(self, outputs: Outputs, features: Features) -> str | None:
         """Reports (nearly) constant predictions of values that are not constant."""

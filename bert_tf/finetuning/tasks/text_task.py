@@ -36,6 +36,7 @@ class TextTask(Task):
         pairs: whether an example is two texts.
         submissions: the name of a file for a server of predictions, by split.
         submitted: returns the predictions of outputs as that server expects them.
+        apart: whether the model reads every text alone; the exported module then compares two.
         name, read_files, ..., columns: see `Task`.
     """
 
@@ -54,6 +55,7 @@ class TextTask(Task):
     flags: tuple[str, ...] = ("data_dir",)
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+    apart = False
     hold_out = staticmethod(hold_out)
     encode = staticmethod(encode_texts)
 
@@ -77,25 +79,18 @@ class TextTask(Task):
     ) -> dict[str, Sequence]:
         """Returns the columns of targets, if known, and predictions, for `predictions_*.tsv`."""
 
-    def write_others(
-        self, folder: str, split: str, outputs: Outputs, targets: Mapping[str, np.ndarray]
-    ) -> list[str]:
-        """Writes other files with predictions; returns their names."""
-        return []
-
     def write_predictions(
         self, folder: str, split: str, outputs: Outputs, features: Features
     ) -> list[str]:
         """Writes the predictions of a split.
 
         `predictions_<split>.tsv` has the index of each example, `prediction_columns` and the text.
-        There may also be `write_others`, and a file for a server.
+        There may also be a file for a server.
         """
         index, targets = features.examples.index, features.targets
         columns = self.prediction_columns(outputs, targets)
         columns = {"index": index, **columns, **features.examples.text_columns}
         files = [write_table(folder, f"predictions_{split}.tsv", columns)]
-        files += self.write_others(folder, split, outputs, targets)
         if split in self.submissions:
             columns = {"index": index, "prediction": self.submitted(outputs)}
             files.append(write_table(folder, self.submissions[split], columns))
@@ -109,11 +104,12 @@ class TextTask(Task):
         self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> TextModule:
         """Builds a module that returns what `serve` says; its variable `labels` names classes."""
-        shared = dict(pairs=self.pairs, outputs=self.serve, labels=self.head.labels)
-        return TextModule(model, tokenizer, max_seq_length, **shared)
+        inputs = dict(pairs=self.pairs or self.apart, apart=self.apart)
+        outputs = dict(outputs=self.serve, labels=self.head.labels)
+        return TextModule(model, tokenizer, max_seq_length, **inputs, **outputs)
 
     def example_call(self) -> str:
-        arguments = '["a text"], ["another"]' if self.pairs else '["a text"]'
+        arguments = '["a text"], ["another"]' if self.pairs or self.apart else '["a text"]'
         return f"({arguments})  # a dict: {self.predicted}"
 
     def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:

@@ -182,31 +182,24 @@ def _object(name: str, **config: Any) -> dict[str, Any]:
 
 def _check_config(config: BertConfig, masked_lm: bool) -> None:
     """Checks that KerasHub's models compute the same; raises a ValueError that names the key."""
-    if special := config.special_keys:
-        raise ValueError(
-            f"KerasHub's BertBackbone has no {special[0]}, but this model has "
-            f"{getattr(config, special[0])!r}"
-        )
-    values = dataclasses.asdict(config) | dict(
-        zip(_MASKED_LM_FORM, config.masked_lm_form, strict=True)
-    )
-    for key, value in (_FIXED | (_MASKED_LM_FORM if masked_lm else {})).items():
-        if (ours := values[key]) != value:
-            model, advice = "BertBackbone", ""
-            if key in _MASKED_LM_FORM:
-                model = "BertMaskedLM"
-                advice = (
-                    ": leave the masked-LM head out with convert_checkpoint "
-                    "--allow_extra='pretrainer/masked_lm/*'"
-                )
-            elif ours == "gelu":
-                advice = (
-                    ": to accept slightly different outputs, give convert_checkpoint "
-                    "--hidden_act=gelu_new"
-                )
-            raise ValueError(
-                f"KerasHub's {model} has {key} {value!r}, but this model has {ours!r}{advice}"
+    fixed = dict.fromkeys(config.special_keys) | _FIXED | (_MASKED_LM_FORM if masked_lm else {})
+    form = dict(zip(_MASKED_LM_FORM, config.masked_lm_form, strict=True))
+    for key, value in fixed.items():
+        ours = form[key] if key in form else getattr(config, key)
+        if ours == value:
+            continue
+        theirs, advice = f"no {key}" if value is None else f"{key} {value!r}", ""
+        if key in form:
+            advice = (
+                ": leave the masked-LM head out with convert_checkpoint "
+                "--allow_extra='pretrainer/masked_lm/*'"
             )
+        elif ours == "gelu":
+            advice = (
+                ": to accept slightly different outputs, give convert_checkpoint "
+                "--hidden_act=gelu_new"
+            )
+        raise ValueError(f"KerasHub's BERT has {theirs}, but this model has {ours!r}{advice}")
 
 
 def _tensors(folder: str) -> dict[str, Tensor]:

@@ -150,16 +150,9 @@ def test_an_evaluation_reads_each_text_once(read, write):
     features = task.featurize(splits["dev"], TOKENIZER, 16)
     inputs = task.inputs(features)
     np.testing.assert_array_equal(features.targets["texts"], [[0, 2, 4], [1, 0, 4], [0, 3, 2]])
+    assert features.notes == ("2 distinct first and 3 distinct second texts",)
     rows = [features.ids[0, 0], features.ids[1, 0], features.ids[0, 1], features.ids[2, 1]]
     assert inputs.ids.to_list() == [[row.numpy().tolist()] for row in rows]
-
-
-def test_distinct_texts_are_counted(read, write):
-    """Oracle: by hand."""
-    path = write("a.csv", "text,b\na,b\na,c\n")
-    task, splits = read(train_file=path, dev_file=path, label_type="pairs", text_b_column="b")
-    notes = task.featurize(splits["dev"], TOKENIZER, 16).notes
-    assert notes == ("1 distinct first and 2 distinct second texts",)
 
 
 def test_flags_replace_the_settings_of_a_model(ranked):

@@ -65,7 +65,7 @@ _OTHER = {"train_file": None, "data_dir": "."}
         ("train", "a O", {"text_column": "a"}, "--text_column=a: --task=ner takes the number of"),
         ("train", "", {"train_file": "a.csv"}, "a.csv: commas separate the columns, but --task=n"),
         ("train", "", {"train_file": None, "dev_file": "x"}, "--train_file, or --data_dir with tr"),
-        ("train", "", _OTHER | {"data_dir": "x"}, "x has none of train.txt, eng.train: give --tra"),
+        ("train", "", _OTHER | {"data_dir": "x"}, "needs --train_file, or x with train.txt or eng"),
         ("dev", "a NN|b VB", {}, 'dev.txt: none of its tags, such as "NN", is .*: O, B-X'),
         ("dev", "a O|b LOC", {}, 'dev.txt, line 2: the tag "LOC" is neither "O" nor'),
         ("dev", "a|b", {}, "dev.txt has no tags: give a file without tags as --test_file"),

@@ -116,11 +116,6 @@ def test_shards(folder):
     assert_equal(values(folder / f"{FILE}.index.json"), expected)
 
 
-def repeat(folder: pathlib.Path) -> None:
-    twice = {"cls.predictions.bias": np.zeros(1, "f")}
-    save_file(load_file(folder / FIRST) | twice, folder / FIRST)
-
-
 @pytest.mark.parametrize(
     ("changes", "damage", "message"),
     [
@@ -130,7 +125,6 @@ def repeat(folder: pathlib.Path) -> None:
         ),
         ({WORDS: SECOND}, None, f"says that {WORDS} is in {SECOND}, but it is in {FIRST}: downl"),
         ({"more": FIRST}, None, f"says that more is in {FIRST}, but it is in None"),
-        ({}, repeat, f"predictions.bias is in both {FIRST} and {SECOND}"),
         ({}, lambda f: (f / SECOND).unlink(), f"{SECOND} is missing: download or copy it again"),
         ({}, lambda f: (f / f"{FILE}.index.json").write_text("{}"), "index.json is damaged .no"),
     ],
@@ -197,8 +191,10 @@ def test_tensors_that_do_not_fit(folder, change, message):
         ({"position_embedding_type": "relative_key"}, "config.json: position_embedding_type"),
         ({"architectures": None}, r"architectures is \[\], which does not tell what the head"),
         ({"id2label": {"0": "a"}}, "id2label has 1 labels, but classifier has 3 outputs"),
-        ({"id2label": {"0": "a", "1": "b", "2": "b"}}, "config.json: id2label: the .* 1 and 2 "),
-        ({"id2label": {"0": "a", "1": None, "2": "b"}}, "json: id2label: the label of output 1 is"),
+        (
+            {"id2label": {"0": "a", "1": "b", "2": "b"}},
+            "config.json: id2label: a label is empty or",
+        ),
         ({"id2label": {"1": "a", "2": "b"}}, "the keys of id2label are not 0, 1, 2"),
         ({"id2label": ["a"]}, r"id2label is \['a'\], not a dict"),
         ({"architectures": 5}, "architectures is 5, not a list"),
@@ -290,8 +286,11 @@ def test_a_vocabulary_in_tokenizer_json(folder):
     with pytest.raises(ValueError, match="neither vocab.txt nor tokenizer.json"):
         read_vocab_file(str(folder.parent), None)
     for change, message in (
-        ({"model": {"type": "BPE"}}, "tokenizer.json: its model is BPE, but BERT's is WordPiece"),
-        ({"model": {"vocab": {"a": 0}}}, "tokenizer.json: not a BERT vocab"),
+        (
+            {"model": {"type": "BPE"}},
+            "tokenizer.json holds no vocabulary .*: its model is BPE, but BERT's",
+        ),
+        ({"model": {"vocab": {"a": 0}}}, "tokenizer.json holds no .*: not a BERT vocab"),
         ({"model": {"vocab": {"x\ny": 0}}}, r"its token 'x\\ny' cannot be a line"),
         ({"model": {"vocab": {"x ": 0}}}, "its token 'x ' cannot be a line of voc"),
         ({"model": {"vocab": VOCAB.ids | {"x": 10**9}}}, "its largest id is 1000000000"),

@@ -149,9 +149,9 @@ class TestWriting:
         ("changes", "message"),
         [
             ({"hidden_act": "gelu"}, "has hidden_act 'gelu_new', but .*: to .*=gelu_new"),
-            ({"hidden_act": "relu"}, "BertBackbone has hidden_act 'gelu_new', but .* 'relu'$"),
+            ({"hidden_act": "relu"}, "KerasHub's BERT has hidden_act 'gelu_new', but .* 'relu'$"),
             ({"layer_norm_eps": 1e-5}, "layer_norm_eps 1e-12, but this model has 1e-05"),
-            ({"is_decoder": True}, "BertBackbone has no is_decoder, but this model has True"),
+            ({"is_decoder": True}, "KerasHub's BERT has no is_decoder, but this model has True"),
             ({"pruned_heads": {0: [1]}}, "has no pruned_heads, but this model has"),
             ({"masked_lm_act": None}, "masked_lm_act 'gelu', but .* 'gelu_new': .*allow_extra"),
             ({"masked_lm_layer_norm_eps": None}, "masked_lm_layer_norm_eps 1e-05, but this"),
@@ -202,9 +202,13 @@ BIAS = "layers/dense/vars/1"
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("more", dict(shape=(10**9, 10**3), dtype="f4", chunks=(1, 1000)), "declares more values"),
-        ("more", dict(data=h5py.Empty("f4")), "more holds no values"),
-        (BIAS, dict(shape=(8,), dtype="f4", external=[("/secret", 0, 32)]), "in another file"),
+        ("more", dict(shape=(10**9, 10**3), dtype="f4", chunks=(1, 1000)), "more are not all in"),
+        ("more", dict(data=h5py.Empty("f4")), "more are not all in"),
+        (
+            BIAS,
+            dict(shape=(8,), dtype="f4", external=[("/secret", 0, 32)]),
+            "1 are not all in this",
+        ),
         (f"task/{BIAS}", dict(data=1.0), r"task/layers/dense/vars/1 \[\] instead of \[0\]"),
     ],
 )

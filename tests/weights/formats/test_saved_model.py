@@ -176,7 +176,7 @@ def test_a_configuration_that_contradicts_the_source_is_refused(export, garden, 
     two = dict(num_hidden_layers=2)
     for act in ("gelu", "gelu_new"):
         assert to_run(garden / "encoder", hidden_act=act, **two).hidden_act == "gelu_new"
-    with pytest.raises(ValueError, match="encoder, the .*hidden_act .gelu_new, not relu.: leave"):
+    with pytest.raises(ValueError, match="encoder computes gelu_new, not relu: leave out"):
         to_run(garden / "encoder", hidden_act="relu", **two)
 
 
@@ -272,17 +272,6 @@ def test_files_beside_it(garden, training):
     assert checkpoint.spec.config == dataclasses.replace(CONFIG, hidden_dropout_prob=0.2)
     assert len(checkpoint.spec.vocab) == 12
     assert checkpoint.stated_casing is None
-
-
-def test_another_configuration(garden):
-    """Oracle: the message names all that differs."""
-    config = dataclasses.replace(CONFIG, num_hidden_layers=1, hidden_size=4)
-    path = garden / "training"
-    for message in (
-        r"word_embeddings/embeddings \[12, 8\] instead of \[12, 4\]",
-        "it also holds: transformer/layer_1/intermediate/bias, ",
-    ):
-        assert_refused(path, message, config=config)
 
 
 QUERY = "transformer/layer_0/self_attention/query/kernel"

@@ -8,13 +8,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
-from bert_tf.models.flops import training_flops
+from bert_tf.config import BertConfig, MobileBertConfig
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.presets import preset_config
+from bert_tf.weights.flops import training_flops
 
 SMALL = dataclasses.replace(
     encoders.SMALL, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+)
+MOBILE = MobileBertConfig(
+    *(101, 48, 3, 4, 80, "relu", 0.0, 0.0, 40),
+    embedding_size=16,
+    intra_bottleneck_size=24,
+    num_feedforward_networks=2,
 )
 BATCH, LENGTH, PREDICTIONS = 2, 36, 5
 
@@ -58,17 +64,19 @@ def traced_flops(config: BertConfig, training: bool) -> float:
 
 
 @pytest.mark.parametrize(
-    ("changes", "training"),
+    ("config", "training"),
     [
-        ({}, False),
-        ({"pruned_heads": {1: [0, 3]}}, True),
+        (SMALL, False),
+        (dataclasses.replace(SMALL, pruned_heads={1: [0, 3]}), True),
         # Sharing layers saves no arithmetic.
-        ({"embedding_size": 16, "num_hidden_groups": 1}, True),
+        (dataclasses.replace(SMALL, embedding_size=16, num_hidden_groups=1), True),
+        (MOBILE, True),
+        (dataclasses.replace(MOBILE, key_query_shared_bottleneck=True), False),
+        (dataclasses.replace(MOBILE, classifier_activation=False), False),
     ],
 )
-def test_the_products_of_the_traced_graph(changes, training):
+def test_the_products_of_the_traced_graph(config, training):
     """Oracle: the shapes of the matrix products in TensorFlow's graph, forward and backward."""
-    config = dataclasses.replace(SMALL, **changes)
     parts = 1 if training else 3
     assert traced_flops(config, training) == training_flops(config, LENGTH, PREDICTIONS) / parts
 

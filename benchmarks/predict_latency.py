@@ -44,9 +44,9 @@ def _predictions(model: str, flags: argparse.Namespace) -> Contender:
     from tfrecords import command
 
     command.import_tensorflow()
-    from bert_tf.inference.examples import read_examples
     from bert_tf.inference.inference_options import PredictOptions as Options
     from bert_tf.inference.predictor import load_predictor
+    from bert_tf.inference.texts import read_examples
 
     options = Options(checkpoint=model, input_file=flags.input_file, batch_size=1)
     predictor = load_predictor(options)

@@ -15,16 +15,12 @@ docs/exports.md says how to publish it. An archive of the same files has the sam
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bert_tf.choices import SINGLE_LENGTH
 from export.export_options import VocabularyOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.progress import say
-
-if TYPE_CHECKING:
-    from bert_tf.weights.checkpoint import Checkpoint
 
 _HOLDS = {
     "encoder": "SavedModel: token ids to contextual vectors",
@@ -115,14 +111,19 @@ def _export(options: Options, folder: str) -> list[str]:
 def _write_others(options: Options, folder: str, models: list[str]) -> list[str]:
     """Writes what is beside the SavedModels; returns the names."""
     from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.inference.models import with_parts
     from bert_tf.runs.run import Run
-    from export.card import CARD, CardFacts, casing_of, model_card
+    from bert_tf.weights.formats import huggingface
+    from export.card import CARD, casing_of, model_card
     from tfrecords.vocabulary import write_vocab
-    from tfrecords.writer import atomic_write
+    from tfrecords.writer import atomic_write, make_folder
 
     encoder = open_checkpoint(f"{folder}/encoder")
     if options.huggingface:
-        _write_huggingface(options, encoder, f"{folder}/huggingface")
+        # Without a pooler that is random because the source has none.
+        source = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
+        make_folder(f"{folder}/huggingface")
+        huggingface.write(with_parts(encoder, source.parts), f"{folder}/huggingface")
     spec = encoder.spec
     write_vocab(f"{folder}/vocab.txt", spec.vocab)
     if spec.vocab.tokenizer_values():
@@ -138,22 +139,11 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
         _EXAMPLE,
         spec.vocab,
         spec.lower_case,
-        CardFacts(license=options.license, config=spec.config),
+        license=options.license,
+        config=spec.config,
     )
     atomic_write(f"{folder}/{CARD}", card)
     return [*names, CARD]
-
-
-def _write_huggingface(options: Options, encoder: "Checkpoint", folder: str) -> None:
-    """Writes the exported encoder without a pooler that is random because the source has none."""
-    from bert_tf.checkpoint import open_checkpoint
-    from bert_tf.inference.models import with_parts
-    from bert_tf.weights.formats import huggingface
-    from tfrecords.writer import make_folder
-
-    source = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
-    make_folder(folder)
-    huggingface.write(with_parts(encoder, source.parts), folder)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from bert_tf import __version__
@@ -23,23 +22,6 @@ num_train_epochs num_warmup_steps warmup_proportion optimizer learning_rate prec
 random_seed""".split()
 
 
-@dataclass(frozen=True, kw_only=True)
-class CardFacts:
-    """What a model card says of a model if it is known.
-
-    Attributes:
-        license: the license of the weights.
-        config: the configuration of its encoder; None if it has none.
-        run: the run that trained it; None if nothing, or another program, trained it.
-        converted_from: the checkpoint of another program that the weights come from.
-    """
-
-    license: str = UNKNOWN_LICENSE
-    config: BertConfig | None = None
-    run: Run | None = None
-    converted_from: str | None = None
-
-
 def model_card(
     output_dir: str,
     kind: str,
@@ -47,7 +29,11 @@ def model_card(
     code: str,
     vocab: Vocabulary,
     lower_case: bool,
-    facts: CardFacts,
+    *,
+    license: str = UNKNOWN_LICENSE,
+    config: BertConfig | None = None,
+    run: Run | None = None,
+    converted_from: str | None = None,
 ) -> str:
     """Writes a model card in the form of Hugging Face's: YAML, then Markdown.
 
@@ -57,10 +43,14 @@ def model_card(
         about: the same in a sentence or two.
         code: Python that loads "FOLDER", this folder, and calls it.
         vocab, lower_case: the vocabulary of the model.
+        license: the license of the weights.
+        config: the configuration of the encoder; None if the model has none.
+        run: the run that trained it; None if nothing, or another program, trained it.
+        converted_from: the checkpoint of another program that the weights come from.
     """
     name = os.path.basename(os.path.abspath(output_dir))
     code = code.replace('"FOLDER"', json.dumps(name))
-    front = f'---\nlicense: {json.dumps(facts.license)}\nlibrary_name: "tensorflow"\n'
+    front = f'---\nlicense: {json.dumps(license)}\nlibrary_name: "tensorflow"\n'
     vocabulary = {
         "tokens": f"{len(vocab):,}",
         "text": "lower-cased, without accents" if lower_case else "cased",
@@ -69,11 +59,11 @@ def model_card(
     sections = [
         f'{front}tags: ["bert", "saved-model"]\n---\n\n# {name}: {kind}\n\n{about}',
         f"## How to load it\n\n```python\n{code.strip()}\n```",
-        _table("Configuration", facts.config.to_dict() if facts.config else {}),
+        _table("Configuration", config.to_dict() if config else {}),
         _table("Vocabulary", vocabulary),
-        _table("Weights", {"converted from": facts.converted_from}),
-        *(_sections_of(facts.run) if facts.run else ()),
-        f"## License\n\n{facts.license}\n\nWritten by bert_tf {__version__}.\n",
+        _table("Weights", {"converted from": converted_from}),
+        *(_sections_of(run) if run else ()),
+        f"## License\n\n{license}\n\nWritten by bert_tf {__version__}.\n",
     ]
     return "\n\n".join(filter(None, sections))
 

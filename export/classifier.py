@@ -15,9 +15,8 @@ To use the result:
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bert_tf.choices import STORED_PRECISIONS
 from bert_tf.inference.inference_options import FineTunedOptions
-from export.export_options import ExportOptions
+from export.export_options import TextModelOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_help import command_line
@@ -28,20 +27,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ExportOptions, FineTunedOptions):
+class Options(TextModelOptions, FineTunedOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
         help="Output folder of run_finetuning, or a fine-tuned model of another program "
         "(docs/checkpoints.md), converted or not."
-    )
-    precision: str = option(
-        "float32",
-        "Type of the stored weights. bfloat16 (for CPUs that have instructions for it, GPUs "
-        "and TPUs) and float16 (for GPUs) halve the folder, and the model computes in that type. "
-        "int8 quarters it; the model computes in float32. Each of them changes the outputs a "
-        "little.",
-        choices=STORED_PRECISIONS,
     )
 
 
@@ -99,14 +90,11 @@ def _export(options: Options, task: "Task | None" = None) -> str:
     )
     tokenizer = load_tokenizer(checkpoint, options)
     write_text_model(
-        options.output_dir,
+        options,
         checkpoint,
         tokenizer,
         lambda: load_task_model(task, checkpoint, allow_non_finite=True),
         lambda model: task.serving(model, tokenizer, length),
-        precision=options.precision,
-        license=options.license,
-        source=options.checkpoint,
         kind=f"{task.name}, a fine-tuned BERT",
         about="A SavedModel of a fine-tuned BERT that maps raw text to predictions; the tokenizer "
         f"is inside. {task.long_inputs.format(length)} TensorFlow Serving calls the signature "

@@ -15,9 +15,9 @@ To use the result:
 
 from dataclasses import dataclass
 
-from bert_tf.choices import EMBEDDING_POOLINGS, SINGLE_LENGTH, STORED_PRECISIONS
+from bert_tf.choices import EMBEDDING_POOLINGS, SINGLE_LENGTH
 from bert_tf.inference.inference_options import VocabularyOptions
-from export.export_options import ExportOptions
+from export.export_options import TextModelOptions
 from tfrecords import command
 from tfrecords.command import option
 from tfrecords.command_help import command_line
@@ -25,7 +25,7 @@ from tfrecords.progress import say
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ExportOptions, VocabularyOptions):
+class Options(TextModelOptions, VocabularyOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
@@ -47,11 +47,6 @@ class Options(ExportOptions, VocabularyOptions):
         "or the most that the model takes.",
         **SINGLE_LENGTH,
     )
-    precision: str = option(
-        "float32",
-        "Type of the stored weights, as in export.classifier.",
-        choices=STORED_PRECISIONS,
-    )
 
 
 def run(options: Options) -> None:
@@ -71,7 +66,7 @@ def run(options: Options) -> None:
     tokenizer = load_tokenizer(checkpoint, options)
     pooling = f"{settings.pooling} pooling{', normalized' if settings.normalize else ''}"
     write_text_model(
-        options.output_dir,
+        options,
         checkpoint,
         tokenizer,
         lambda: build_embedder(checkpoint, settings),
@@ -82,9 +77,6 @@ def run(options: Options) -> None:
             pairs=False,
             outputs=lambda vectors: {"embedding": vectors},
         ),
-        precision=options.precision,
-        license=options.license,
-        source=options.checkpoint,
         kind="text to vectors",
         about=f"A SavedModel of a BERT that maps raw text to vectors ({pooling}); the tokenizer is "
         f"inside. Texts are truncated to {settings.max_seq_length} tokens. TensorFlow Serving "

@@ -157,7 +157,7 @@ def export_encoder(
         ValueError: the vocabulary has more tokens than the model, or `output_dir` is not empty.
         OSError: the vocabulary cannot be read, or `output_dir` cannot be written.
     """
-    from export.card import CARD, CONFIG_COPY, CardFacts, casing_of, model_card
+    from export.card import CARD, CONFIG_COPY, casing_of, model_card
     from export.encoder_module import EncoderModule
     from export.saved_models import save_folder
     from tfrecords.vocabulary import load_vocab
@@ -176,7 +176,8 @@ def export_encoder(
         _EXAMPLE.replace("[CLS], [SEP]", f"{vocab.cls_id}, {vocab.sep_id}"),
         vocab,
         do_lower_case,
-        CardFacts(config=config, **facts),
+        config=config,
+        **facts,
     )
     module = EncoderModule(model, vocab, do_lower_case, int8)
     files = {CARD: card, CONFIG_COPY: json.dumps(config.to_dict(), indent=2) + "\n"}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_tf.choices import SINGLE_LENGTH
+from bert_tf.choices import SINGLE_LENGTH, STORED_PRECISIONS
 from bert_tf.inference import inference_options as inference
 from tfrecords import command
 from tfrecords.command import option, rare_option
@@ -18,6 +18,20 @@ class ExportOptions(command.Options):
     output_dir: str = option(help="Folder to write; must be new or empty.")
     license: str = option(
         UNKNOWN_LICENSE, 'The license of the weights for the model card, such as "apache-2.0".'
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextModelOptions(ExportOptions):
+    """The flags of exports from text to predictions or vectors."""
+
+    precision: str = option(
+        "float32",
+        "Type of the stored weights. bfloat16 (for CPUs that have instructions for it, GPUs "
+        "and TPUs) and float16 (for GPUs) halve the folder, and the model computes in that type. "
+        "int8 quarters it; the model computes in float32. Each of them changes the outputs a "
+        "little.",
+        choices=STORED_PRECISIONS,
     )
 
 

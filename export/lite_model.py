@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import keras
 import tensorflow as tf
 
-from bert_tf.inference.lite import runner
+from bert_tf.inference.single_file import LiteFile
 from bert_tf.models.inputs import INPUTS
 from export import portable
 from export.lite import Options
@@ -19,21 +19,12 @@ from tfrecords.process import silent
 def export(options: Options) -> None:
     """Exports a model, compares it with the original, and prints what was written."""
 
-    def convert_and_describe(source: Source, texts: Mapping[str, str]) -> bytes:
+    def make_file(source: Source, texts: Mapping[str, str]) -> bytes:
         weights = source.model.trainable_weights
         model = convert(source.function, weights, source.length, options.quantize)
         return with_files(model, texts)
 
-    portable.export(options, convert_and_describe, runner, _how_to_run)
-
-
-def _how_to_run(path: str, source: Source) -> str:
-    return (
-        "To run it:\n  import tensorflow as tf\n"
-        f"  run = tf.lite.Interpreter({path!r}).get_signature_runner()\n"
-        "  run(input_word_ids=..., input_mask=..., input_type_ids=...)  # int32 "
-        f"[1, {source.length}]"
-    )
+    portable.export(options, make_file, LiteFile)
 
 
 def convert(

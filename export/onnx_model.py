@@ -1,23 +1,44 @@
-"""Converts classifiers and encoders to ONNX."""
+"""Converts encoders and classifiers to ONNX."""
 
 import logging
+import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from bert_tf.inference.onnx import NAMES, runner
+import keras
+import numpy as np
+
+from bert_tf.config import Head
+from bert_tf.inference.single_file import ONNX_INPUTS, OnnxFile
+from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.task_model import BertTaskModel
 from export import portable
 from export.onnx import Options
 from export.portable import Source
+
+try:
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+    from onnxruntime import quantization
+except ImportError:
+    raise ValueError(
+        "ONNX models need onnx and onnxruntime: pip install onnx onnxruntime"
+    ) from None
+
+# The first opset with GELU, and a version of the format that reads it.
+_OPSET, _FORMAT = 20, 9
+_ACTIVATIONS = {
+    "gelu": ("Gelu", {"approximate": "none"}),
+    "gelu_new": ("Gelu", {"approximate": "tanh"}),
+    "relu": ("Relu", {}),
+}
 
 
 def export(options: Options) -> None:
     """Exports a model, compares it with the original, and prints what was written."""
     portable.export(
-        options,
-        lambda source, texts: convert(source, texts, options.quantize),
-        runner,
-        _how_to_run,
+        options, lambda source, texts: convert(source, texts, options.quantize), OnnxFile
     )
 
 
@@ -30,15 +51,6 @@ def convert(source: Source, texts: Mapping[str, str], quantize: str = "none") ->
             quantization, which also computes in 8 bits and quantizes the inputs of matrix products
             as it runs.
     """
-    try:
-        import onnx
-        from onnxruntime import quantization
-    except ImportError:
-        raise ValueError(
-            "ONNX models need onnx and onnxruntime: pip install onnx onnxruntime"
-        ) from None
-    from export.onnx_graph import make_model
-
     model = make_model(source.model, source.task and source.task.head)
     if quantize == "int8":
         with tempfile.TemporaryDirectory() as folder:
@@ -50,14 +62,174 @@ def convert(source: Source, texts: Mapping[str, str], quantize: str = "none") ->
             finally:
                 logging.disable(logging.NOTSET)
             model = onnx.load(path)
-    onnx.helper.set_model_props(model, dict(texts))
+    helper.set_model_props(model, dict(texts))
     return model.SerializeToString()
 
 
-def _how_to_run(path: str, source: Source) -> str:
-    names = ", ".join(f'"{name}": ...' for name in NAMES)
-    return (
-        "To run it:\n  import onnxruntime\n"
-        f"  session = onnxruntime.InferenceSession({path!r})\n"
-        f"  session.run(None, {{{names}}})  # int64 [batch, sequence]"
+class _Graph:
+    """The nodes and the weights of a graph."""
+
+    def __init__(self):
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: dict[str, onnx.TensorProto] = {}
+
+    def add(self, kind: str, *inputs: str, name: str = "", **attributes) -> str:
+        """Adds an operation and returns the name of its output."""
+        name = name or f"{kind}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
+        return name
+
+    def weight(self, name: str, values) -> str:
+        """Adds a tensor under its name, once."""
+        if name not in self.weights:
+            self.weights[name] = numpy_helper.from_array(np.asarray(values), name)
+        return name
+
+    def floats(self, *values: float) -> str:
+        array = np.array(values, np.float32)
+        return self.weight(f"floats {values}", array if len(values) > 1 else array[0])
+
+    def ints(self, *values: int) -> str:
+        return self.weight(f"ints {values}", np.array(values, np.int64))
+
+    def variable(self, variable: keras.Variable) -> str:
+        return self.weight(variable.path, variable.numpy())
+
+    def affine(self, x: str, name: str, kernel, bias) -> str:
+        """Multiplies by a matrix and adds a bias."""
+        product = self.add("MatMul", x, self.weight(f"{name}_kernel", kernel))
+        return self.add("Add", product, self.weight(f"{name}_bias", bias))
+
+    def dense(self, x: str, layer: keras.layers.Layer, name: str) -> str:
+        """Applies one of the dense layers of a `bert_tf.layers.layer.Layer`."""
+        kernel, bias = getattr(layer, f"{name}_kernel"), getattr(layer, f"{name}_bias")
+        return self.affine(x, kernel.path.removesuffix("_kernel"), kernel.numpy(), bias.numpy())
+
+    def normalized(self, x: str, norm: keras.layers.LayerNormalization) -> str:
+        gamma, beta = self.variable(norm.gamma), self.variable(norm.beta)
+        return self.add("LayerNormalization", x, gamma, beta, epsilon=norm.epsilon)
+
+
+def make_model(model: BertEncoder | BertTaskModel, head: Head | None = None) -> onnx.ModelProto:
+    """Returns the ONNX model of an encoder, or of a task model of the kind "classifier".
+
+    Its inputs are `ONNX_INPUTS`, int64 [batch, sequence]. An encoder returns `last_hidden_state`
+    [batch, sequence, H] and `pooler_output` [batch, H]. A classifier returns `logits` and
+    `probabilities` [batch, C], or a `value` [batch] if its head has no labels.
+
+    Raises:
+        ValueError: the encoder is of another architecture than BERT and ALBERT.
+    """
+    graph = _Graph()
+    encoder = model.encoder if isinstance(model, BertTaskModel) else model
+    sequence, pooled = _encode(graph, encoder, first_only=encoder is not model)
+    if encoder is model:
+        graph.add("Identity", sequence, name="last_hidden_state")
+        graph.add("Identity", pooled, name="pooler_output")
+        width = encoder.config.hidden_size
+        outputs = {"last_hidden_state": ("batch", "sequence", width)}
+        outputs["pooler_output"] = ("batch", width)
+    else:
+        outputs = _classify(graph, graph.dense(pooled, model.head, "dense"), model, head)
+    inputs = dict.fromkeys(ONNX_INPUTS, ("batch", "sequence"))
+    proto = helper.make_graph(
+        graph.nodes,
+        model.name,
+        _infos(inputs, TensorProto.INT64),
+        _infos(outputs, TensorProto.FLOAT),
+        list(graph.weights.values()),
     )
+    return helper.make_model(
+        proto,
+        opset_imports=[helper.make_opsetid("", _OPSET)],
+        ir_version=_FORMAT,
+        producer_name="bert_tf",
+    )
+
+
+def _classify(graph: _Graph, logits: str, model: BertTaskModel, head: Head) -> dict[str, tuple]:
+    """Adds the outputs of a classifier; returns their shapes."""
+    if not head.labels:
+        value = graph.add("Mul", logits, graph.floats(model.deviation))
+        value = graph.add("Add", value, graph.floats(model.mean))
+        graph.add("Squeeze", value, graph.ints(1), name="value")
+        return {"value": ("batch",)}
+    graph.add("Identity", logits, name="logits")
+    if head.multi_label:
+        graph.add("Sigmoid", logits, name="probabilities")
+    else:
+        graph.add("Softmax", logits, name="probabilities", axis=-1)
+    return dict.fromkeys(("logits", "probabilities"), ("batch", model.num_outputs))
+
+
+def _infos(shapes: dict[str, Sequence[int | str]], type_: int) -> list[onnx.ValueInfoProto]:
+    return [helper.make_tensor_value_info(name, type_, shape) for name, shape in shapes.items()]
+
+
+def _encode(graph: _Graph, encoder: BertEncoder, *, first_only: bool) -> tuple[str, str]:
+    """Adds an encoder; returns the names of its last layer's output and the pooled one.
+
+    With `first_only`, the last layer computes only the first token, which the pooler reads.
+    """
+    config = encoder.config
+    if config.model_type not in ("bert", "albert") or config.is_decoder:
+        kind = "left-to-right" if config.is_decoder else config.model_type
+        raise ValueError(f"{kind} encoders cannot be exported to ONNX: use export.encoder")
+    if config.hidden_act not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        raise ValueError(f"hidden_act {config.hidden_act!r} cannot be exported to ONNX: {known}")
+    ids, mask, types = ONNX_INPUTS
+    embeddings = encoder.embeddings
+    words = graph.variable(embeddings.word_embeddings)
+    positions = graph.variable(embeddings.position_embeddings)
+    segments = graph.variable(embeddings.type_embeddings)
+    length = graph.add("Shape", ids, start=1, end=2)
+    x = graph.add("Add", graph.add("Gather", words, ids), graph.add("Gather", segments, types))
+    first_rows = graph.add("Slice", positions, graph.ints(0), length, graph.ints(0))
+    x = graph.normalized(graph.add("Add", x, first_rows), embeddings.layer_norm)
+    if config.has_projection:
+        x = graph.dense(x, embeddings, "projection")
+    seen = graph.add("Unsqueeze", graph.add("Cast", mask, to=TensorProto.FLOAT), graph.ints(1, 2))
+    bias = graph.add("Mul", graph.add("Sub", graph.floats(1.0), seen), graph.floats(-1e9))
+    for index in range(config.num_hidden_layers):
+        read = x
+        if first_only and index == config.num_hidden_layers - 1:
+            read = graph.add("Slice", x, graph.ints(0), graph.ints(1), graph.ints(1))
+        x = _add_layer(graph, x, read, bias, encoder.block(index))
+    pooled = graph.add("Gather", x, graph.weight("first", np.int64(0)), axis=1)
+    if config.classifier_activation:
+        pooled = graph.add("Tanh", graph.dense(pooled, encoder.pooler, "dense"))
+    return x, pooled
+
+
+def _add_layer(graph: _Graph, x: str, read: str, bias: str, block: keras.layers.Layer) -> str:
+    """Adds a layer that computes `read`, which is x or a part of its tokens."""
+    attended = _attend(graph, x, read, bias, block.attention)
+    attended = graph.normalized(graph.add("Add", read, attended), block.attention_norm)
+    kind, attributes = _ACTIVATIONS[block.config.hidden_act]
+    hidden = graph.add(kind, graph.dense(attended, block, "intermediate"), **attributes)
+    output = graph.dense(hidden, block, "output")
+    return graph.normalized(graph.add("Add", attended, output), block.output_norm)
+
+
+def _attend(graph: _Graph, x: str, read: str, bias: str, attention: keras.layers.Layer) -> str:
+    """Adds the attention of `read` to x, with a product each for queries, keys and values.
+
+    ONNX Runtime recognizes this form, and computes it with one operation.
+    """
+    size = attention.config.head_size
+    path = attention.qkv_kernel.path.removesuffix("_kernel")
+    kernels = np.split(attention.qkv_kernel.numpy(), 3, axis=1)
+    biases = np.split(attention.qkv_bias.numpy(), 3)
+    heads = []
+    for letter, kernel, offset in zip("qkv", kernels, biases, strict=True):
+        rows = graph.affine(read if letter == "q" else x, f"{path}/{letter}", kernel, offset)
+        rows = graph.add("Reshape", rows, graph.ints(0, 0, attention.num_heads, size))
+        order = (0, 2, 3, 1) if letter == "k" else (0, 2, 1, 3)
+        heads.append(graph.add("Transpose", rows, perm=order))
+    query, key, value = heads
+    scores = graph.add("Div", graph.add("MatMul", query, key), graph.floats(math.sqrt(size)))
+    probabilities = graph.add("Softmax", graph.add("Add", scores, bias), axis=-1)
+    context = graph.add("Transpose", graph.add("MatMul", probabilities, value), perm=(0, 2, 1, 3))
+    width = attention.num_heads * size
+    return graph.dense(graph.add("Reshape", context, graph.ints(0, 0, width)), attention, "output")

@@ -21,7 +21,7 @@ from bert_tf.finetuning.registry import options_of_run
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.finite import check_computed
-from bert_tf.inference.runners import CLASSIFIER, Runner, outputs_of
+from bert_tf.inference.single_file import CLASSIFIER, LiteFile, OnnxFile, outputs_of
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.inputs import INPUTS
 from bert_tf.resolution import check_length, fitting_length
@@ -50,7 +50,7 @@ class Source:
 
     checkpoint: Checkpoint
     length: int
-    function: Callable[[dict], dict]
+    function: Function
     model: keras.Model
     task: TextTask | None = None
 
@@ -58,15 +58,13 @@ class Source:
 def export(
     options: SingleFileOptions,
     convert: Callable[[Source, dict[str, str]], bytes],
-    runner: Callable[[bytes], Runner],
-    how_to_run: Callable[[str, Source], str],
+    form: type[LiteFile | OnnxFile],
 ) -> None:
     """Exports a model, compares it with the original, and prints what was written.
 
     Args:
         convert: maps the model, and the texts to put beside it by name, to the file.
-        runner: returns a function that runs the model in a file.
-        how_to_run: maps the path and the model to code that users may type.
+        form: opens the file.
     """
     path = options.output_file
     if tf.io.gfile.exists(path):
@@ -77,7 +75,7 @@ def export(
     features = _dev_features(options.checkpoint, source) if options.evaluate else None
     files = _files(source)
     data = convert(source, files)
-    vocab_size, run_model = checkpoint.spec.config.vocab_size, runner(data)
+    vocab_size, run_model = checkpoint.spec.config.vocab_size, form(data).run
     found = differences(source.function, run_model, vocab_size, source.length)
     atomic_write(path, data)
     kind, before = "classifier" if source.task else "encoder", 4 * source.model.count_params()
@@ -89,7 +87,6 @@ def export(
     )
     if features:
         print(_evaluation(source, features, run_model))
-    say(how_to_run(path, source))
     if source.task:
         text = "One text. ||| Another." if source.task.pairs else "A text."
         say(f"Next: {command_line('bert_tf.predict', text, checkpoint=path)}")
@@ -149,10 +146,10 @@ def _dev_features(path: str, source: Source) -> Features:
     return read_features(options, source.task, spec, [dev], say)[dev]
 
 
-def _evaluation(source: Source, features: Features, runner: Callable) -> str:
+def _evaluation(source: Source, features: Features, run: Callable[[dict], dict]) -> str:
     """Returns a line that compares the metrics of the new model with those of the original."""
-    original = tf.function(lambda **inputs: source.function(inputs), autograph=False)
-    theirs, ours = (scores(source.task, features, run) for run in (original, runner))
+    original = tf.function(source.function, autograph=False)
+    theirs, ours = (scores(source.task, features, function) for function in (original, run))
     shown = ", ".join(f"{name} {ours[name]:.4f} ({theirs[name]:.4f})" for name in ours)
     return (
         f"On {source.task.dev_set}, {len(features):,} examples, with the original's in "
@@ -180,16 +177,13 @@ def _files(source: Source) -> dict[str, str]:
 
 
 def differences(
-    function: Function, run: Callable, vocab_size: int, length: int
+    function: Function, run: Callable[[dict], dict], vocab_size: int, length: int
 ) -> dict[str, float]:
-    """Returns the largest difference between a function and its LiteRT model, for each output.
-
-    Both get a few random inputs; `run` is what `bert_tf.inference.lite.runner` returned.
-    """
+    """Returns the largest difference of two models on a few random inputs, for each output."""
     largest: dict[str, float] = {}
     for seed in range(4):
         inputs = random_inputs(vocab_size, length, seed)
-        found = run(**inputs)
+        found = run(inputs)
         for name, expected in function(inputs).items():
             difference = np.max(np.abs(found[name] - expected))
             # Unlike `max`, it keeps NaN.
@@ -219,7 +213,7 @@ def scores(task: Task, features: Features, run: Callable[[dict], dict]) -> dict[
     batches = eval_batches(features, 1, device="TPU")
     bar = dict(total=len(features), desc="Evaluating", unit="example", leave=False)
     for batch in progress_bar(iterable=batches, **bar):
-        found = run(**{name: batch[name].numpy() for name in INPUTS})
+        found = run({name: batch[name].numpy() for name in INPUTS})
         rows[int(batch["example_index"][0])] = outputs_of(found, task.head)[0]
     values = np.stack([rows[index] for index in range(len(features))])
     outputs = {"logits" if task.head.labels else "values": values}

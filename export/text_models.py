@@ -9,7 +9,8 @@ from bert_tf.finetuning.serving import ServingModule
 from bert_tf.models.encoder import skip_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
-from export.card import CARD, CardFacts, model_card
+from export.card import CARD, model_card
+from export.export_options import TextModelOptions
 from export.int8_weights import Int8Model
 from export.saved_models import add_vocab, save_folder
 from export.warmup import WARMUP, warmup_requests
@@ -37,15 +38,12 @@ outputs = model{call}
 
 
 def write_text_model(
-    output_dir: str,
+    options: TextModelOptions,
     checkpoint: Checkpoint,
     tokenizer: WordPieceTokenizer,
     build_model: Callable[[], keras.Model],
     make_module: Callable[[keras.Model | Int8Model], ServingModule],
     *,
-    precision: str,
-    license: str,
-    source: str,
     kind: str,
     about: str,
     call: str,
@@ -55,11 +53,10 @@ def write_text_model(
     Args:
         build_model: builds the model, with its weights, under the precision's policy.
         make_module: makes the module to save from the model.
-        precision: one of `choices.STORED_PRECISIONS`; with "int8", matrices are stored in 8 bits.
-        source: the user's name for the checkpoint.
         kind, about, call: for the model card: what the model is, in a few words and in sentences,
             and the arguments of an example call.
     """
+    precision, source = options.precision, options.checkpoint
     int8, before = precision == "int8", keras.config.dtype_policy()
     # The precision of the export does not depend on that of training.
     keras.config.set_dtype_policy("float32" if int8 else precision)
@@ -74,17 +71,21 @@ def write_text_model(
     elif precision != "float32":
         about += f" It computes in {precision}; its outputs are float32."
     add_vocab(module, tokenizer.vocab, tokenizer.lower_case)
-    facts = CardFacts(
-        license=license,
+    card = model_card(
+        options.output_dir,
+        kind,
+        about,
+        _EXAMPLE.format(call=call),
+        tokenizer.vocab,
+        tokenizer.lower_case,
+        license=options.license,
         config=checkpoint.spec.config,
         run=checkpoint.run,
         converted_from=f"{source} ({checkpoint.format})" if checkpoint.format else None,
     )
-    code, vocab = _EXAMPLE.format(call=call), tokenizer.vocab
-    card = model_card(output_dir, kind, about, code, vocab, tokenizer.lower_case, facts)
     inputs = module.serving.input_signature
     files = {CARD: card, WARMUP: warmup_requests(inputs)} | batching_files(inputs)
-    save_folder(module, output_dir, {"serving_default": module.serving}, files)
+    save_folder(module, options.output_dir, {"serving_default": module.serving}, files)
 
 
 def batching_files(inputs: Sequence[tf.TensorSpec]) -> dict[str, str]:

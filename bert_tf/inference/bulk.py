@@ -15,6 +15,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -46,7 +47,8 @@ class BulkJob:
     """What to compute from the rows of a file. It is pickled for each chunk, without the model.
 
     Attributes:
-        options: the flags, with `output_file` and those of `RunnerOptions`.
+        options: the flags, with `output_file` and those of `RunnerOptions`. They are the first
+            argument of each of the functions.
         files: the input.
         model: the checksum of the model.
         rows: reads a file; prints notes on it to standard error.
@@ -58,9 +60,9 @@ class BulkJob:
     options: RunnerOptions
     files: Sequence[str]
     model: str
-    rows: Callable[[str], Iterator[Numbered]]
-    write_part: Callable[[str, int, Sequence[Row | None]], dict[str, int]]
-    join: Callable[[Sequence[str]], None]
+    rows: Callable[[Any, str], Iterator[Numbered]]
+    write_part: Callable[[Any, str, int, Sequence[Row | None]], dict[str, int]]
+    join: Callable[[Any, Sequence[str]], None]
 
     def run(self) -> Counter:
         """Writes the output; returns the counts, `rows` and `rejected` included."""
@@ -81,7 +83,7 @@ class BulkJob:
                     join_files([f"{part}.rejected" for part in parts], rejected)
                 if counts["rejected"] == total:
                     raise ValueError(f"{options.input_file}: no row can be read; see {rejected}")
-                self.join(parts)
+                self.join(options, parts)
             except ValueError:
                 # The same command would fail again; with other flags, it may succeed.
                 if not resumes:
@@ -96,7 +98,7 @@ class BulkJob:
     def read(self) -> Iterator[_Item]:
         """Reads all files."""
         for file in self.files:
-            for line, row in self.rows(file):
+            for line, row in self.rows(self.options, file):
                 yield file, line, row
 
     def _prepare(self, folder: WorkFolder) -> bool:
@@ -163,7 +165,9 @@ def _work(job: BulkJob, folder: WorkFolder, name: str, first: int, rows: Sequenc
     """Computes the part of a chunk, and lists the rows that cannot be read; counts the rows."""
     part = folder.chunk_file(name)
     good = [row if isinstance(row, Row) else None for *_, row in rows]
-    counts = job.write_part(part, first, good)
+    # The first process has printed what there is to say.
+    with contextlib.redirect_stdout(io.StringIO()):
+        counts = job.write_part(job.options, part, first, good)
     rejected = [
         json.dumps({"file": file, "line": line, "reason": str(row)}) + "\n"
         for file, line, row in rows

@@ -1,23 +1,19 @@
 """Computes the vectors of a file's lines and writes them."""
 
-import contextlib
 import dataclasses
 import functools
-import io
-import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING
+from bert_tf.examples.work_folder import read_counts
 from bert_tf.finetuning.columns import Columns
 from bert_tf.finite import count_non_finite
 from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.encoding import EncodedLine, encode_lines
 from bert_tf.inference.inference_options import ExtractionOptions
-from bert_tf.inference.models import load_model, load_tokenizer
 from bert_tf.inference.texts import (
     Numbered,
     Row,
@@ -27,18 +23,23 @@ from bert_tf.inference.texts import (
     read_lines,
     read_rows,
 )
-from bert_tf.inference.vector_files import FORMATS, read_records, records
-from bert_tf.inference.vectors import VectorExtractor, chosen_layers
-from bert_tf.models.encoder import BertEncoder
-from bert_tf.resolution import check_length
-from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.weights.checkpoint import Checkpoint, fingerprint
+from bert_tf.inference.vector_files import (
+    read_records,
+    record_of,
+    write_json_lines,
+    write_npz,
+    write_projector,
+)
+from bert_tf.inference.vectors import VectorExtractor
+from bert_tf.weights.checkpoint import fingerprint
 from tfrecords.input_files import expand_files
 from tfrecords.progress import counted
-from tfrecords.writer import check_output_files, join_files
+from tfrecords.writer import check_output_files, join_files, write_records
 
 # The most that the vectors in memory take, unless those of a single line take more.
 _CHUNK_BYTES = 2**28
+# Each process loads the model only once.
+_open = functools.lru_cache(maxsize=1)(VectorExtractor)
 
 
 def extract_features(options: ExtractionOptions) -> None:
@@ -46,9 +47,9 @@ def extract_features(options: ExtractionOptions) -> None:
     files = expand_files(options.input_file)
     check_output_files([options.output_file], files)
     _open.cache_clear()  # the checkpoint may have changed
-    checkpoint, _, extractor = _open(options)
-    steps = (functools.partial(step, options) for step in (_rows, _write_part, _join))
-    counts = BulkJob(options, files, fingerprint(checkpoint), *steps).run()
+    extractor = _open(options)
+    checkpoint = extractor.checkpoint
+    counts = BulkJob(options, files, fingerprint(checkpoint), _rows, _write_part, _join).run()
     config, lines = checkpoint.spec.config, counts["rows"]
     size = tf.io.gfile.stat(options.output_file).length
     num_layers = len(extractor.layers)
@@ -71,32 +72,14 @@ def extract_features(options: ExtractionOptions) -> None:
         )
 
 
-@functools.lru_cache(maxsize=1)
-def _open(
-    options: ExtractionOptions,
-) -> tuple[Checkpoint, WordPieceTokenizer, VectorExtractor]:
-    """Loads a model; each process does so only once."""
-    checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
-    config = checkpoint.spec.config
-    layers = chosen_layers(options.layers, config.num_hidden_layers)
-    check_length(config, options.max_seq_length)
-    tokenizer = load_tokenizer(checkpoint, options)
-    encoder = load_model(checkpoint, BertEncoder, ("encoder", "projection"))
-    return (
-        checkpoint,
-        tokenizer,
-        VectorExtractor(encoder, layers, tokenizer.vocab.pad_id, options),
-    )
-
-
 def _rows(options: ExtractionOptions, file: str) -> Iterator[Numbered]:
     """Reads a file's lines, or the rows of a table."""
     given = Columns(options.text_column, options.text_b_column)
-    checkpoint = _open(options)[0]
+    checkpoint = _open(options).checkpoint
     trained = Columns() if given.text else columns_of_run(checkpoint.run)
     if checkpoint.head and checkpoint.head.kind == EMBEDDING:
         trained = dataclasses.replace(trained, text_b=None)  # it read each text alone
-    check_columns(file, given.text, given.text_b)
+    check_columns(file, given)
     if not is_table(file):
         return ((n, Row(line)) for n, line in enumerate(read_lines(file), 1))
     inputs = ("text", "text_b") if given.text_b or trained.text_b else ("text",)
@@ -107,15 +90,15 @@ def _write_part(
     options: ExtractionOptions, file: str, first: int, rows: Sequence[Row | None]
 ) -> dict[str, int]:
     """Writes the vectors of some rows as records."""
-    # The first process has printed what there is to say.
-    with contextlib.redirect_stdout(io.StringIO()):
-        _, tokenizer, extractor = _open(options)
+    extractor = _open(options)
     length, dtype = options.max_seq_length, np.dtype(options.dtype)
-    encoded = encode_lines([row.texts for row in rows if row], tokenizer, length)
+    encoded = encode_lines([row.texts for row in rows if row], extractor.tokenizer, length)
     parts = _by_tokens(encoded, _CHUNK_BYTES // extractor.token_bytes)
     found = (vectors for part in parts for vectors in extractor.extract(part))
     num_vectors = 0
-    with records(file, extractor.layers, tokenizer.vocab, dtype) as write:
+
+    def records() -> Iterator[bytes]:
+        nonlocal num_vectors
         for index, row in enumerate(rows, first):
             vectors = next(found) if row else extractor.nothing
             if count_non_finite(vectors.values, dtype):
@@ -123,8 +106,10 @@ def _write_part(
                     f"{options.input_file}: the values of text {index + 1:,} are too "
                     f"large for {dtype.name}: use --dtype=float32"
                 )
-            write(index, vectors)
             num_vectors += len(vectors.starts)
+            yield record_of(index, vectors, dtype)
+
+    write_records(file, records())
     return {
         "vectors": num_vectors,
         "in_windows": sum(len(line.ids) > length for line in encoded),
@@ -135,15 +120,18 @@ def _write_part(
 def _join(options: ExtractionOptions, parts: Sequence[str]) -> None:
     """Turns records into the file of vectors."""
     path, dtype = options.output_file, np.dtype(options.dtype)
-    ending = os.path.splitext(path)[1]
-    if ending == ".tfrecord":
+    extractor = _open(options)
+    layers, vocab = extractor.layers, extractor.tokenizer.vocab
+    lines = (line for part in parts for line in read_records(part, dtype))
+    if path.endswith(".tfrecord"):
         join_files(parts, path)
-        return
-    _, tokenizer, extractor = _open(options)
-    with FORMATS[ending](path, extractor.layers, tokenizer.vocab, dtype) as write:
-        for part in parts:
-            for index, vectors in read_records(part, dtype):
-                write(index, vectors)
+    elif path.endswith(".jsonl"):
+        write_json_lines(path, lines, layers, vocab)
+    elif path.endswith(".tsv"):
+        write_projector(path, lines, vocab)
+    else:
+        num_vectors = sum(read_counts(part)["vectors"] for part in parts)
+        write_npz(path, lines, layers, dtype, num_vectors)
 
 
 def _by_tokens(lines: Sequence[EncodedLine], num_tokens: int) -> Iterator[list[EncodedLine]]:

@@ -14,13 +14,13 @@ from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import padded_inputs
 from bert_tf.inference.inference_options import FillMaskOptions
 from bert_tf.inference.models import load_model, load_tokenizer
-from bert_tf.inference.texts import in_chunks, read_texts
+from bert_tf.inference.texts import in_chunks, read_examples
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.vocabulary import Vocabulary
 
 _BATCH_SIZE = 32
+_INPUTS = [tf.TensorSpec([None], tf.string, "text")]
 # The logits of a batch take this many times its size and that of the vocabulary.
 _MASKS_PER_ROW = 16
 
@@ -32,35 +32,8 @@ class Guess(NamedTuple):
     probability: float
 
 
-def likeliest_tokens(
-    model: BertPretrainer, inputs, vocab_size: int, top_k: int, targets: Sequence[int] = ()
-):
-    """Returns `indices` and `values`, [B, P, top_k]: the best tokens and their probabilities.
-
-    Args:
-        inputs: those of the model, with `masked_lm_positions` [B, P].
-        targets: the ids to choose from; all if empty.
-    """
-    # Rows of the table may go beyond the vocabulary.
-    logits = model(inputs, training=False)["mlm_logits"][:, :, :vocab_size]
-    probabilities = tf.nn.softmax(logits)
-    if not targets:
-        return tf.math.top_k(probabilities, top_k)
-    best = tf.math.top_k(tf.gather(probabilities, targets, axis=-1), top_k)
-    return best._replace(indices=tf.gather(targets, best.indices))
-
-
-def guesses(best, vocab: Vocabulary) -> list[list[list[Guess]]]:
-    """Returns what `likeliest_tokens` found for each row and each position."""
-    indices, values = best.indices.numpy(), best.values.numpy()
-    check_computed({"probabilities": values})
-    return [
-        [
-            [Guess(vocab.tokens[i], float(p)) for i, p in zip(ids, shares, strict=True)]
-            for ids, shares in zip(*row, strict=True)
-        ]
-        for row in zip(indices, values, strict=True)
-    ]
+# The token and segment ids of a row with [CLS] and [SEP], and its places to guess.
+MaskedRow = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def target_ids(tokenizer: WordPieceTokenizer, words: Sequence[str]) -> list[int]:
@@ -110,37 +83,54 @@ class MaskFiller:
 
         @tf.function(autograph=False, reduce_retracing=True)
         def predict(inputs):
-            return likeliest_tokens(model, inputs, len(self._vocab), top_k, targets)
+            # Rows of the table may go beyond the vocabulary.
+            logits = model(inputs, training=False)["mlm_logits"][:, :, : len(self._vocab)]
+            probabilities = tf.nn.softmax(logits)
+            if not targets:
+                return tf.math.top_k(probabilities, top_k)
+            best = tf.math.top_k(tf.gather(probabilities, targets, axis=-1), top_k)
+            return best._replace(indices=tf.gather(targets, best.indices))
 
         self._predict = predict
 
-    def fill(self, texts: Sequence[bytes]) -> list[list[list[Guess]]]:
+    def fill(self, texts: Sequence[bytes | str]) -> list[list[list[Guess]]]:
         """Returns for each text and each [MASK] in it the most likely tokens, the best first."""
         ids = self._tokenizer.tokenize_flat(tf.constant(texts, tf.string, [len(texts)]))
-        rows = [(i, *row) for i in range(len(texts)) for row in self._rows(ids[i].numpy())]
+        owned = [(i, row) for i in range(len(texts)) for row in self._rows(ids[i].numpy())]
         filled = [[] for _ in texts]
-        for batch in in_chunks(rows, _BATCH_SIZE):
-            owners, windows, positions = zip(*batch, strict=True)
-            types = [np.zeros_like(window) for window in windows]
-            inputs = padded_inputs(windows, types, self._vocab.pad_id)
-            inputs[POSITIONS] = tf.ragged.constant(positions, tf.int32).to_tensor().numpy()
-            found = guesses(self._predict(inputs), self._vocab)
-            for owner, places, masks in zip(owners, positions, found, strict=True):
-                filled[owner] += masks[: len(places)]
+        guesses = self.guess([row for _, row in owned])
+        for (owner, _), masks in zip(owned, guesses, strict=True):
+            filled[owner] += masks
         return filled
 
-    def _rows(self, ids: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields windows of a text with all the context possible, and the places of their masks.
+    def guess(self, rows: Sequence[MaskedRow]) -> list[list[list[Guess]]]:
+        """Returns for each row and each place to guess in it the most likely tokens."""
+        guesses = []
+        for batch in in_chunks(rows, _BATCH_SIZE):
+            ids, types, places = zip(*batch, strict=True)
+            inputs = padded_inputs(ids, types, self._vocab.pad_id)
+            inputs[POSITIONS] = tf.ragged.constant(places, tf.int32).to_tensor().numpy()
+            best = self._predict(inputs)
+            tokens, shares = best.indices.numpy(), best.values.numpy()
+            check_computed({"probabilities": shares})
+            for row, own in enumerate(places):
+                masks = map(self._guesses, tokens[row], shares[row])
+                guesses.append([*masks][: len(own)])
+        return guesses
 
-        They have [CLS] and [SEP], and show every [MASK] once.
-        """
+    def _guesses(self, tokens: np.ndarray, shares: np.ndarray) -> list[Guess]:
+        pairs = zip(tokens, shares, strict=True)
+        return [Guess(self._vocab.tokens[token], float(share)) for token, share in pairs]
+
+    def _rows(self, ids: np.ndarray) -> Iterator[MaskedRow]:
+        """Yields windows of a text with all the context possible, which show every [MASK] once."""
         masks = np.flatnonzero(ids == self._vocab.mask_id)
         per_window = _MASKS_PER_ROW if len(ids) <= self._room else 1
         for group in in_chunks(masks, per_window):
             first = max(0, min(group[0] - self._room // 2, len(ids) - self._room))
             window = ids[first : first + self._room]
             window = np.concatenate([[self._vocab.cls_id], window, [self._vocab.sep_id]])
-            yield window, np.array(group) - first + 1
+            yield window, np.zeros_like(window), np.array(group) - first + 1
 
 
 def fill_mask(options: FillMaskOptions) -> None:
@@ -148,13 +138,13 @@ def fill_mask(options: FillMaskOptions) -> None:
     with contextlib.redirect_stdout(sys.stderr):
         filler = load_filler(options)
     total = without = 0
-    for texts in read_texts(options.texts, options.input_file, options.text_column):
-        answers = filler.fill(texts)
-        for text, masks in zip(texts, answers, strict=True):
-            print((_json if options.json else _lines)(text.decode("utf-8", "replace"), masks))
+    for examples in read_examples(options, _INPUTS):
+        texts = [example["text"] for example in examples]
+        for text, masks in zip(texts, filler.fill(texts), strict=True):
+            print((_json if options.json else _lines)(text, masks))
+            without += bool(text and not masks)
         sys.stdout.flush()
         total += len(texts)
-        without += sum(not masks for text, masks in zip(texts, answers, strict=True) if text)
     if without:
         print(
             f"WARNING: no [MASK] in {without:,} of {total:,} texts: write it with brackets and in "

@@ -2,18 +2,18 @@
 
 import contextlib
 import functools
-import io
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from bert_tf.finetuning.table_rows import import_pyarrow
 from bert_tf.inference.bulk import BulkJob
-from bert_tf.inference.examples import example_of, read_examples, read_numbered
 from bert_tf.inference.inference_options import PredictOptions
-from bert_tf.inference.prediction_files import check_format, join_predictions
+from bert_tf.inference.prediction_files import join_predictions
 from bert_tf.inference.predictor import Predictor, line_of, load_predictor
-from bert_tf.inference.texts import Row, input_files
+from bert_tf.inference.texts import Numbered, Row, example_of, read_examples, read_numbered
 from bert_tf.weights.checkpoint import fingerprint
+from tfrecords.input_files import expand_files
 from tfrecords.manifest import file_sha256
 from tfrecords.progress import counted
 from tfrecords.writer import atomic_write, check_output_files
@@ -51,31 +51,29 @@ def _warn_about_length(predictor: Predictor, num_truncated: int) -> None:
 
 def _predict_file(options: PredictOptions) -> None:
     path = options.output_file
-    files = input_files(options.input_file)
+    files = expand_files(options.input_file)
     check_output_files([path], files)
-    check_format(path)
+    if path.endswith(".parquet"):
+        import_pyarrow()  # before anything is computed
     _predictor.cache_clear()  # the checkpoint may have changed
     predictor = _predictor(options)
-    checkpoint, signature = predictor.checkpoint, predictor.signature
-    counts = BulkJob(
-        options,
-        files,
-        fingerprint(checkpoint) if checkpoint else file_sha256(options.checkpoint),
-        functools.partial(read_numbered, options, signature, predictor.columns),
-        functools.partial(_write_part, options),
-        functools.partial(join_predictions, path=path),
-    ).run()
+    checkpoint = predictor.checkpoint
+    model = fingerprint(checkpoint) if checkpoint else file_sha256(options.checkpoint)
+    counts = BulkJob(options, files, model, _rows, _write_part, join_predictions).run()
     print(f"Wrote {counted(counts['rows'] - counts['rejected'], 'prediction')} to {path}.")
     _warn_about_length(predictor, counts["truncated"])
+
+
+def _rows(options: PredictOptions, file: str) -> Iterator[Numbered]:
+    predictor = _predictor(options)
+    return read_numbered(options, predictor.signature, predictor.columns, file)
 
 
 def _write_part(
     options: PredictOptions, file: str, first: int, rows: Sequence[Row | None]
 ) -> dict[str, int]:
     """Writes the predictions for some rows as JSON lines."""
-    # The first process has printed what there is to say.
-    with contextlib.redirect_stdout(io.StringIO()):
-        predictor = _predictor(options)
+    predictor = _predictor(options)
     before, names = predictor.num_truncated, [spec.name for spec in predictor.signature]
     examples = [example_of(row, names) for row in rows if row]
     lines = (

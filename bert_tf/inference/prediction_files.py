@@ -1,7 +1,6 @@
 """Writes predictions: JSON lines, tables, Parquet or TFRecord."""
 
 import csv
-import functools
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.finetuning.table_rows import import_pyarrow
+from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.texts import in_chunks
 from tfrecords.writer import join_files, whole_file, write_records
 
@@ -18,14 +18,9 @@ _BATCH_ROWS = 1024
 Read = Callable[[], Iterator[dict[str, Any]]]
 
 
-def check_format(path: str) -> None:
-    """Raises a ValueError if the format of a file needs a package that is not installed."""
-    if path.endswith(".parquet"):
-        import_pyarrow()
-
-
-def join_predictions(parts: Sequence[str], path: str) -> None:
+def join_predictions(options: PredictOptions, parts: Sequence[str]) -> None:
     """Joins files of JSON lines into one, in the format that its name states."""
+    path = options.output_file
     ending = os.path.splitext(path)[1]
     if ending == ".jsonl":
         join_files(parts, path)
@@ -110,10 +105,8 @@ def _write_parquet(path: str, read: Read) -> None:
         return in_chunks(({name: row.get(name) for name in names} for row in read()), _BATCH_ROWS)
 
     # Empty lists have no type.
-    schema = functools.reduce(
-        lambda *pair: pyarrow.unify_schemas(pair, promote_options="permissive"),
-        (pyarrow.Table.from_pylist(rows).schema for rows in batches()),
-    )
+    schemas = dict.fromkeys(pyarrow.Table.from_pylist(rows).schema for rows in batches())
+    schema = pyarrow.unify_schemas([*schemas], promote_options="permissive")
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
         for rows in batches():
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))

@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.columns import Columns
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.finite import check_computed
-from bert_tf.inference.examples import PAIR, Example
-from bert_tf.inference.inference_options import FineTunedOptions, PredictOptions
+from bert_tf.inference.inference_options import LITE, ONNX, FineTunedOptions, PredictOptions
 from bert_tf.inference.models import load_tokenizer
-from bert_tf.inference.single_file import is_single_file, open_single_file
-from bert_tf.inference.texts import columns_of_run
+from bert_tf.inference.single_file import open_single_file
+from bert_tf.inference.texts import PAIR, Example, columns_of_run
 from bert_tf.models.encoder import skip_padding
+from bert_tf.weights.checkpoint import Checkpoint
 
 Answer = dict[str, Any]
 
@@ -115,6 +114,7 @@ class Predictor:
     Args:
         module: what `Task.serving` returns.
         batch_size: the most examples per call of the model.
+        checkpoint: the model; None for one in a single file.
 
     Attributes:
         signature: the inputs of the model.
@@ -122,14 +122,14 @@ class Predictor:
             if it reads everything, in windows.
         num_truncated: how many of these were truncated so far.
         columns: the columns of the tables that the model was trained on.
-        checkpoint: the model; None for one in a single file.
+        checkpoint: as given.
     """
 
-    def __init__(self, module: tf.Module, batch_size: int):
+    def __init__(self, module: tf.Module, batch_size: int, checkpoint: Checkpoint | None = None):
         self.truncates, self.num_truncated = getattr(module, "truncates", None), 0
         self.signature = module.serving.input_signature
-        self.columns = getattr(module, "columns", Columns())
-        self.checkpoint = getattr(module, "checkpoint", None)
+        self.columns = columns_of_run(checkpoint and checkpoint.run)
+        self.checkpoint = checkpoint
         self._serve, self._batch_size = module.serving, batch_size
         if self.truncates:
             # As a graph, because tokenizing a text takes most of the time otherwise.
@@ -171,7 +171,7 @@ class Predictor:
 
 def load_predictor(options: PredictOptions) -> Predictor:
     """Loads the best weights of a fine-tuned model, or a model in a single file."""
-    if is_single_file(options.checkpoint):
+    if options.checkpoint.endswith((LITE, ONNX)):
         for field in dataclasses.fields(FineTunedOptions):
             if getattr(options, field.name) != field.default:
                 raise ValueError(
@@ -189,6 +189,4 @@ def load_predictor(options: PredictOptions) -> Predictor:
     tokenizer = load_tokenizer(checkpoint, options)
     model = load_task_model(task, checkpoint)
     skip_padding(model)
-    module = task.serving(model, tokenizer, length)
-    module.columns, module.checkpoint = columns_of_run(checkpoint.run), checkpoint
-    return Predictor(module, options.batch_size)
+    return Predictor(task.serving(model, tokenizer, length), options.batch_size, checkpoint)

@@ -1,83 +1,169 @@
-"""Classifiers in a single file, as export.lite and export.onnx write them, applied to text."""
+"""Models in single files, as export.lite and export.onnx write them, and classifiers among them."""
 
-import contextlib
+import io
 import json
+import os
+import warnings
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from types import ModuleType
 
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuned import classifier_task
 from bert_tf.finetuning.serving import TextModule
-from bert_tf.inference.inference_options import LITE, ONNX
-from bert_tf.inference.lite import LiteFile
-from bert_tf.inference.runners import CLASSIFIER
+from bert_tf.inference.inference_options import ONNX
+from bert_tf.models.inputs import INPUTS
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.files import read_file
+from tfrecords.process import silent
 from tfrecords.vocabulary import Vocabulary
 
-# What reading a changed file raises.
-_DAMAGE = (zipfile.BadZipFile, ValueError, TypeError, AttributeError, KeyError, RuntimeError)
+# What a classifier reads and predicts, in the file of a model.
+CLASSIFIER = "classifier.json"
+# The names that programs for ONNX models of BERT expect, in the order of `INPUTS`.
+ONNX_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+# Ours, for the outputs of an encoder.
+_OUTPUTS = {"last_hidden_state": "sequence_output", "pooler_output": "pooled_output"}
+# Far more than any vocabulary takes.
+_MOST_BYTES = 1 << 26
+Arrays = Mapping[str, np.ndarray]
 
 
-def is_single_file(path: str) -> bool:
-    """Returns whether a path ends like one of these files."""
-    return path.endswith((LITE, ONNX))
+class LiteFile:
+    """A LiteRT model and the texts behind it.
+
+    Attributes:
+        texts: the vocabulary, tokenizer_config.json and classifier.json, by name.
+    """
+
+    def __init__(self, data: bytes):
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(member.file_size for member in archive.infolist()) > _MOST_BYTES:
+                raise ValueError("its archive is too large")
+            self.texts = {name: archive.read(name).decode() for name in archive.namelist()}
+        with silent(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a package of its own will replace tf.lite
+            interpreter = tf.lite.Interpreter(model_content=data, num_threads=os.cpu_count())
+            interpreter.allocate_tensors()
+        self._run = interpreter.get_signature_runner()
+
+    def run(self, inputs: Arrays, pad_id: int = 0) -> Arrays:
+        """Maps the encoder's inputs by name, int32 [B, S], to the model's outputs by name.
+
+        The model computes one example at a time, padded with `pad_id` to the length that it has.
+        """
+        length = self._run.get_input_details()[INPUTS[0]]["shape"][1]
+        padding = dict.fromkeys(INPUTS, 0) | {INPUTS[0]: pad_id}
+        padded = {
+            name: np.pad(x, [(0, 0), (0, length - x.shape[1])], constant_values=padding[name])
+            for name, x in inputs.items()
+        }
+        rows = [
+            self._run(**{name: x[row : row + 1] for name, x in padded.items()})
+            for row in range(len(padded[INPUTS[0]]))
+        ]
+        return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+
+class OnnxFile:
+    """An ONNX model and the texts in its metadata, like a `LiteFile`."""
+
+    def __init__(self, data: bytes):
+        onnxruntime = import_onnxruntime()
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # errors only
+        self._session = onnxruntime.InferenceSession(
+            data, options, providers=["CPUExecutionProvider"]
+        )
+        self.texts = self._session.get_modelmeta().custom_metadata_map
+
+    def run(self, inputs: Arrays, pad_id: int = 0) -> Arrays:
+        """Does the same for the whole batch at once, without more padding."""
+        names = [output.name for output in self._session.get_outputs() if output.name != "logits"]
+        columns = [np.asarray(inputs[name], np.int64) for name in INPUTS]
+        found = self._session.run(names, dict(zip(ONNX_INPUTS, columns, strict=True)))
+        return {_OUTPUTS.get(n, n): values for n, values in zip(names, found, strict=True)}
+
+
+def import_onnxruntime() -> ModuleType:
+    """Returns onnxruntime; raises a ValueError if it is not installed."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise ValueError("ONNX models need onnxruntime: pip install onnxruntime") from None
+    return onnxruntime
+
+
+class FileModel:
+    """A classifier in a file that is called like a `BertTaskModel`.
+
+    Call: the encoder's inputs, int32 [B, S] -> logits [B, C], or values [B] if there are no labels.
+    """
+
+    variables = ()
+
+    def __init__(self, file: LiteFile | OnnxFile, head: Head, pad_id: int):
+        self._file, self._head, self._pad_id = file, head, pad_id
+
+    def __call__(self, inputs: Mapping[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        def compute(*columns):
+            found = self._file.run(dict(zip(inputs, columns, strict=True)), self._pad_id)
+            return outputs_of(found, self._head)
+
+        outputs = tf.numpy_function(compute, [*inputs.values()], tf.float32)
+        labels = self._head.labels
+        return tf.ensure_shape(outputs, [None, len(labels)] if labels else [None])
+
+
+def outputs_of(found: Arrays, head: Head) -> np.ndarray:
+    """Returns the logits, or the values, from which a classifier made its outputs.
+
+    Logits of classes that exclude each other are known only up to a constant.
+    """
+    if not head.labels:
+        return found["value"]
+    tiny = np.finfo(np.float32).tiny
+    logits = np.log(np.maximum(found["probabilities"], tiny))
+    if head.multi_label:
+        logits -= np.log(np.maximum(1.0 - found["probabilities"], tiny))
+    return logits
 
 
 def open_single_file(path: str) -> TextModule:
     """Returns what maps text to the predictions of a classifier in a file."""
-    form, writer = _form(path)
+    form, writer = LiteFile, "export.lite"
+    if path.endswith(ONNX):
+        import_onnxruntime()
+        form, writer = OnnxFile, "export.onnx"
     data = read_file(path)
-    with _damage(path, writer):
+    try:
         file = form(data)
-        vocab, tokenizer, about = _read(file.texts)
+        tokenizer, about = (
+            json.loads(file.texts.get(name, "{}")) for name in ("tokenizer_config.json", CLASSIFIER)
+        )
         task = about and classifier_task(**about)
+        tokens = file.texts.get("vocab.txt", "").split("\n")[:-1]
+        vocab = Vocabulary.from_values(tokens, tokenizer) if tokens else None
+    except Exception as error:  # The libraries raise many types for files that were changed.
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"{path} is damaged, or {writer} did not write it ({reason}): export it again"
+        ) from None
     if not task:
         raise ValueError(
             f"{path} is no classifier that this version of {writer} wrote: export it again, "
             "from a fine-tuned model"
         )
-    if tokenizer.get("do_lower_case") is None:
+    if not vocab or tokenizer.get("do_lower_case") is None:
         raise ValueError(
             f"{path} lacks its vocabulary or casing, as the checkpoint does: put vocab.txt and a "
             "tokenizer_config.json with do_lower_case beside the checkpoint, and export it again"
         )
-    with _damage(path, writer):
-        length = tokenizer["model_max_length"]
-        model = file.model(task.head, length, vocab.pad_id)
-        wordpiece = WordPieceTokenizer(vocab, tokenizer["do_lower_case"])
-        module = task.serving(model, wordpiece, length)
+    wordpiece = WordPieceTokenizer(vocab, tokenizer["do_lower_case"])
+    model = FileModel(file, task.head, vocab.pad_id)
+    module = task.serving(model, wordpiece, tokenizer["model_max_length"])
     module.truncates = ("example", f"{writer} --max_seq_length")
     return module
-
-
-def _form(path: str) -> tuple[type, str]:
-    """Returns the class for a file, and the command that writes such files."""
-    if path.endswith(LITE):
-        return LiteFile, "export.lite"
-    # Needs a package that is not always there.
-    from bert_tf.inference.onnx import OnnxFile
-
-    return OnnxFile, "export.onnx"
-
-
-@contextlib.contextmanager
-def _damage(path: str, writer: str) -> Iterator[None]:
-    """Turns what a changed file causes into a ValueError that names the file."""
-    try:
-        yield
-    except _DAMAGE as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(
-            f"{path} is damaged, or {writer} did not write it ({reason}): export it again"
-        ) from None
-
-
-def _read(texts: Mapping[str, str]) -> tuple[Vocabulary | None, dict, dict]:
-    """Returns the vocabulary, tokenizer_config.json and classifier.json beside a model."""
-    lines = texts.get("vocab.txt", "").split("\n")[:-1]
-    tokenizer = json.loads(texts.get("tokenizer_config.json", "{}"))
-    return (
-        Vocabulary.from_values(lines, tokenizer) if lines else None,
-        tokenizer,
-        json.loads(texts.get(CLASSIFIER, "{}")),
-    )

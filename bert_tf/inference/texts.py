@@ -7,66 +7,25 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bert_tf.corpus.content import check_encoding
+import tensorflow as tf
+
+from bert_tf.corpus.content import check_encoding, is_utf8
 from bert_tf.corpus.sources import read_blocks
 from bert_tf.finetuning import table_rows
 from bert_tf.finetuning.columns import Columns, find_columns
 from bert_tf.finetuning.labels import read_ids, read_words
 from bert_tf.finetuning.table_rows import table_kind
 from bert_tf.finetuning.tables import Table, fold
+from bert_tf.inference.inference_options import TextOptions
 from bert_tf.runs.run import Run
 from tfrecords.input_files import expand_files
+from tfrecords.progress import counted
 
 CHUNK_LINES = 1024
 _BLOCK_BYTES = 2**20
-
-
-def read_chunks(texts: Sequence[str], input_file: str | None) -> Iterator[list[bytes]]:
-    """Yields the texts, or else the lines of a file or of standard input, in chunks.
-
-    A chunk is a single line if someone types in a terminal, who thus gets each answer at once.
-    """
-    if texts:
-        # Arguments that are not UTF-8 arrive with surrogates.
-        lines = (text.encode("utf-8", "surrogateescape") for text in texts)
-    elif input_file:
-        lines = read_lines(input_file)
-    else:
-        lines = _standard_input()
-    typed = is_typed(texts, input_file)
-    if typed:
-        print("Type one text per line, and end with Ctrl-D.", file=sys.stderr)
-    return in_chunks(lines, 1 if typed else CHUNK_LINES)
-
-
-def input_files(names: str | None) -> list[str | None]:
-    """Returns the files that --input_file names; None stands for other input."""
-    return expand_files(names) if names else [None]
-
-
-def is_typed(texts: Sequence[str], input_file: str | None) -> bool:
-    """Returns whether someone types the texts in a terminal."""
-    return not texts and not input_file and sys.stdin.isatty()
-
-
-def _standard_input() -> Iterator[bytes]:
-    for number, line in enumerate(sys.stdin.buffer):
-        if number == 0:
-            check_encoding(line, "standard input")
-        yield (line if number else line.removeprefix(codecs.BOM_UTF8)).rstrip(b"\r\n")
-
-
-def in_chunks(items: Iterable, size: int) -> Iterator[list]:
-    """Yields lists of `size` items; the last one may be shorter."""
-    iterator = iter(items)
-    return iter(lambda: list(itertools.islice(iterator, size)), [])
-
-
-def read_lines(file: str) -> Iterator[bytes]:
-    """Yields the lines of a text file without their ends (LF or CRLF); blank lines, too."""
-    for block in read_blocks([file], _BLOCK_BYTES, layout=None):
-        for line in block.data.removesuffix(b"\n").split(b"\n"):
-            yield line.removesuffix(b"\r")
+PAIR = " ||| "
+# The strings by the names of the inputs, and possibly an id.
+Example = dict[str, Any]
 
 
 class Row(NamedTuple):
@@ -85,6 +44,145 @@ class Row(NamedTuple):
 Numbered = tuple[int, Row | ValueError]
 
 
+def read_examples(
+    options: TextOptions,
+    signature: Sequence[tf.TensorSpec],
+    trained: Columns = Columns(),  # noqa: B008
+) -> Iterator[list[Example]]:
+    """Yields examples in chunks, or one by one if someone types them and awaits each answer.
+
+    An example has a string for every input of the model, or a list of strings if the input is of
+    rank 2, and possibly an `id`. A line holds the strings separated by tabs, or a pair separated by
+    " ||| ". The examples before a malformed one are still yielded. A table is read as
+    run_finetuning reads it. Bytes that are not UTF-8 are dropped, as in fine-tuning; a warning at
+    the end counts the examples with such bytes.
+
+    Args:
+        signature: the inputs of the model.
+        trained: the columns that its run was trained on.
+    """
+    names, number, not_utf8 = [spec.name for spec in signature], 0, 0
+    typed = not options.texts and not options.input_file and sys.stdin.isatty()
+    if typed:
+        print("Type one text per line, and end with Ctrl-D.", file=sys.stderr)
+    files = expand_files(options.input_file) if options.input_file else [None]
+    numbered = (read_numbered(options, signature, trained, file) for file in files)
+    for rows in in_chunks(itertools.chain.from_iterable(numbered), 1 if typed else CHUNK_LINES):
+        examples = []
+        for _, row in rows:
+            if isinstance(row, ValueError):
+                # What was read so far is still predicted.
+                yield examples
+                raise row
+            number += 1
+            not_utf8 += not is_utf8(b"".join(x for x in row.texts if isinstance(x, bytes)))
+            examples.append(example_of(row, names))
+        yield examples
+    if not_utf8:
+        print(
+            f"WARNING: dropped bytes that are not UTF-8 from {not_utf8:,} of "
+            f"{counted(number, 'example')}.",
+            file=sys.stderr,
+        )
+
+
+def example_of(row: Row, names: Sequence[str]) -> Example:
+    """Returns a row's texts by the `names` of the inputs, and its id if there is one."""
+    texts = [x.decode("utf-8", "ignore") if isinstance(x, bytes) else x for x in row.texts]
+    return ({} if row.id in (None, "") else {"id": row.id}) | dict(zip(names, texts, strict=True))
+
+
+def read_numbered(
+    options: TextOptions,
+    signature: Sequence[tf.TensorSpec],
+    trained: Columns,
+    path: str | None,
+) -> Iterator[Numbered]:
+    """Yields the numbers of lines or rows, and their texts, or an error; see `read_examples`.
+
+    Without a `path`, it reads the arguments or standard input.
+    """
+    # Not every command takes pairs.
+    given = Columns(options.text_column, getattr(options, "text_b_column", None))
+    check_columns(path, given)
+    if not is_table(path):
+        return _parsed_lines(options.texts, path, signature)
+    names, has_choices = [spec.name for spec in signature], signature[-1].shape.rank == 2
+    if has_choices and table_kind(path) in ("csv", "tsv"):
+        raise ValueError(f"{path}: a table has no lists of choices: give a .jsonl file")
+    if given.text_b and len(names) == 1:
+        raise ValueError("--text_b_column is only for models of pairs of texts: omit it")
+    return read_rows(path, given, trained, names, has_choices)
+
+
+def _parsed_lines(
+    texts: Sequence[str], path: str | None, signature: Sequence[tf.TensorSpec]
+) -> Iterator[Numbered]:
+    if texts:
+        # Arguments that are not UTF-8 arrive with surrogates.
+        source, lines = "the arguments", (x.encode("utf-8", "surrogateescape") for x in texts)
+    elif path:
+        source, lines = path, read_lines(path)
+    else:
+        source, lines = "standard input", _standard_input()
+    for number, line in enumerate(lines, 1):
+        try:
+            yield number, Row(_parse_line(line, signature))
+        except ValueError as error:
+            yield number, ValueError(f"{source}, line {number}: {error}")
+
+
+def _parse_line(line: bytes, signature: Sequence[tf.TensorSpec]) -> tuple:
+    """Returns the texts of a line, and a list of choices if the last input is one."""
+    names = [spec.name for spec in signature]
+    if len(names) == 1:
+        return (line,)
+    fields = line.split(b"\t") if b"\t" in line else line.rsplit(PAIR.encode(), 1)
+    if is_choice := signature[-1].shape.rank == 2:
+        choices = [x.decode("utf-8", "ignore") for x in fields[len(names) - 1 :]]
+        fields = [*fields[: len(names) - 1], choices]
+    if len(fields) != len(names) or (is_choice and not fields[-1]):
+        inputs = " and ".join(names)
+        raise ValueError(f"the model needs {inputs}: separate them with a tab or{PAIR.rstrip()}")
+    return tuple(fields)
+
+
+def read_lines(file: str) -> Iterator[bytes]:
+    """Yields the lines of a text file without their ends (LF or CRLF); blank lines, too."""
+    for block in read_blocks([file], _BLOCK_BYTES, layout=None):
+        for line in block.data.removesuffix(b"\n").split(b"\n"):
+            yield line.removesuffix(b"\r")
+
+
+def _standard_input() -> Iterator[bytes]:
+    for number, line in enumerate(sys.stdin.buffer):
+        if number == 0:
+            check_encoding(line, "standard input")
+        yield (line if number else line.removeprefix(codecs.BOM_UTF8)).rstrip(b"\r\n")
+
+
+def in_chunks(items: Iterable, size: int) -> Iterator[list]:
+    """Yields lists of `size` items; the last one may be shorter."""
+    iterator = iter(items)
+    return iter(lambda: list(itertools.islice(iterator, size)), [])
+
+
+def is_table(path: str | None) -> bool:
+    """Returns whether the name of a file is that of a table."""
+    return bool(table_kind(path or ""))
+
+
+def check_columns(path: str | None, given: Columns) -> None:
+    """Raises a ValueError if flags name columns, but the input is not a table."""
+    columns = {"--text_column": given.text, "--text_b_column": given.text_b}
+    flags = [flag for flag, name in columns.items() if name]
+    if flags and not is_table(path):
+        raise ValueError(
+            f"{' and '.join(flags)} is only for an --input_file named .csv, .tsv, .json, .jsonl, "
+            ".parquet or .tfrecord: omit it"
+        )
+
+
 def columns_of_run(run: Run | None) -> Columns:
     """Returns the columns of texts and labels that a fine-tuning run was trained on."""
     flags = run.flags if run else {}
@@ -92,11 +190,6 @@ def columns_of_run(run: Run | None) -> Columns:
     *found, kind = map(flags.get, names)
     # Where sentences are lists of words, the model takes whole texts.
     return Columns.of(*found, kind) if flags.get("task") == "csv" and kind != "tags" else Columns()
-
-
-def is_table(path: str | None) -> bool:
-    """Returns whether the name of a file is that of a table."""
-    return bool(table_kind(path or ""))
 
 
 def read_rows(
@@ -116,25 +209,29 @@ def read_rows(
         inputs: the names of one or two texts.
         has_choices: whether the last one is a list of texts.
     """
-    columns = None
-    with contextlib.redirect_stdout(sys.stderr):
-        unit, numbered = table_rows.read_rows(path)
-    chunks = in_chunks(numbered, CHUNK_LINES)
+    rows = _rows(path, given, trained, inputs, has_choices)
 
-    def next_chunk() -> list | None:
+    def next_row() -> Numbered | None:
         with contextlib.redirect_stdout(sys.stderr):
-            return next(chunks, None)
+            return next(rows, None)
 
-    for chunk in iter(next_chunk, None):
+    return iter(next_row, None)
+
+
+def _rows(
+    path: str, given: Columns, trained: Columns, inputs: Sequence[str], has_choices: bool
+) -> Iterator[Numbered]:
+    columns = None
+    unit, numbered = table_rows.read_rows(path)
+    for chunk in in_chunks(numbered, CHUNK_LINES):
         if not columns:
             good = [item for item in chunk if not isinstance(item[1], ValueError)]
             if not good:
                 raise chunk[0][1]
             table = Table.of(path, good, unit)
-            with contextlib.redirect_stdout(sys.stderr):
-                flags = ((given.text, trained.text), (given.text_b, trained.text_b))
-                wanted = Columns(*map(_choose, [table] * 2, flags, inputs), labels=trained.labels)
-                columns = find_columns(table, wanted, labelled=False)
+            flags = ((given.text, trained.text), (given.text_b, trained.text_b))
+            wanted = Columns(*map(_choose, [table] * 2, flags, inputs), labels=trained.labels)
+            columns = find_columns(table, wanted, labelled=False)
             names = [name for name in (columns.text, columns.text_b, columns.id) if name]
         for line, row in chunk:
             if not isinstance(row, ValueError):
@@ -164,32 +261,3 @@ def _choose(table: Table, flags: tuple[str | None, str | None], name: str) -> st
     # A single text is also found under other names.
     default = saved or (name if name != "text" else None)
     return given or next((x for x in (saved, name) if x and fold(x) in known), default)
-
-
-def read_texts(
-    texts: Sequence[str], input_file: str | None, text_column: str | None
-) -> Iterator[list[bytes]]:
-    """Yields chunks of texts: those of a table, or those that `read_chunks` yields."""
-    for file in input_files(input_file):
-        check_columns(file, text_column)
-        if is_table(file):
-            yield from in_chunks(_texts_of_rows(file, text_column), CHUNK_LINES)
-        else:
-            yield from read_chunks(texts, file)
-
-
-def _texts_of_rows(file: str, text_column: str | None) -> Iterator[bytes]:
-    for _, row in read_rows(file, Columns(text_column)):
-        if isinstance(row, ValueError):
-            raise row
-        yield row.texts[0]
-
-
-def check_columns(input_file: str | None, *names: str | None) -> None:
-    """Raises a ValueError if flags name columns, but the input is not a table."""
-    flags = [f"--{x}_column" for x, name in zip(("text", "text_b"), names, strict=False) if name]
-    if flags and not is_table(input_file):
-        raise ValueError(
-            f"{' and '.join(flags)} is only for an --input_file named .csv, .tsv, .json, .jsonl, "
-            ".parquet or .tfrecord: omit it"
-        )

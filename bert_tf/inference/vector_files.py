@@ -1,10 +1,14 @@
 """Writes vectors: JSON lines as in the original, NumPy arrays, TFRecords, or for TensorBoard."""
 
+import collections
 import contextlib
+import itertools
 import json
 import os
+import shutil
+import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
 
 import numpy as np
@@ -16,18 +20,16 @@ from tfrecords.files import read_file
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write, whole_file
 
-Layers = Sequence[int | str]
-Write = Callable[[int, LineVectors], None]
-_COPY_BYTES = 2**20
+# The index and the vectors of each line.
+Lines = Iterable[tuple[int, LineVectors]]
 
 
-@contextlib.contextmanager
-def json_lines(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> Iterator[Write]:
+def write_json_lines(
+    path: str, lines: Lines, layers: Sequence[int | str], vocab: Vocabulary
+) -> None:
     """Writes google-research/bert's format, with `start` and `limit` of every token added."""
-
     with whole_file(path) as temporary, tf.io.gfile.GFile(temporary, "w") as file:
-
-        def write(index: int, vectors: LineVectors) -> None:
+        for index, vectors in lines:
             features = []
             for number, rows in enumerate(np.round(vectors.values.astype(np.float64), 6).tolist()):
                 pairs = zip(layers, rows, strict=True)
@@ -40,31 +42,23 @@ def json_lines(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) ->
                 features.append(feature)
             file.write(json.dumps({"linex_index": index, "features": features}) + "\n")
 
-        yield write
 
-
-@contextlib.contextmanager
-def records(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> Iterator[Write]:
-    """Writes a record per line; tf.io.parse_tensor reads its `values`. See `read_records`."""
-
-    def serialize(index: int, vectors: LineVectors) -> bytes:
-        columns = {"line_index": [index]} | _columns(vectors)
-        feature = {
-            name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-            for name, values in columns.items()
-        }
-        values = tf.io.serialize_tensor(vectors.values.astype(dtype)).numpy()
-        for name, data in (("values", values), ("text", vectors.text)):
-            feature[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[data]))
-        example = tf.train.Example(features=tf.train.Features(feature=feature))
-        return example.SerializeToString(deterministic=True)
-
-    with whole_file(path) as temporary, tf.io.TFRecordWriter(temporary) as writer:
-        yield lambda index, vectors: writer.write(serialize(index, vectors))
+def record_of(index: int, vectors: LineVectors, dtype: np.dtype) -> bytes:
+    """Returns a line as a record; tf.io.parse_tensor reads its `values`. See `read_records`."""
+    columns = {"line_index": [index]} | _columns(vectors)
+    feature = {
+        name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+        for name, values in columns.items()
+    }
+    values = tf.io.serialize_tensor(vectors.values.astype(dtype)).numpy()
+    for name, data in (("values", values), ("text", vectors.text)):
+        feature[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[data]))
+    example = tf.train.Example(features=tf.train.Features(feature=feature))
+    return example.SerializeToString(deterministic=True)
 
 
 def read_records(path: str, dtype: np.dtype) -> Iterator[tuple[int, LineVectors]]:
-    """Yields the index and the vectors of each line in a file of `records`."""
+    """Yields the index and the vectors of each line in a file of records of `record_of`."""
     for record in tf.data.TFRecordDataset(path).as_numpy_iterator():
         feature = tf.train.Example.FromString(record).features.feature
         index, starts, limits, ids = (
@@ -76,34 +70,47 @@ def read_records(path: str, dtype: np.dtype) -> Iterator[tuple[int, LineVectors]
         yield int(index[0]), LineVectors(text, values, starts, limits, ids)
 
 
-@contextlib.contextmanager
-def npz(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> Iterator[Write]:
+def write_npz(
+    path: str, lines: Lines, layers: Sequence[int | str], dtype: np.dtype, num_vectors: int
+) -> None:
     """Writes arrays for np.load: all lines one after another, and `row_splits` between them."""
-    with whole_file(path) as temporary, contextlib.ExitStack() as after:
-        folder = f"{temporary}.arrays"
-        tf.io.gfile.makedirs(folder)
-        after.callback(tf.io.gfile.rmtree, folder)
-        arrays: dict[str, _GrowingArray] = {}
+    lines = iter(lines)
+    first = next(lines)
+    with (
+        whole_file(path) as temporary,
+        tf.io.gfile.GFile(temporary, "wb") as file,
+        zipfile.ZipFile(_Stream(file), "w") as archive,
+        contextlib.ExitStack() as stack,
+    ):
+        # In files, because an archive takes one array after another.
+        columns = collections.defaultdict(lambda: stack.enter_context(tempfile.TemporaryFile()))
+        splits = np.zeros(1, np.int64)
+        columns["row_splits"].write(splits)
+        with _member(archive, "values", dtype, (num_vectors, *first[1].values.shape[1:])) as member:
+            for _, vectors in itertools.chain([first], lines):
+                member.write(vectors.values.astype(dtype).tobytes())
+                splits += len(vectors.starts)
+                for name, column in (_columns(vectors) | {"row_splits": splits}).items():
+                    columns[name].write(column.tobytes())
+        for name, column in columns.items():
+            kind = np.dtype(np.int64 if name == "row_splits" else np.int32)
+            with _member(archive, name, kind, (column.tell() // kind.itemsize,)) as member:
+                column.seek(0)
+                shutil.copyfileobj(column, member)
+        names = np.array([str(layer) for layer in layers])
+        with _member(archive, "layers", names.dtype, names.shape) as member:
+            member.write(names.tobytes())
 
-        def append(name: str, rows: np.ndarray) -> None:
-            if name not in arrays:
-                arrays[name] = _GrowingArray(f"{folder}/{name}", rows.dtype, rows.shape[1:])
-            arrays[name].append(rows)
 
-        def write(index: int, vectors: LineVectors) -> None:
-            append("values", vectors.values.astype(dtype))
-            for name, rows in _columns(vectors).items():
-                append(name, rows)
-            append("row_splits", np.array([arrays["starts"].length]))
-
-        append("layers", np.array([str(layer) for layer in layers]))
-        append("row_splits", np.zeros(1, np.int64))
-        yield write
-        with tf.io.gfile.GFile(temporary, "wb") as file:
-            with zipfile.ZipFile(_Stream(file), "w") as archive:
-                for name, array in arrays.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                        array.copy_to(member)
+def _member(
+    archive: zipfile.ZipFile, name: str, dtype: np.dtype, shape: tuple[int, ...]
+) -> IO[bytes]:
+    """Returns a file for the values of an array in an archive."""
+    member = archive.open(f"{name}.npy", "w", force_zip64=True)
+    descr = np.lib.format.dtype_to_descr(dtype)
+    header = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(member, header)
+    return member
 
 
 def _columns(vectors: LineVectors) -> dict[str, np.ndarray]:
@@ -125,34 +132,7 @@ class _Stream:
         return len(data)
 
 
-class _GrowingArray:
-    """An array on disk, because the header of a .npy file states the final length."""
-
-    def __init__(self, path: str, dtype: np.dtype, row_shape: tuple[int, ...]):
-        self.length = 0
-        self._path, self._dtype, self._row_shape = path, dtype, row_shape
-        self._file = tf.io.gfile.GFile(path, "wb")
-
-    def append(self, rows: np.ndarray) -> None:
-        self._file.write(rows.tobytes())
-        self.length += len(rows)
-
-    def copy_to(self, target: IO[bytes]) -> None:
-        """Writes a .npy file."""
-        self._file.close()
-        header = {
-            "descr": np.lib.format.dtype_to_descr(self._dtype),
-            "fortran_order": False,
-            "shape": (self.length, *self._row_shape),
-        }
-        np.lib.format.write_array_header_1_0(target, header)
-        with tf.io.gfile.GFile(self._path, "rb") as source:
-            while block := source.read(_COPY_BYTES):
-                target.write(block)
-
-
-@contextlib.contextmanager
-def projector(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> Iterator[Write]:
+def write_projector(path: str, lines: Lines, vocab: Vocabulary) -> None:
     """Writes the vectors of one layer, and beside them what TensorBoard's projector needs."""
     labels_path = f"{path.removesuffix('.tsv')}.metadata.tsv"
     with (
@@ -162,16 +142,13 @@ def projector(path: str, layers: Layers, vocab: Vocabulary, dtype: np.dtype) -> 
         tf.io.gfile.GFile(temporary_labels, "w") as labels,
     ):
         labels.write("text\tline\tcontext\n")
-
-        def write(index: int, vectors: LineVectors) -> None:
+        for index, vectors in lines:
             # Tabs and line breaks would begin another cell or row.
             context = " ".join(vectors.text.decode("utf-8", "replace").split())
             for number, row in enumerate(vectors.values[:, 0]):
                 file.write("\t".join(f"{value:.6g}" for value in row) + "\n")
                 name = " ".join(_name(vectors, number, vocab).split())
                 labels.write(f"{name}\t{index + 1}\t{context}\n")
-
-        yield write
     add_to_projector(path, labels_path)
 
 
@@ -181,10 +158,6 @@ def _name(vectors: LineVectors, index: int, vocab: Vocabulary) -> str:
         return vocab.tokens[vectors.ids[index]]
     text = vectors.text[vectors.starts[index] : vectors.limits[index]]
     return text.decode("utf-8", "replace")
-
-
-# By the ending of the file's name.
-FORMATS = {".jsonl": json_lines, ".npz": npz, ".tfrecord": records, ".tsv": projector}
 
 
 def add_to_projector(vectors: str, labels: str) -> None:

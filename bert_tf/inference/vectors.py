@@ -7,12 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, make_line_windows, padded_inputs
 from bert_tf.inference.inference_options import ExtractionOptions
+from bert_tf.inference.models import load_model, load_tokenizer
 from bert_tf.inference.texts import in_chunks
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.inputs import INPUTS
+from bert_tf.resolution import check_length
 
 EMBEDDINGS = "embeddings"
 _WORD = re.compile(rb"[^\t\n\v\f\r ]+")
@@ -85,28 +88,24 @@ def chosen_layers(text: str | None, num_layers: int) -> list[int | str]:
 class VectorExtractor:
     """Computes the vectors of lines at some layers; padding and other lines change nothing.
 
-    Args:
-        encoder: the trained encoder.
-        layers: as `chosen_layers` returns them.
-        pad_id: the id of [PAD].
-        options: the pooling, the tokens that the encoder reads together, as longer lines are read
-            in windows, and the lines or windows per call of the encoder.
-
     Attributes:
-        layers: as given.
+        checkpoint, tokenizer: the model and its tokenizer.
+        layers: as `chosen_layers` returns them.
         token_bytes: how much memory the vectors of a token take.
         nothing: the vectors of a line that cannot be read: none.
     """
 
-    def __init__(
-        self,
-        encoder: BertEncoder,
-        layers: Sequence[int | str],
-        pad_id: int,
-        options: ExtractionOptions,
-    ):
-        self.layers, self._pad_id, self._options = layers, pad_id, options
-        self.token_bytes = 4 * len(layers) * encoder.config.hidden_size
+    def __init__(self, options: ExtractionOptions):
+        self.checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
+        config = self.checkpoint.spec.config
+        self.layers = layers = chosen_layers(options.layers, config.num_hidden_layers)
+        check_length(config, options.max_seq_length)
+        self.tokenizer, self._options = load_tokenizer(self.checkpoint, options), options
+        encoder = load_model(self.checkpoint, BertEncoder, ("encoder", "projection"))
+        self.token_bytes = 4 * len(layers) * config.hidden_size
+        values = np.zeros((0, len(layers), config.hidden_size), np.float32)
+        ids = np.zeros(0, np.int32) if options.pooling == "tokens" else None
+        self.nothing = LineVectors(b"", values, *np.zeros((2, 0), np.int32), ids)
         spec = tf.TensorSpec([None, None], tf.int32)
 
         @tf.function(input_signature=[dict.fromkeys(INPUTS, spec)], autograph=False)
@@ -119,9 +118,6 @@ class VectorExtractor:
             return tf.stack([tf.cast(x, tf.float32) for x in chosen], axis=2)
 
         self._compute = compute
-        values = np.zeros((0, len(layers), encoder.config.hidden_size), np.float32)
-        ids = np.zeros(0, np.int32) if options.pooling == "tokens" else None
-        self.nothing = LineVectors(b"", values, *np.zeros((2, 0), np.int32), ids)
 
     def extract(self, lines: Sequence[EncodedLine]) -> list[LineVectors]:
         """Returns the vectors of lines, in their order."""
@@ -132,7 +128,7 @@ class VectorExtractor:
         for batch in in_chunks(windows, self._options.batch_size):
             ids = [lines[window.line].ids[window.tokens] for window in batch]
             types = [lines[window.line].types[window.tokens] for window in batch]
-            computed = self._compute(padded_inputs(ids, types, self._pad_id)).numpy()
+            computed = self._compute(padded_inputs(ids, types, self.tokenizer.vocab.pad_id)).numpy()
             check_computed({"vectors": computed})
             for (index, tokens, own), rows in zip(batch, computed, strict=True):
                 if index not in values:

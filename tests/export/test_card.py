@@ -5,7 +5,7 @@ import json
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import Run
 from bert_tf.training.reports import write_results
-from export.card import CardFacts, model_card
+from export.card import model_card
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a"))
@@ -19,9 +19,9 @@ def test_the_card_says_what_the_run_knows(tmp_path):
     write_results(run.file("eval_results.txt"), {"global_step": 7, "loss": 1.0 / 3})
     records = {"x*": {"x1": {"bytes": 600}, "x2": {"bytes": 700}}}
     (tmp_path / "records.json").write_text(json.dumps(records))
-    facts = CardFacts(license='other: "mine"', config=CONFIG, run=Run(run.path))
+    facts = dict(license='other: "mine"', config=CONFIG, run=Run(run.path))
     folder, code = "/some/where/my encoder/", 'load("FOLDER")'
-    card = model_card(folder, "kind", "About.", code, VOCAB, True, facts)
+    card = model_card(folder, "kind", "About.", code, VOCAB, True, **facts)
     _, front, body = card.split("---\n", 2)
     assert json.loads(front.splitlines()[0].removeprefix("license: ")) == 'other: "mine"'
     for line in (
@@ -41,7 +41,7 @@ def test_the_card_says_what_the_run_knows(tmp_path):
 def test_a_card_without_a_run_has_no_empty_section():
     """Oracles: the headings; the name that the user gave."""
     for source, more in ((None, []), ("hf:org/name (Hugging Face)", ["## Weights"])):
-        card = model_card("x", "kind", "", "", VOCAB, False, CardFacts(converted_from=source))
+        card = model_card("x", "kind", "", "", VOCAB, False, converted_from=source)
         headings = [line for line in card.splitlines() if line.startswith("## ")]
         assert headings == ["## How to load it", "## Vocabulary", *more, "## License"]
         assert (

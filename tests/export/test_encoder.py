@@ -19,7 +19,6 @@ import tf_keras
 from support import save_checkpoint, save_run, two_replicas
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.inference.lite import runner
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.runs.run import Run
@@ -378,6 +377,7 @@ def test_each_output_is_of_its_layer(run_folder):
     ],
     ids=["bert", "int8-albert-decoder", "mobilebert"],
 )
+@pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
 def test_a_model_with_heads_of_its_own_becomes_a_litert_model(run_folder, tmp_path, changes, int8):
     """Oracle: the tf_keras model, for several batch sizes and lengths."""
     # Graphs without dropout are smaller.
@@ -394,7 +394,8 @@ def test_a_model_with_heads_of_its_own_becomes_a_litert_model(run_folder, tmp_pa
     }
     model = tf_keras.Model(inputs, heads)
     model.save(str(tmp_path / "model"), save_format="tf")
-    run = runner(tf.lite.TFLiteConverter.from_saved_model(str(tmp_path / "model")).convert())
+    converted = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path / "model")).convert()
+    run = tf.lite.Interpreter(model_content=converted).get_signature_runner()
     for shape in [(1, 24), (3, 11)]:
         assert_equal(run(**make_inputs(*shape)), model(make_inputs(*shape)))
 

@@ -1,10 +1,9 @@
-"""LiteRT models, run by LiteRT's interpreter, against the Keras models they were made from."""
+"""LiteRT models, and all classifiers in single files, against the Keras models they came from."""
 
 import dataclasses
 import json
 import os
 import pathlib
-import zipfile
 from types import SimpleNamespace
 
 import keras
@@ -15,16 +14,20 @@ from support import save_run
 
 from bert_tf import predict
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.inference.lite import LiteFile, runner
 from bert_tf.inference.predictor import load_predictor
-from bert_tf.inference.runners import CLASSIFIER
-from bert_tf.inference.single_file import open_single_file
+from bert_tf.inference.single_file import (
+    CLASSIFIER,
+    FileModel,
+    LiteFile,
+    OnnxFile,
+    open_single_file,
+)
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.text.preprocessor import BertPreprocessor, pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from export import lite, lite_model, portable
+from export import lite, lite_model, onnx, portable
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))
@@ -52,7 +55,7 @@ def test_an_encoder_computes_what_the_model_computes(
     run, file = save(f"{tmp_path}/run", pretrainer), f"{tmp_path}/encoder.tflite"
     lite.run(lite.Options(checkpoint=run, output_file=file, quantize=quantize))
     inputs = portable.random_inputs(400, 20, seed=9)
-    found = runner(pathlib.Path(file).read_bytes())(**inputs)
+    found = LiteFile(pathlib.Path(file).read_bytes()).run(inputs)
     expected = pretrainer.encoder(inputs)
     for name in ("pooled_output", "sequence_output"):
         np.testing.assert_allclose(found[name], expected[name], atol=error)
@@ -65,30 +68,34 @@ def test_an_encoder_computes_what_the_model_computes(
     assert float(measured) < error
 
 
+@pytest.mark.parametrize("form", [LiteFile, OnnxFile])
 @pytest.mark.parametrize(
     ("head", "outputs", "name", "function", "pairs"),
     [
         (Head("classifier", ("no", "yes", "maybe")), 3, "probabilities", tf.nn.softmax, True),
         (Head("classifier", ("a", "b"), multi_label=True), 2, "probabilities", tf.sigmoid, False),
-        (Head("classifier"), 1, "value", tf.identity, True),
+        (Head("classifier", mean=5.0, deviation=2.0), 1, "value", tf.identity, True),
     ],
 )
-def test_a_classifier_and_its_text_side(tmp_path, capsys, head, outputs, name, function, pairs):
+def test_a_classifier_and_its_text_side(
+    tmp_path, capsys, head, outputs, name, function, pairs, form
+):
     """Oracles: the Keras model; vocabulary, casing and labels of the run."""
+    command, ending = (lite, "tflite") if form is LiteFile else (onnx, "onnx")
+    if form is OnnxFile:
+        pytest.importorskip("onnx")
     keras.utils.set_random_seed(0)
-    model = BertTaskModel(CONFIG, outputs)
-    file = f"{tmp_path}/classifier.tflite"
+    model = BertTaskModel(CONFIG, outputs, mean=head.mean, deviation=head.deviation)
+    path = f"{tmp_path}/classifier.{ending}"
     run = save(f"{tmp_path}/run", model, head)
-    lite.run(lite.Options(checkpoint=run, output_file=file, max_seq_length=8, pairs=pairs))
+    command.run(command.Options(checkpoint=run, output_file=path, max_seq_length=8, pairs=pairs))
     text = "One text. ||| Another." if pairs else "A text."
-    expected = f"Next: python -m bert_tf.predict --checkpoint={file} '{text}'"
+    expected = f"Next: python -m bert_tf.predict --checkpoint={path} '{text}'"
     assert capsys.readouterr().out.splitlines()[-1] == expected
-    inputs = portable.random_inputs(400, 8, seed=9)
-    found = runner(pathlib.Path(file).read_bytes())(**inputs)
+    inputs, file = portable.random_inputs(400, 8, seed=9), form(pathlib.Path(path).read_bytes())
+    found, files = file.run(inputs), dict(file.texts)
     assert found.keys() == {name}
     np.testing.assert_allclose(found[name], function(model(inputs)), atol=1e-5)
-    with zipfile.ZipFile(file) as archive:
-        files = {name: archive.read(name).decode() for name in archive.namelist()}
     assert files.pop("vocab.txt").splitlines() == list(VOCAB.tokens)
     tokenizer = {"do_lower_case": True, "model_max_length": 8}
     assert json.loads(files.pop("tokenizer_config.json")) == tokenizer
@@ -102,9 +109,12 @@ def test_a_classifier_and_its_text_side(tmp_path, capsys, head, outputs, name, f
     segments = [WordPieceTokenizer(VOCAB).tokenize_flat(t) for t in [texts, second][: 1 + pairs]]
     expected = function(model(pack_segments(segments, 8, VOCAB))).numpy()
     lines = tuple(f"{text} ||| ab" for text in texts) if pairs else tuple(texts)
-    predict.run(predict.Options(checkpoint=file, texts=lines, json=True, batch_size=2))
+    predict.run(predict.Options(checkpoint=path, texts=lines, json=True, batch_size=2))
     printed = capsys.readouterr()
-    assert "WARNING: truncated 1 example: export.lite --max_seq_length sets how" in printed.err
+    assert (
+        f"WARNING: truncated 1 example: export.{command.__name__[7:]} --max_seq_length sets"
+        in printed.err
+    )
     for line, text, values in zip(printed.out.splitlines(), texts, expected, strict=True):
         answer = dict(zip(head.labels, values, strict=True)) if head.labels else values
         row = {"text": text} | ({"text_b": "ab"} if pairs else {})
@@ -148,32 +158,40 @@ def test_metrics_on_the_dev_set(tmp_path, capsys, task):
         lite.run(lite.Options(checkpoint=run.file("best"), output_file=new, evaluate=True))
 
 
-def test_texts_are_padded_with_the_id_of_pad(monkeypatch):
-    """Oracle: rows by hand. MobileBERT's outputs depend on what follows a text."""
-    rows = []
-    monkeypatch.setattr(
-        "bert_tf.inference.lite.runner",
-        lambda data: lambda **row: rows.append(row) or {"value": np.ones(1, np.float32)},
-    )
+@pytest.fixture(scope="module")
+def digits() -> bytes:
+    """A model whose value has the digits of the ids and, after the point, of the mask."""
+
+    def function(inputs):
+        places = tf.constant([[1000.0, 100.0, 10.0, 1.0]])
+        ids, mask = (tf.cast(inputs[n], tf.float32) for n in ("input_word_ids", "input_mask"))
+        return {"value": tf.reduce_sum((ids + mask / 1e4) * places, axis=1)}
+
+    return lite_model.convert(function, [], 4)
+
+
+def test_texts_are_padded_with_the_id_of_pad(digits):
+    """Oracle: the digits by hand. MobileBERT's outputs depend on what follows a text."""
     inputs = {"input_word_ids": [[2, 3], [4, 5]], "input_mask": [[1, 1], [1, 0]]}
     inputs = {name: tf.constant(values) for name, values in inputs.items()}
-    model = LiteFile(lite_model.with_files(b"", {})).model(Head("classifier"), 4, pad_id=7)
-    assert model(inputs).shape == (2,)
-    assert [row["input_word_ids"].tolist() for row in rows] == [[[2, 3, 7, 7]], [[4, 5, 7, 7]]]
-    assert [row["input_mask"].tolist() for row in rows] == [[[1, 1, 0, 0]], [[1, 0, 0, 0]]]
+    inputs["input_type_ids"] = inputs["input_mask"]
+    model = FileModel(LiteFile(lite_model.with_files(digits, {})), Head("classifier"), pad_id=7)
+    np.testing.assert_allclose(model(inputs), [2377.11, 4577.10], atol=1e-3)
 
 
 def test_a_comparison_names_the_worst_case_and_both_models(monkeypatch):
     """Oracles: the largest of four differences; the metric of each model, by hand."""
     values = iter([1.0, -3.0, 2.0, 0.0])
     found = portable.differences(
-        lambda inputs: {"x": np.zeros(2)}, lambda **_: {"x": np.full(2, next(values))}, 9, 4
+        lambda inputs: {"x": np.zeros(2)}, lambda _: {"x": np.full(2, next(values))}, 9, 4
     )
     assert found == {"x": 3.0}
-    monkeypatch.setattr(portable, "scores", lambda task, features, run: {"accuracy": float(run())})
+    monkeypatch.setattr(
+        portable, "scores", lambda task, features, run: {"accuracy": float(run({}))}
+    )
     task = SimpleNamespace(dev_set="the dev set")
     source = SimpleNamespace(task=task, function=lambda inputs: tf.constant(0.75))
-    assert "accuracy 0.5000 (0.7500)" in portable._evaluation(source, range(5), lambda: 0.5)
+    assert "accuracy 0.5000 (0.7500)" in portable._evaluation(source, range(5), lambda _: 0.5)
 
 
 def test_what_cannot_be_exported(pretrainer, tmp_path):
@@ -195,7 +213,7 @@ def test_what_cannot_be_exported(pretrainer, tmp_path):
     refuse("is a model for ner: of fine-tuned models, only those", checkpoint=tagger)
 
 
-def test_what_predict_cannot_read(tmp_path):
+def test_what_predict_cannot_read(digits, tmp_path):
     """Oracle: one line that says what to do."""
     file = tmp_path / "model.tflite"
     with pytest.raises(OSError, match=r"cannot read .*model.tflite: "):
@@ -207,11 +225,11 @@ def test_what_predict_cannot_read(tmp_path):
     }
     for data, message in [
         (b"text", "model.tflite is damaged, or export.lite did not write it"),
-        (lite_model.with_files(b"", {"vocab.txt": ""}), "is no classifier that this version"),
-        (lite_model.with_files(b"", about), "lacks its vocabulary or casing, as the checkpoint"),
-        (lite_model.with_files(b"", {CLASSIFIER: '{"kind": 1}'}), "did not write it .*'kind'"),
-        (lite_model.with_files(b"", {CLASSIFIER: "[1"}), "did not write it .Expecting"),
-        (lite_model.with_files(b"", {"labels.txt": " " * (1 << 27)}), "archive is too large"),
+        (lite_model.with_files(digits, {"vocab.txt": ""}), "is no classifier that this version"),
+        (lite_model.with_files(digits, about), "lacks its vocabulary or casing, as the checkpoint"),
+        (lite_model.with_files(digits, {CLASSIFIER: '{"kind": 1}'}), "did not write it .*'kind'"),
+        (lite_model.with_files(digits, {CLASSIFIER: "[1"}), "did not write it .Expecting"),
+        (lite_model.with_files(digits, {"labels.txt": " " * (1 << 27)}), "archive is too large"),
         (lite_model.with_files(b"TFL3", about | text), "model.tflite is damaged, or export.lite"),
     ]:
         file.write_bytes(data)

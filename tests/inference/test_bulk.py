@@ -1,7 +1,6 @@
 """predict and extract_features on large files, against what predict prints."""
 
 import csv
-import dataclasses
 import gzip
 import json
 import os
@@ -17,16 +16,12 @@ import pytest
 import tensorflow as tf
 from pyarrow import parquet
 from pyarrow import table as arrow_table
-from support import save_run
 
 from bert_tf import extract_features, predict
-from bert_tf.config import Head, ModelSpec
+from bert_tf.config import Head
 from bert_tf.finetuning import table_rows, tables
-from bert_tf.finetuning.registry import task_of_run
 from bert_tf.inference import bulk, predicting, texts
 from bert_tf.inference.predictor import load_predictor
-from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import BEST
 from tfrecords.writer import write_records
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -41,26 +36,8 @@ EXAMPLES = [
 
 
 @pytest.fixture(scope="module")
-def model(pretrained, vocab, tmp_path_factory):
-    """A function (task, head) -> a run folder with random weights."""
-
-    def save(task: str, head: Head) -> str:
-        folder = Run(str(tmp_path_factory.mktemp(task)))
-        config = dataclasses.replace(pretrained[1].config, num_hidden_layers=1)
-        flags = {"task": task, "do_train": True, "output_dir": folder.path, "max_seq_length": 16}
-        flags |= {"max_query_length": 4, "doc_stride": 4} if task == "squad" else {}
-        folder.write(ModelSpec(config, vocab, lower_case=False), flags)
-        folder.write_head(head)
-        built = task_of_run(folder).build_model(config)
-        save_run(folder.file(BEST), built, vocab, False, head)
-        return folder.path
-
-    return save
-
-
-@pytest.fixture(scope="module")
-def classifier(model) -> str:
-    return model("sst2", Head("classifier", ("no", "yes")))
+def classifier(fine_tuned) -> str:
+    return fine_tuned("sst2", Head("classifier", ("no", "yes")))[0]
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +124,7 @@ def test_files_of_every_kind_give_what_predict_prints(name, classifier, tmp_path
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv", ".parquet"])
 @pytest.mark.parametrize("kind", ["classifier", "tagger"])
-def test_outputs_hold_the_same_values(ending, kind, model, tmp_path):
+def test_outputs_hold_the_same_values(ending, kind, fine_tuned, tmp_path):
     """Oracle: the JSON lines. An id is missing at first, or not of one type; lists are empty."""
 
     def text(value) -> str:
@@ -159,7 +136,7 @@ def test_outputs_hold_the_same_values(ending, kind, model, tmp_path):
     path.write_text(
         "".join(json.dumps({"text": x, "id": i}) + "\n" for x, i in zip(texts, ids, strict=True))
     )
-    folder = model("ner" if is_tagger else "sst2", Head(kind, ("O", "B-X")))
+    folder, _ = fine_tuned("ner" if is_tagger else "sst2", Head(kind, ("O", "B-X")))
     expected, found = rows(written(folder, path)), written(folder, path, ending)
     if ending == ".parquet":
         cells = parquet.read_table(found).to_pylist()
@@ -179,12 +156,12 @@ def test_outputs_hold_the_same_values(ending, kind, model, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["classifier", "tagger"])
-def test_outputs_as_examples(kind, model, tmp_path):
+def test_outputs_as_examples(kind, fine_tuned, tmp_path):
     """Oracle: the JSON lines, read with TensorFlow's parser; an id that fits no int64 is text."""
     path, is_tagger = tmp_path / "a.jsonl", kind == "tagger"
     lines = [{"text": "the cat", "id": 7}, {"text": "", "id": 2**63}]
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    folder = model("ner" if is_tagger else "sst2", Head(kind, ("O", "B-X")))
+    folder, _ = fine_tuned("ner" if is_tagger else "sst2", Head(kind, ("O", "B-X")))
     expected, found = rows(written(folder, path)), written(folder, path, ".tfrecord")
     shares = [f"p({label})" for label in expected[0].get("probabilities", ())]
     strings = ["words", "entities"] if is_tagger else ["label"]
@@ -279,7 +256,7 @@ def test_rows_that_cannot_be_read_are_listed(
     assert f"of {total}; {path}.rejected.jsonl says why." in printed.err and not printed.out
 
 
-def test_pairs_choices_and_questions(model, tmp_path, capsys):
+def test_pairs_choices_and_questions(fine_tuned, tmp_path, capsys):
     """Oracle: what predict prints for the rows that can be read."""
     cases = {
         "rte": (Head("classifier", ("a", "b")), ["text", "text_b"], ["the", "cat"]),
@@ -287,7 +264,7 @@ def test_pairs_choices_and_questions(model, tmp_path, capsys):
         "squad": (Head("span"), ["question", "context"], ["on", "the cat"]),
     }
     for task, (head, names, values) in cases.items():
-        folder = model(task, head)
+        folder, _ = fine_tuned(task, head)
         good = json.dumps(dict(zip(names, values, strict=True)))
         bad = json.dumps({names[0]: "the", names[1]: [] if task == "swag" else None})
         path, clean = tmp_path / f"{task}.jsonl", tmp_path / f"{task}-clean.jsonl"

@@ -11,7 +11,7 @@ import pytest
 
 from bert_tf.explore import Options, run
 from bert_tf.inference.explorer import notebook_page
-from bert_tf.inference.explorer.exploring import load_explorer
+from bert_tf.inference.explorer.exploring import Explorer
 from bert_tf.inference.explorer.server import PageServer, page_of
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
@@ -66,7 +66,7 @@ def file(pretrained, tmp_path_factory) -> str:
 def expected(pretrained, file) -> dict:
     """The exploration of the first text."""
     options = Options(checkpoint=pretrained[0], texts=("a",), output_file=file, top_k=3)
-    return load_explorer(options).explore(b"the [MASK] sat ||| on the mat")
+    return Explorer(options).explore(b"the [MASK] sat ||| on the mat")
 
 
 def attention_of(exploration: dict) -> np.ndarray:
@@ -200,7 +200,7 @@ def test_themes_and_narrow_screens(page, file):
 
 def test_a_served_page_takes_new_texts(page, pretrained):
     """Oracles: the tokens of the text that was typed; the message after the server is gone."""
-    explorer = load_explorer(Options(checkpoint=pretrained[0], serve=True))
+    explorer = Explorer(Options(checkpoint=pretrained[0], serve=True))
     server = PageServer(0, page_of([], "run", 24, live=True), explorer.explore)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

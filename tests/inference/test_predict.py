@@ -19,46 +19,24 @@ from support import save_run
 
 import bert_tf
 from bert_tf import explore, extract_features, fill_mask, run_finetuning
-from bert_tf.config import Head, ModelSpec
+from bert_tf.config import Head
 from bert_tf.finetuning.columns import Columns
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.registry import make_task, task_of_run
+from bert_tf.finetuning.registry import make_task
 from bert_tf.finetuning.serving import ChoiceModule
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finite import count_non_finite
-from bert_tf.inference.examples import read_examples
 from bert_tf.inference.predictor import Predictor, answer_of, line_of
-from bert_tf.inference.texts import read_rows, read_texts
+from bert_tf.inference.texts import read_examples, read_rows
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.predict import Options, run
-from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
 
-LENGTH = 16
 INPUTS = ("question", "context")
 PAIR = [tf.TensorSpec([None], tf.string, name) for name in ("text", "text_b")]
 CHOICE = [PAIR[0], tf.TensorSpec([None, None], tf.string, "choices")]
 TAGS = Head("tagger", ("O", "B-X", "I-X"))
-
-
-@pytest.fixture(scope="module")
-def fine_tuned(pretrained, vocab, tmp_path_factory):
-    """A function (task, head) -> a run folder with random weights, and its exported module."""
-
-    def save(task: str, head: Head, **flags):
-        folder = Run(str(tmp_path_factory.mktemp(task)))
-        config = dataclasses.replace(pretrained[1].config, num_hidden_layers=1)
-        flags |= {"task": task, "do_train": True, "output_dir": folder.path}
-        spec = ModelSpec(config, vocab, lower_case=False)
-        folder.write(spec, flags | {"max_seq_length": LENGTH})
-        folder.write_head(head)
-        trained = task_of_run(folder)
-        model = trained.build_model(config)
-        save_run(folder.file(BEST), model, vocab, False, head)
-        return folder.path, trained.serving(model, WordPieceTokenizer(vocab, False), LENGTH)
-
-    return save
 
 
 def test_classes_of_texts_and_pairs(fine_tuned, capsys):
@@ -233,7 +211,7 @@ def vectors(checkpoint: str, file: str, **flags):
 
 def test_answers_to_questions_of_a_file(fine_tuned, tmp_path):
     """Oracles: the exported module on each question alone; the ids and line ends of the file."""
-    folder, module = fine_tuned("squad", Head("span"), max_query_length=4, doc_stride=4)
+    folder, module = fine_tuned("squad", Head("span"))
     context = "the cat sat on the mat.\nthe cats sat on " + "a b c d " * 9
     rows = [
         {"id": 7, "question": "the cat", "context": context, "answers": []},
@@ -434,7 +412,14 @@ def test_advice_names_flags_that_commands_have(data, said, tmp_path, capsys):
         text = str(error)
     assert re.search(said, text) and "label_column" not in text
     with pytest.raises(ValueError, match="^--text_column is only for"):
-        next(read_texts((), str(tmp_path / "x.txt"), "text"))
+        next(
+            read_examples(
+                fill_mask.Options(
+                    checkpoint="x", input_file=str(tmp_path / "x.txt"), text_column="text"
+                ),
+                PAIR[:1],
+            )
+        )
 
 
 def check_readers(file: str, column: str | None, found: list[str] | str) -> None:

@@ -1,7 +1,6 @@
 """What a model does with a text: its tokens, words for masked tokens, attention."""
 
 import base64
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -11,49 +10,41 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, encode_lines, padded_inputs
 from bert_tf.inference.inference_options import ExplorerOptions
-from bert_tf.inference.masks import guesses, likeliest_tokens
+from bert_tf.inference.masks import MaskFiller
 from bert_tf.inference.models import load_model, load_tokenizer
-from bert_tf.inference.texts import in_chunks
 from bert_tf.models.attention_probabilities import attention_probabilities
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import check_length, fitting_length
-from bert_tf.text.tokenizer import WordPieceTokenizer
 
 Exploration = dict[str, Any]
-_BATCH_SIZE = 32
 
 
 class Explorer:
     """Computes what a page shows of a text.
 
-    Args:
-        model: the trained model.
-        heads: which of "masked_lm" and "next_sentence" it has; none for a `BertEncoder`.
-        tokenizer: a tokenizer that recognizes special tokens in the text.
-        max_seq_length: tokens per text, [CLS] and [SEP] included; longer texts are truncated.
-        top_k: number of words per masked token.
-
     Attributes:
-        max_seq_length: as given.
+        max_seq_length: tokens per text, [CLS] and [SEP] included; longer texts are truncated.
         most_tokens: the most that it may be.
     """
 
-    def __init__(
-        self,
-        model: BertPretrainer | BertEncoder,
-        heads: Collection[str],
-        tokenizer: WordPieceTokenizer,
-        max_seq_length: int,
-        top_k: int,
-    ):
-        self.max_seq_length = max_seq_length
-        self._model, self._heads = model, heads
-        self._encoder = getattr(model, "encoder", model)
-        self.most_tokens = self._encoder.config.max_position_embeddings
-        self._tokenizer, self._vocab = tokenizer, tokenizer.vocab
-        self._top_k = min(top_k, len(self._vocab))
+    def __init__(self, options: ExplorerOptions):
+        checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
+        config = checkpoint.spec.config
+        self.max_seq_length = options.max_seq_length or fitting_length(config, 64)
+        self.most_tokens = config.max_position_embeddings
+        check_length(config, self.max_seq_length)
+        self._tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)
+        self._vocab = self._tokenizer.vocab
+        self._heads = checkpoint.parts & {"masked_lm", "next_sentence"}
+        parts = {"encoder", "projection"} | checkpoint.parts & {"pooler"} | self._heads
+        model = BertPretrainer if self._heads else BertEncoder
+        self._model = load_model(checkpoint, model, parts)
+        self._encoder = getattr(self._model, "encoder", self._model)
+        self._filler = None
+        if "masked_lm" in self._heads:
+            self._filler = MaskFiller(self._model, self._tokenizer, options.top_k)
 
     def explore(self, text: bytes) -> Exploration:
         """Returns what the model does with a text, or with a pair as "a ||| b", for JSON.
@@ -96,17 +87,15 @@ class Explorer:
 
     def _words(self, line: EncodedLine) -> list[list[dict]] | None:
         """Masks one token at a time; each [MASK] of the text stays masked."""
-        if "masked_lm" not in self._heads:
+        if not self._filler:
             return None
         words = [[] for _ in line.ids]
-        for places in in_chunks(np.flatnonzero(line.starts != NOWHERE), _BATCH_SIZE):
-            rows = np.tile(line.ids, [len(places), 1])
-            rows[np.arange(len(places)), places] = self._vocab.mask_id
-            inputs = padded_inputs(rows, [line.types] * len(places), self._vocab.pad_id)
-            inputs[POSITIONS] = np.array(places, np.int32)[:, None]
-            best = likeliest_tokens(self._model, inputs, len(self._vocab), self._top_k)
-            for place, (found,) in zip(places, guesses(best, self._vocab), strict=True):
-                words[place] = [{"token": word, "probability": round(p, 6)} for word, p in found]
+        places = np.flatnonzero(line.starts != NOWHERE)
+        masked = np.tile(line.ids, [len(places), 1])
+        masked[np.arange(len(places)), places] = self._vocab.mask_id
+        rows = [(ids, line.types, [place]) for ids, place in zip(masked, places, strict=True)]
+        for place, (found,) in zip(places, self._filler.guess(rows), strict=True):
+            words[place] = [{"token": word, "probability": round(p, 6)} for word, p in found]
         return words
 
     def _next_sentence(self, inputs: dict[str, np.ndarray]) -> float | None:
@@ -115,15 +104,3 @@ class Explorer:
         inputs = inputs | {POSITIONS: np.zeros([1, 1], np.int32)}
         logits = self._model(inputs, training=False)["next_sentence_logits"]
         return round(float(tf.nn.softmax(logits)[0, 0]), 6)
-
-
-def load_explorer(options: ExplorerOptions) -> Explorer:
-    """Loads the model and its tokenizer."""
-    checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
-    length = options.max_seq_length or fitting_length(checkpoint.spec.config, 64)
-    check_length(checkpoint.spec.config, length)
-    tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)
-    heads = checkpoint.parts & {"masked_lm", "next_sentence"}
-    parts = {"encoder", "projection"} | checkpoint.parts & {"pooler"} | heads
-    model = load_model(checkpoint, BertPretrainer if heads else BertEncoder, parts)
-    return Explorer(model, heads, tokenizer, length, options.top_k)

@@ -8,12 +8,13 @@ import http.server
 import importlib.resources
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from bert_tf.inference.explorer.exploring import Exploration, Explorer, load_explorer
+from bert_tf.inference.explorer.exploring import Exploration, Explorer
 from bert_tf.inference.inference_options import ExplorerOptions
 from tfrecords.writer import atomic_write
 
@@ -59,7 +60,6 @@ def _policy(css: str, js: str, live: bool) -> str:
 
 _ADDRESS = "127.0.0.1"
 MOST_BYTES = 2**20
-_MOST_DIGITS = 20
 
 
 class PageServer(http.server.ThreadingHTTPServer):
@@ -106,17 +106,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         # A page elsewhere cannot send this type without asking first, which finds no answer.
         if self.headers.get_content_type() != "application/json":
             return self._refuse(415, "send application/json")
-        length = self.headers.get("Content-Length")
-        if length is None:
-            return self._refuse(411, "Content-Length is missing")
-        if not (length.isascii() and length.isdigit()):
-            return self._refuse(400, "Content-Length is not a number")
         # Python does not parse numbers with thousands of digits.
-        if len(length) > _MOST_DIGITS or int(length) > MOST_BYTES:
-            return self._refuse(413, f"the text is longer than {MOST_BYTES:,} bytes")
+        length = re.fullmatch("[0-9]{1,20}", self.headers.get("Content-Length", ""))
+        if not length or int(length[0]) > MOST_BYTES:
+            return self._refuse(413, f"the text may have up to {MOST_BYTES:,} bytes")
         try:
             # Half of a surrogate pair is no character.
-            text = json.loads(self.rfile.read(int(length)))["text"].encode("utf-8", "replace")
+            text = json.loads(self.rfile.read(int(length[0])))["text"].encode("utf-8", "replace")
         except TimeoutError:
             return self._refuse(408, f"the text did not arrive within {self.timeout} seconds")
         except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
@@ -180,7 +176,7 @@ def notebook_page(checkpoint: str, *texts: str, **flags) -> NotebookPage:
 
 def _make_page(options: ExplorerOptions) -> tuple[Explorer, str, int]:
     """Returns the explorer, the page, and how many texts were truncated."""
-    explorer = load_explorer(options)
+    explorer = Explorer(options)
     # Arguments that are not UTF-8 arrive with surrogates.
     texts = [text.encode("utf-8", "surrogateescape") for text in options.texts]
     explorations = [explorer.explore(text) for text in texts]

@@ -3,7 +3,7 @@
   python -m bert_tf.extract_features --checkpoint=run --input_file=text.txt \\
     --output_file=vectors.npz
 
-The input has a text or a pair, "a ||| b", on every line; or it is a table (.csv, .tsv, .jsonl) with
+The input has a text or a pair, "a ||| b", on every line; or it is a table (.csv, .jsonl, ...) with
 a text or a pair in every row. --checkpoint is a run folder or a checkpoint of another program
 (docs/checkpoints.md).
 
@@ -12,7 +12,9 @@ a text or a pair in every row. --checkpoint is a run folder or a checkpoint of a
   .npz       compact arrays: values [vectors, layers, hidden_size], row_splits [lines + 1],
              starts and limits (bytes in the line), ids (of tokens), layers; line i has the
              vectors row_splits[i] to row_splits[i + 1]
-  .tfrecord  compact records, one per line, with the same names
+  .parquet   a table with a row per vector: line, text, start, limit, and a list of numbers for
+             each layer
+  .tfrecord  compact records, one per line, with the names of .npz
   .jsonl     the JSON lines of google-research/bert, 2.6 times as large as float32 arrays
   .tsv       tab-separated values of one layer, which must be given, as in --layers=-1, with what
              TensorBoard's embedding projector needs beside them: tensorboard --logdir=FOLDER

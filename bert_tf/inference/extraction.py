@@ -10,6 +10,7 @@ import tensorflow as tf
 from bert_tf.config import EMBEDDING
 from bert_tf.examples.work_folder import read_counts
 from bert_tf.finetuning.columns import Columns
+from bert_tf.finetuning.table_rows import import_pyarrow
 from bert_tf.finite import count_non_finite
 from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.encoding import EncodedLine, encode_lines
@@ -28,6 +29,7 @@ from bert_tf.inference.vector_files import (
     record_of,
     write_json_lines,
     write_npz,
+    write_parquet,
     write_projector,
 )
 from bert_tf.inference.vectors import VectorExtractor
@@ -46,6 +48,8 @@ def extract_features(options: ExtractionOptions) -> None:
     """Writes the vectors."""
     files = expand_files(options.input_file)
     check_output_files([options.output_file], files)
+    if options.output_file.endswith(".parquet"):
+        import_pyarrow()  # before anything is computed
     _open.cache_clear()  # the checkpoint may have changed
     extractor = _open(options)
     checkpoint = extractor.checkpoint
@@ -129,6 +133,8 @@ def _join(options: ExtractionOptions, parts: Sequence[str]) -> None:
         write_json_lines(path, lines, layers, vocab)
     elif path.endswith(".tsv"):
         write_projector(path, lines, vocab)
+    elif path.endswith(".parquet"):
+        write_parquet(path, lines, layers, vocab, dtype)
     else:
         num_vectors = sum(read_counts(part)["vectors"] for part in parts)
         write_npz(path, lines, layers, dtype, num_vectors)

@@ -14,7 +14,7 @@ from tfrecords.command import option, rare_option
 # How the names of LiteRT and ONNX models end.
 LITE, ONNX = ".tflite", ".onnx"
 # How the names of files with vectors end.
-_VECTORS = (".npz", ".tfrecord", ".jsonl", ".tsv")
+_VECTORS = (".npz", ".parquet", ".tfrecord", ".jsonl", ".tsv")
 _PREDICTIONS = (".jsonl", ".csv", ".tsv", ".parquet", ".tfrecord")
 
 
@@ -174,7 +174,8 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, VocabularyOptions):
         "several files with commas; globs allowed, in quotes."
     )
     output_file: str = option(
-        help="File to write; its ending, .npz, .tfrecord, .jsonl or .tsv, states the format."
+        help="File to write; its ending, .npz, .parquet, .tfrecord, .jsonl or .tsv, states the "
+        "format."
     )
     layers: str | None = option(
         None,
@@ -190,7 +191,7 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, VocabularyOptions):
     )
     dtype: str = option(
         "float32",
-        "Type of the values in .npz and .tfrecord. float16 keeps three digits.",
+        "Type of the values in .npz, .parquet and .tfrecord. float16 keeps three digits.",
         choices=("float32", "float16"),
     )
     max_seq_length: int = option(

@@ -1,4 +1,4 @@
-"""Writes vectors: JSON lines as in the original, NumPy arrays, TFRecords, or for TensorBoard."""
+"""Writes vectors: JSON lines as in the original, NumPy, Parquet, TFRecords, or for TensorBoard."""
 
 import collections
 import contextlib
@@ -15,11 +15,13 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
 
+from bert_tf.finetuning.table_rows import import_pyarrow
 from bert_tf.inference.vectors import LineVectors
 from tfrecords.files import read_file
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write, whole_file
 
+_GROUP_ROWS = 4096
 # The index and the vectors of each line.
 Lines = Iterable[tuple[int, LineVectors]]
 
@@ -130,6 +132,46 @@ class _Stream:
     def write(self, data: bytes) -> int:
         self._file.write(data)
         return len(data)
+
+
+def write_parquet(
+    path: str, lines: Lines, layers: Sequence[int | str], vocab: Vocabulary, dtype: np.dtype
+) -> None:
+    """Writes a row per vector: its line, what it stands for, and its numbers in each layer."""
+    pyarrow = import_pyarrow()
+    with whole_file(path) as temporary, contextlib.ExitStack() as stack:
+        writer = None
+        for group in _groups(lines):
+            values = np.concatenate([vectors.values for _, vectors in group]).astype(dtype)
+            texts = [_name(x, i, vocab) for _, x in group for i in range(len(x.starts))]
+            columns = {
+                "line": np.repeat([n for n, _ in group], [len(x.starts) for _, x in group]),
+                "text": pyarrow.array(texts, pyarrow.string()),
+                "start": np.concatenate([vectors.starts for _, vectors in group]),
+                "limit": np.concatenate([vectors.limits for _, vectors in group]),
+            }
+            for number, layer in enumerate(layers):
+                numbers = pyarrow.array(values[:, number].ravel())
+                width = values.shape[-1]
+                columns[f"layer_{layer}"] = pyarrow.FixedSizeListArray.from_arrays(numbers, width)
+            table = pyarrow.table(columns)
+            if not writer:
+                writer = pyarrow.parquet.ParquetWriter(temporary, table.schema)
+                stack.enter_context(writer)
+            writer.write_table(table)
+
+
+def _groups(lines: Lines) -> Iterator[list[tuple[int, LineVectors]]]:
+    """Yields lines in groups of about `_GROUP_ROWS` vectors."""
+    group, size = [], 0
+    for index, vectors in lines:
+        group.append((index, vectors))
+        size += len(vectors.starts)
+        if size >= _GROUP_ROWS:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def write_projector(path: str, lines: Lines, vocab: Vocabulary) -> None:

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from pyarrow import from_numpy_dtype, list_, parquet
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
 from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
 from tensorboard.plugins.base_plugin import TBContext
@@ -16,12 +17,13 @@ from werkzeug.test import Client
 
 import bert_tf
 from bert_tf.extract_features import Options, run
-from bert_tf.inference import extraction
+from bert_tf.inference import extraction, vector_files
 from bert_tf.inference.encoding import encode_lines
 from bert_tf.inference.vector_files import (
     add_to_projector,
     write_json_lines,
     write_npz,
+    write_parquet,
     write_projector,
 )
 from bert_tf.inference.vectors import LineVectors, chosen_layers
@@ -199,7 +201,32 @@ def test_records_hold_half_precision(extract, oracle, vocab, monkeypatch):
     assert index == len(LINES) - 1
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".npz", ".tsv"])
+@pytest.mark.parametrize(("pooling", "dtype"), [("tokens", "float16"), ("mean", "float32")])
+def test_parquet_has_a_row_per_vector(extract, monkeypatch, pooling, dtype):
+    """Oracles: the arrays of .npz; the tokens, or the lines, by hand. Groups have few rows."""
+    monkeypatch.setattr(vector_files, "_GROUP_ROWS", 7)
+    flags = {"pooling": pooling, "dtype": dtype}
+    expected, table = (
+        arrays(extract(".npz", **flags)),
+        parquet.read_table(extract(".parquet", **flags)),
+    )
+    columns = table.to_pydict()
+    counts = np.diff(expected["row_splits"])
+    assert columns["line"] == np.repeat(np.arange(len(LINES)), counts).tolist()
+    assert columns["start"] == expected["starts"].tolist()
+    assert columns["limit"] == expected["limits"].tolist()
+    whole = [line.decode("utf-8", "replace") for line in LINES[:-1]]
+    tokens = [token for line in TOKENS[:-1] for token in line.split()]
+    assert columns["text"] == (tokens if pooling == "tokens" else whole)
+    names = [f"layer_{layer}" for layer in LAYERS]
+    found = np.stack([np.stack(columns[name]) for name in names], axis=1)
+    np.testing.assert_array_equal(found.astype(dtype), expected["values"])
+    width = expected["values"].shape[-1]
+    kind = list_(from_numpy_dtype(np.dtype(dtype)), width)
+    assert [table.schema.field(name).type for name in names] == [kind] * 3
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".npz", ".parquet", ".tsv"])
 def test_files_appear_whole_or_not_at_all(ending, vocab, tmp_path):
     """Oracle: what is in the folder while a file is written, and after that failed."""
     path = tmp_path / f"vectors{ending}"
@@ -215,6 +242,8 @@ def test_files_appear_whole_or_not_at_all(ending, vocab, tmp_path):
             write_json_lines(str(path), lines(), [-1], vocab)
         elif ending == ".npz":
             write_npz(str(path), lines(), [-1], np.dtype(np.float32), 2)
+        elif ending == ".parquet":
+            write_parquet(str(path), lines(), [-1], vocab, np.dtype(np.float32))
         else:
             write_projector(str(path), lines(), vocab)
     assert list(tmp_path.iterdir()) == [path] and path.read_bytes() == b"old"
@@ -242,7 +271,7 @@ def test_pairs_are_packed_as_for_training(vocab, length):
         ({"layers": "-1,3"}, "--layers=-1,3: '3' is not a layer of this model: choose from 0 to 2"),
         ({"layers": "last"}, "--layers=last: 'last' is not a layer of this model"),
         ({"max_seq_length": 25}, "max_seq_length 25 is more than the max_position_embeddings 24"),
-        ({"ending": ".csv"}, "its name must end with .npz, .tfrecord, .jsonl"),
+        ({"ending": ".csv"}, "its name must end with .npz, .parquet, .tfrecord"),
         ({"ending": ".jsonl", "dtype": "float16"}, "--dtype=float16 has no effect on .jsonl"),
         ({"ending": ".tsv", "layers": None}, "vectors.tsv holds one layer: give --layers=-1"),
         ({"ending": ".tsv", "layers": "-1,-2"}, "vectors.tsv holds one layer: give --layers=-1"),

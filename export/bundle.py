@@ -129,7 +129,9 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
     if spec.vocab.tokenizer_values():
         Run(folder).write_tokenizer(spec.vocab, spec.lower_case)
     spec.config.to_json_file(f"{folder}/bert_config.json")
-    names = ["huggingface"] * options.huggingface + ["bert_config.json", "vocab.txt"]
+    names = ["bert_config.json", "vocab.txt"]
+    if options.huggingface:
+        names.insert(0, "huggingface")
     rows = "\n".join(f"| `{name}` | {_HOLDS[name]} |" for name in [*models, *names])
     card = model_card(
         options.output_dir,

@@ -63,8 +63,10 @@ def help_text(doc: str, options_type: type, *, full: bool) -> str:
         field for field in ordered_flags(options_type) if full or field.metadata["kind"] != "rare"
     ]
     flags = [(f"--{_spelled(field)}", _explanation(field, full)) for field in fields]
-    lines = table(flags + ALWAYS * full, _MARGIN)
-    return wrapped("\n".join([f"{about}\n\nFlags:", *lines, *[_MORE] * (not full)]).lstrip())
+    lines = [*table(flags, _MARGIN), _MORE]
+    if full:
+        lines = table(flags + ALWAYS, _MARGIN)
+    return wrapped("\n".join([f"{about}\n\nFlags:", *lines]).lstrip())
 
 
 def table(rows: Iterable[tuple[str, str]], margin: int) -> list[str]:

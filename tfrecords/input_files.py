@@ -111,8 +111,10 @@ def listed_files(manifests: Mapping[str, dict]) -> dict[str, dict]:
 
 def _matches(pattern: str) -> list[str]:
     # An existing file is taken literally even if its name contains glob characters.
-    if not pattern or tf.io.gfile.exists(pattern):
-        return [pattern] * bool(pattern)
+    if not pattern:
+        return []
+    if tf.io.gfile.exists(pattern):
+        return [pattern]
     try:
         found = tf.io.gfile.glob(pattern)
     except UnicodeDecodeError:

@@ -52,7 +52,7 @@ class _Lines(tqdm):
 
 def counted(count: int, noun: str) -> str:
     """Returns a count with its noun, such as "1 example" or "2,000 examples"."""
-    return f"{count:,} {noun}{'s' * (count != 1)}"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def duration(seconds: float) -> str:
@@ -72,7 +72,7 @@ def progress_bar(
     `total` is the amount of work, in `unit`, or None. Other arguments are those of `tqdm`.
     """
     desc = f"{desc}: " if desc else ""
-    rate = ", {rate_fmt}" * show_rate + "{postfix}]"
+    rate = ", {rate_fmt}{postfix}]" if show_rate else "{postfix}]"
     times = "[{elapsed}<{remaining}" + rate
     if sys.stderr.isatty():
         layout = "{l_bar}{bar}| {n_fmt}/{total_fmt} " + times

@@ -146,19 +146,25 @@ def _table(title: str, names: Sequence[str], rows: Sequence[Values]) -> Table:
     published = {name for row in rows for name in row["published"]}
     has_steps = any(row["run"] for row in rows)
     has_others = any(row["paper_row"] not in (None, row["row"]) for row in rows)
-    header, lines = ["", "parameters"] + ["step"] * has_steps, []
+    header, lines = ["", "parameters"], []
+    if has_steps:
+        header.append("step")
     for name in names:
         header += [name, "paper"] if name in published else [name]
     for row in rows:
-        line = [row["row"], f"{row['parameters']:,}", *[f"{row['step']:,}"] * has_steps]
+        line = [row["row"], f"{row['parameters']:,}"]
+        if has_steps:
+            line.append(f"{row['step']:,}")
         for name in names:
             ours, paper = row["scores"].get(name), row["published"].get(name)
             scores = [ours and Score(**ours), paper and Score(paper)][: 1 + (name in published)]
             if name == PERPLEXITY:
                 scores = [score and score.text(form=",.2f") for score in scores]
             line += scores
-        lines.append(line + [row["paper_row"]] * has_others)
-    return Table(title, header + ["paper's row"] * has_others, lines, form=",.1f")
+        lines.append([*line, row["paper_row"]] if has_others else line)
+    if has_others:
+        header.append("paper's row")
+    return Table(title, header, lines, form=",.1f")
 
 
 def _tsv(names: Sequence[str], rows: Sequence[Values]) -> str:

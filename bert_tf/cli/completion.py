@@ -40,7 +40,7 @@ class Flag(NamedTuple):
 
     @property
     def typed(self) -> str:
-        return f"--{self.name}{'=' * self.takes_value}"
+        return f"--{self.name}=" if self.takes_value else f"--{self.name}"
 
 
 def run(options: Options) -> None:
@@ -95,7 +95,8 @@ def _zsh(summaries: Summaries, flags: Flags) -> str:
     def spec(flag: Flag) -> str:
         values = f"({' '.join(flag.choices)})" if flag.choices else "_files"
         text = re.sub(r"([\[\]\\])", r"\\\1", flag.help)
-        return _quoted(f"{flag.typed}[{text}]" + f":value:{values}" * flag.takes_value)
+        value = f":value:{values}" if flag.takes_value else ""
+        return _quoted(f"{flag.typed}[{text}]{value}")
 
     cases = [
         f"{name}) _arguments {' '.join(map(spec, own))} '*:file:_files' ;;"

@@ -190,7 +190,8 @@ def published_tables(groups: Sequence[Group]) -> list[Table]:
                 for system, scores in published.rows
             ]
             rows += [_model_row(published, own) for own in models.values()]
-            header += ["average"] * published.average
+            if published.average:
+                header.append("average")
             shown = [row for row in rows if any(row[1:])]
             tables.append(Table(published.title, header, shown, factor=100, form=".1f"))
     return tables

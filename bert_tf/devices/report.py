@@ -7,6 +7,7 @@ from bert_tf.devices.batch_size import LargestBatch
 from bert_tf.devices.chips import Topology, estimate_step_time
 from bert_tf.devices.compiler import CompiledStep, DoesNotFit
 from bert_tf.devices.device_check_options import DeviceCheckOptions
+from tfrecords.progress import counted
 
 _ASSUMPTIONS = (
     "Nothing ran on the device: the times follow from the published peak figures of the chip.",
@@ -49,7 +50,7 @@ def describe_subject(subject: Subject) -> str:
         batch += f", {options.fill:.0%} of the places computed"
     peak = chip.replicas * subject.peak_flops
     size = (
-        f"{topology.name}: {replicas} {replica}{'s' * (replicas > 1)}, "
+        f"{topology.name}: {counted(replicas, replica)}, "
         f"{subject.batch_size} sequences per {replica}"
     )
     figures = (

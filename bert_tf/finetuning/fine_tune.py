@@ -172,8 +172,9 @@ def _earlier_results(options: FineTuningOptions, run: Run) -> dict[str, float]:
         getattr(options, x) not in (None, saved.get(x)) for x in ("data_dir", "test_file")
     )
     # Predictions for the test set replace the earlier ones, whose metrics they need not have.
-    replaced = ("eval_",) * options.do_eval + ("test_",) * (other_test or options.do_predict)
-    return {name: value for name, value in results.items() if not name.startswith(replaced)}
+    replaced = {"eval_": options.do_eval, "test_": other_test or options.do_predict}
+    prefixes = tuple(prefix for prefix, is_replaced in replaced.items() if is_replaced)
+    return {name: value for name, value in results.items() if not name.startswith(prefixes)}
 
 
 def _train(

@@ -92,9 +92,11 @@ def check_separator(table: Table, column: str, separator: str | None) -> None:
         f"{separator or ','!r}, which separates classes"
     )
     if separator is None:
+        # As a shell reads it.
+        typed = repr(other) if other.isprintable() else f"${other!r}"
         raise ValueError(
-            f"{problem}: give --label_separator={'$' * (not other.isprintable())}{other!r}, or "
-            f"--label_separator=, if {other!r} is part of the names"
+            f"{problem}: give --label_separator={typed}, or --label_separator=, if {other!r} is "
+            "part of the names"
         )
     say(f"WARNING: {problem}.")
 

@@ -111,9 +111,8 @@ def _with_our_names(inputs: Any, reads: tuple[str, ...]) -> dict[str, Any]:
     if not unknown:
         missing = [name for name in missing if name != INPUTS[2]]
     if unknown or missing:
-        problems = [f"unknown input {', '.join(unknown)}"] * bool(unknown)
-        problems += [f"no {', '.join(missing)}"] * bool(missing)
-        raise ValueError(" and ".join(problems))
+        problems = (("unknown input", unknown), ("no", missing))
+        raise ValueError(" and ".join(f"{what} {', '.join(x)}" for what, x in problems if x))
     return named
 
 

@@ -100,8 +100,9 @@ def summary(options: PretrainingOptions, run: Run, results: Mapping[str, float])
     names = [name for name in results if name.endswith("accuracy")] or ["loss"]
     metrics = [f"{name} {results[name]:.4f}" for name in names if name in results]
     evaluated = f"{', '.join(metrics)} at step {results['global_step']:,}.\n" if metrics else ""
-    files = ["eval_results.txt"] * options.do_eval
-    files += ["checkpoints", "curves.png", "metrics.jsonl"] * options.do_train
+    files = ["eval_results.txt"] if options.do_eval else []
+    if options.do_train:
+        files += ["checkpoints", "curves.png", "metrics.jsonl"]
     return (
         f"{evaluated}Wrote {run.path}: {', '.join(files)}. For TensorBoard: "
         f"tensorboard --logdir={shlex.quote(run.path)}"
@@ -112,7 +113,8 @@ def next_step(spec: ModelSpec, run: Run) -> str:
     """Describes what to run next."""
     export = command_line("export.encoder", checkpoint=run.path, output_dir=unused_name("encoder"))
     # What the run does not know, the export needs.
-    unknown = ["--vocab_file"] * (spec.vocab is None)
-    unknown += ["--do_lower_case or --nodo_lower_case"] * (spec.lower_case is None)
+    unknown = [] if spec.vocab else ["--vocab_file"]
+    if spec.lower_case is None:
+        unknown.append("--do_lower_case or --nodo_lower_case")
     with_flags = f" (add {' and '.join(unknown)})" if unknown else ""
     return f"Next{with_flags}: {export}"

@@ -180,15 +180,16 @@ def _report(
     table = [["", *names, ""]]
     for name, summary in rows.items():
         scores = [summary[x].text() if summary else "diverged" for x in names]
-        table.append([name, *scores, "best" * (name in (best, best_setting))])
+        table.append([name, *scores, "best" if name in (best, best_setting) else ""])
     score, count = summaries[best_setting][metric], len(finished[best_setting])
     line = f"{task.metric[0].upper()}{task.metric[1:]} {score.mean:.4f} on {task.dev_set}: "
     if count == 1:
         line += f"{best}."
     else:
+        setting = " at the best setting" if options.grid else ""
         line += (
-            f"mean of {count} seeds{' at the best setting' * options.grid}, standard deviation "
-            f"{score.deviation:.4f}; the best run, {best}, has {results[best][metric]:.4f}."
+            f"mean of {count} seeds{setting}, standard deviation {score.deviation:.4f}; the best "
+            f"run, {best}, has {results[best][metric]:.4f}."
         )
     text = f"{aligned(table)}\n\n{line}\n"
     atomic_write(f"{folder}/{SWEEP_RESULTS}", json.dumps(values, indent=2) + "\n")

@@ -123,7 +123,7 @@ def _row(question: Any, context: str, where: str) -> _Row:
             (_get(answer, "text", str, of), _get(answer, "answer_start", int, of))
             for answer in _get(question, "answers", list, where)
         ]
-        faults = (_UNMARKED,) * (impossible is False and not answers)
+        faults = (_UNMARKED,) if impossible is False and not answers else ()
     return _Row(id_, _get(question, "question", str, where), context, answers, faults)
 
 

@@ -72,7 +72,9 @@ class GlueFiles:
         header = list(self.headers.get(split, ()))
         first = 0 if header else 1
         header = header or [name.decode(errors="replace") for name in lines[0]]
-        columns = [name for name in (self.text_a, self.text_b) if name] + [self.label] * labelled
+        columns = [name for name in (self.text_a, self.text_b) if name]
+        if labelled:
+            columns.append(self.label)
         for column in columns:
             if column not in header:
                 raise ValueError(f"{path}: the first line has no column {column!r}, only {header}")

@@ -10,7 +10,6 @@ import random
 import shlex
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable
 
 import pytest
@@ -104,14 +103,10 @@ def optimized_graphs():
 @pytest.fixture
 def eagerly():
     """Runs the steps without tracing them, which takes longer than a few steps."""
-    import tensorflow as tf
+    from support import without_tracing
 
-    tf.config.run_functions_eagerly(True)
-    with warnings.catch_warnings():
-        # The functions of datasets are traced all the same, as this warning says.
-        warnings.filterwarnings("ignore", "Even though the `tf.config")
+    with without_tracing():
         yield
-    tf.config.run_functions_eagerly(False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

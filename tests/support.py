@@ -1,10 +1,12 @@
 """What tests of several folders do."""
 
+import contextlib
 import json
 import pathlib
 import socket
 import subprocess
 import sys
+import warnings
 
 import keras
 import numpy as np
@@ -28,6 +30,19 @@ def two_replicas() -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy(
         ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
     )
+
+
+@contextlib.contextmanager
+def without_tracing():
+    """Runs functions eagerly."""
+    tf.config.run_functions_eagerly(True)
+    try:
+        with warnings.catch_warnings():
+            # The functions of datasets are traced all the same, as this warning says.
+            warnings.filterwarnings("ignore", "Even though the `tf.config")
+            yield
+    finally:
+        tf.config.run_functions_eagerly(False)
 
 
 def save_checkpoint(folder, model: keras.Model, step: int = 1) -> str:

@@ -144,6 +144,19 @@ def run_and_copy(tmp_path, monkeypatch) -> Callable:
     return run_and_copy
 
 
+@pytest.fixture(scope="session")
+def general_options() -> Callable:
+    """A function that returns the flags of a small run on records."""
+
+    def make(recipe: str, teacher: str, records: str, output_dir, **changes) -> GeneralOptions:
+        flags = dict(input_file=records, eval_input_file=records, output_dir=str(output_dir))
+        flags |= dict(train_batch_size=6, eval_batch_size=6, num_train_steps=4)
+        flags |= dict(num_warmup_steps=0, save_checkpoints_steps=2)
+        return GeneralOptions(recipe=recipe, teacher=teacher, **flags | changes)
+
+    return make
+
+
 @pytest.fixture
 def distill_and_resume(run_and_copy) -> Callable:
     """Returns the results of a run of general distillation, which resumes exactly.

@@ -68,24 +68,12 @@ def masked() -> dict[str, tf.Tensor]:
 
 
 @pytest.fixture
-def make_options(pretrained, records, tmp_path):
+def make_options(general_options, pretrained, records, tmp_path):
     """A function that returns the flags of a small run with a recipe."""
 
     def make(recipe: str = "distilbert", **changes) -> GeneralOptions:
-        values = dict(
-            teacher=pretrained,
-            input_file=records,
-            eval_input_file=records,
-            output_dir=str(tmp_path / "student"),
-            max_seq_length=LENGTH,
-            max_predictions_per_seq=PREDICTIONS,
-            train_batch_size=6,
-            eval_batch_size=6,
-            num_train_steps=4,
-            num_warmup_steps=0,
-            save_checkpoints_steps=2,
-        )
-        return GeneralOptions(recipe=recipe, **values | changes)
+        sizes = dict(max_seq_length=LENGTH, max_predictions_per_seq=PREDICTIONS)
+        return general_options(recipe, pretrained, records, tmp_path / "student", **sizes | changes)
 
     return make
 

@@ -244,30 +244,17 @@ def test_the_loss_is_that_of_both_models_and_their_distance(pretrained, batch):
 
 
 @pytest.fixture(scope="module")
-def options(pretrained, tmp_path_factory) -> GeneralOptions:
+def options(general_options, pretrained, tmp_path_factory) -> GeneralOptions:
     folder = tmp_path_factory.mktemp("records")
     arrays = records([TEXTS[i % 3] for i in range(24)])
     arrays = {ORIGINAL_NAMES.get(name, name): values for name, values in arrays.items()}
-    write_records(str(folder / "train.tfrecord"), serialize_examples(arrays))
+    write_records(file := str(folder / "train.tfrecord"), serialize_examples(arrays))
     write_vocab(str(folder / "vocab.txt"), SMALL)
     CONFIG.to_json_file(str(folder / "config.json"))
-    return GeneralOptions(
-        recipe="mixed-vocabulary",
-        teacher=pretrained,
-        input_file=str(folder / "train.tfrecord"),
-        eval_input_file=str(folder / "train.tfrecord"),
-        bert_config_file=str(folder / "config.json"),
-        vocab_file=str(folder / "vocab.txt"),
-        output_dir=str(folder / "student"),
-        max_seq_length=LENGTH,
-        max_predictions_per_seq=PREDICTIONS,
-        train_batch_size=6,
-        eval_batch_size=6,
-        num_train_steps=4,
-        num_warmup_steps=0,
-        learning_rate=1e-2,
-        save_checkpoints_steps=2,
-    )
+    files = {"bert_config_file": f"{folder}/config.json", "vocab_file": f"{folder}/vocab.txt"}
+    flags = dict(max_seq_length=LENGTH, max_predictions_per_seq=PREDICTIONS, learning_rate=1e-2)
+    output = folder / "student"
+    return general_options("mixed-vocabulary", pretrained, file, output, **files, **flags)
 
 
 @pytest.mark.slow

@@ -14,15 +14,6 @@ import bert_tf
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import run
 from bert_tf.compression import pruning
-from bert_tf.compression.pruning import (
-    PRUNED,
-    PruningAdamW,
-    gated_outputs,
-    head_importance,
-    keep_mask,
-    least_important,
-    sparsity_at,
-)
 from bert_tf.config import ModelSpec
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
@@ -62,7 +53,7 @@ def test_importance_is_the_mean_sensitivity(model, teacher, files):
     tokenizer = WordPieceTokenizer(open_checkpoint(teacher).spec.vocab, True)
     features = task.featurize(examples, tokenizer, 12)
     # The last batch of 12 holds 8 of the 32 examples.
-    found = head_importance(model, task.objective, features, 12)
+    found = pruning.head_importance(model, task.objective, features, 12)
     (batch,) = eval_batches(features, 32)
     rows, labels = np.arange(32), batch["labels"].numpy()
     expected = np.zeros((3, 2))
@@ -79,14 +70,14 @@ def test_importance_is_the_mean_sensitivity(model, teacher, files):
 def test_heads_are_gated_one_by_one(model, config, batch):
     """Oracles: the model without gates; with the rows that a head multiplies set to 0."""
     ones = [tf.ones([4, 2]) for _ in range(3)]
-    np.testing.assert_allclose(gated_outputs(model, batch, ones), model(batch), atol=1e-6)
+    np.testing.assert_allclose(pruning.gated_outputs(model, batch, ones), model(batch), atol=1e-6)
     gates = [ones[0], tf.constant([[1.0, 0.0]] * 4), ones[2]]
     expected = scaled(model, batch, 1, 1, 0.0)
-    np.testing.assert_allclose(gated_outputs(model, batch, gates), expected, atol=1e-6)
+    np.testing.assert_allclose(pruning.gated_outputs(model, batch, gates), expected, atol=1e-6)
     chooser = BertTaskModel(config, 1, "multiple_choice")
     choices = {name: tf.reshape(batch[name], [2, 2, 8]) for name in batch if "input" in name}
     gates = [tf.constant([[1.0, 1.0], [1.0, 0.0]])] + [tf.ones([2, 2])] * 2
-    found = gated_outputs(chooser, choices, gates)
+    found = pruning.gated_outputs(chooser, choices, gates)
     np.testing.assert_allclose(found[0], chooser(choices)[0], atol=1e-6)
     np.testing.assert_allclose(found[1], scaled(chooser, choices, 0, 1, 0.0)[1], atol=1e-6)
 
@@ -94,10 +85,10 @@ def test_heads_are_gated_one_by_one(model, config, batch):
 def test_the_least_important_heads_go_but_one_stays_in_each_layer():
     """Oracle: the order of the values, by hand."""
     importance = [np.array([0.5, 0.2, 0.9]), np.array([0.1, 0.15, 0.12])]
-    assert least_important(importance, 0.0) == {}
-    assert least_important(importance, 0.34) == {1: [0, 2]}
-    assert least_important(importance, 0.5) == {0: [1], 1: [0, 2]}
-    assert least_important(importance, 1.0) == {0: [0, 1], 1: [0, 2]}
+    assert pruning.least_important(importance, 0.0) == {}
+    assert pruning.least_important(importance, 0.34) == {1: [0, 2]}
+    assert pruning.least_important(importance, 0.5) == {0: [1], 1: [0, 2]}
+    assert pruning.least_important(importance, 1.0) == {0: [0, 1], 1: [0, 2]}
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -146,10 +137,12 @@ def test_heads_have_the_numbers_of_the_first_teacher(teacher, config, make_train
 def test_the_schedule_and_the_mask():
     """Oracles: equation 1 of the paper, and the smallest magnitudes, in NumPy."""
     for step, share in ((0, 0.0), (1, 0.8 * (1 - 0.75**3)), (2, 0.7), (4, 0.8)):
-        assert float(sparsity_at(tf.constant(step, tf.int64), 0.8, 4)) == pytest.approx(share)
+        assert float(pruning.sparsity_at(tf.constant(step, tf.int64), 0.8, 4)) == pytest.approx(
+            share
+        )
     matrix = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
     for share in (0.0, 0.01, 0.33, 1.0):
-        found = keep_mask(tf.constant(matrix), tf.constant(share, tf.float64))
+        found = pruning.keep_mask(tf.constant(matrix), tf.constant(share, tf.float64))
         np.testing.assert_array_equal(found, ~smallest(matrix, share))
 
 
@@ -198,13 +191,13 @@ def test_weights_become_zero_and_stay_so(devices):
     plain = make_variables()
     with strategy.scope():
         variables = make_variables()
-        optimizer = PruningAdamW(variables, **arguments)
+        optimizer = pruning.PruningAdamW(variables, **arguments)
     reference = AdamW(plain, bias_correction=True)
     zero = {name: np.zeros(shape, bool) for name, shape in NAMES.items()}
     apply = make_apply(strategy, optimizer)
     for step in range(6):
         if step == 2 and devices == 1:
-            resumed = PruningAdamW(variables, **arguments)
+            resumed = pruning.PruningAdamW(variables, **arguments)
             for name, slot in resumed.slots.items():
                 slot.assign(optimizer.slots[name])
             apply = make_apply(strategy, resumed)
@@ -215,7 +208,7 @@ def test_weights_become_zero_and_stay_so(devices):
         for variable, other in zip(variables, plain, strict=True):
             name = other.path
             expected = np.where(zero[name], 0.0, other.numpy())
-            if PRUNED.fullmatch(name) and step < 4:
+            if pruning.PRUNED.fullmatch(name) and step < 4:
                 parts = np.split(expected, 3 if "qkv" in name else 1, axis=-1)
                 zero[name] = np.concatenate([smallest(part, share) for part in parts], axis=-1)
             expected = np.where(zero[name], 0.0, expected)
@@ -225,7 +218,7 @@ def test_weights_become_zero_and_stay_so(devices):
 
 def test_weights_are_sorted_at_most_ten_times():
     """Oracle: the steps, by hand: every third of 25, and the last."""
-    optimizer, steps = PruningAdamW(make_variables(), sparsity=0.5, num_steps=25), []
+    optimizer, steps = pruning.PruningAdamW(make_variables(), sparsity=0.5, num_steps=25), []
     optimizer._prune_all = lambda strategy, step: steps.append(int(step))
     for _ in range(30):
         optimizer._prune_if_due(tf.distribute.get_strategy())
@@ -240,7 +233,9 @@ def test_a_sparse_student(teacher, make_options, tmp_path, monkeypatch, capsys):
 
     def evaluate_and_count(self, split):
         weights = self._trainer.model.weights
-        shares.append({np.mean(w.numpy() == 0) for w in weights if PRUNED.fullmatch(w.path)})
+        shares.append(
+            {np.mean(w.numpy() == 0) for w in weights if pruning.PRUNED.fullmatch(w.path)}
+        )
         return evaluate(self, split)
 
     monkeypatch.setattr(Evaluator, "evaluate", evaluate_and_count)

@@ -1,18 +1,20 @@
 """The SavedModel of a classifier of pairs, compared with the model on packed inputs."""
 
+import contextlib
 import dataclasses
+import io
+from types import SimpleNamespace
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import save_run
+from support import save_run, without_tracing
 from tensorflow.python.tools import saved_model_cli
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
-from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.predictor import load_predictor
@@ -24,7 +26,6 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Head
 from bert_tf.weights.formats import huggingface
 from export import check, classifier
-from export.saved_models import save_folder
 from tfrecords.vocabulary import Vocabulary
 
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"))
@@ -36,30 +37,36 @@ def packed(length: int, *texts: list[str]) -> dict[str, tf.Tensor]:
     return pack_segments(segments, length, VOCAB)
 
 
-def test_classifies_pairs_of_any_length(tmp_path):
-    model = BertTaskModel(CONFIG, 3)
-    labels = ("entailment", "neutral", "contradiction")
-    texts_a, texts_b = ["a b", "C", "", "a " * 40], ["c", "d é zz", "", "b " * 40]
-    inputs = packed(12, texts_a, texts_b)
+TEXTS = ["a b", "C", "", "a " * 40], ["c", "d é zz", "", "b " * 40]
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory) -> SimpleNamespace:
+    """A classifier of pairs whose classes have no names: the model, its folder and the output."""
+    folder, model = tmp_path_factory.mktemp("pairs"), BertTaskModel(CONFIG, 3)
     # So that the labels differ.
-    model.head.dense_bias.assign(-tf.reduce_mean(model(inputs), axis=0))
-    expected = tf.nn.softmax(model(inputs)).numpy()
-    assert len(set(expected.argmax(axis=-1))) > 1
+    model.head.dense_bias.assign(-tf.reduce_mean(model(packed(12, *TEXTS)), axis=0))
+    run = save_run(folder / "run", model, VOCAB, head=Head("classifier"))
+    flags = dict(checkpoint=run, output_dir=f"{folder}/classifier/", pairs=True, max_seq_length=12)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        classifier.run(classifier.Options(**flags))
+    assert {path.name for path in folder.iterdir()} == {"run", "classifier"}
+    return SimpleNamespace(model=model, folder=f"{folder}/classifier", printed=printed.getvalue())
 
-    task = ClassificationTask(name="pairs", labels=labels, pairs=True)
-    module = task.serving(model, WordPieceTokenizer(VOCAB), 12)
-    save_folder(module, f"{tmp_path}/out/", {"serving_default": module.serving})
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
-    loaded = tf.saved_model.load(f"{tmp_path}/out")
+def test_classifies_pairs_of_any_length(pairs):
+    """Oracle: the model."""
+    texts_a, texts_b = TEXTS
+    expected = tf.nn.softmax(pairs.model(packed(12, *TEXTS))).numpy()
+    labels = [f"LABEL_{index}" for index in expected.argmax(axis=-1)]
+    assert len({*labels}) > 1
+    loaded = tf.saved_model.load(pairs.folder)
     outputs = loaded(texts_a, texts_b)
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
-    assert [x.decode() for x in outputs["label"].numpy()] == [
-        labels[index] for index in expected.argmax(axis=-1)
-    ]
+    assert [x.decode() for x in outputs["label"].numpy()] == labels
     single = loaded(texts_a[1], texts_b[1])
     np.testing.assert_allclose(single["probabilities"], expected[1], atol=1e-5)
-    assert single["label"] == labels[expected[1].argmax()]
+    assert single["label"] == labels[1]
     signature = loaded.signatures["serving_default"]
     outputs = signature(text=tf.constant(texts_a[:1]), text_b=tf.constant(texts_b[:1]))
     np.testing.assert_allclose(outputs["probabilities"], expected[:1], atol=1e-5)
@@ -96,12 +103,9 @@ def test_padding_is_skipped(tmp_path, monkeypatch):
     assert counts
     counts.clear()
     predictor = load_predictor(PredictOptions(checkpoint=run))
-    tf.config.run_functions_eagerly(True)
     texts = ["a b c d", "e", ""]
-    try:
+    with without_tracing():
         answers = predictor.predict([{"text": text} for text in texts])
-    finally:
-        tf.config.run_functions_eagerly(False)
     # [CLS] and [SEP] belong to each text.
     assert set(counts) == {6 + 3 + 2}
     expected = tf.nn.softmax(model(packed(32, texts))).numpy()
@@ -131,7 +135,8 @@ def test_heads_and_precisions_of_other_programs(kind, size, labels, inputs, outp
     _, task, length = open_fine_tuned(str(other), None, None, pairs=False)
     module = task.serving(model, WordPieceTokenizer(VOCAB), length)
     inputs = [tf.constant(x) for x in inputs]
-    expected = module.__call__(*inputs)
+    with without_tracing():
+        expected = module.__call__(*inputs)
     assert expected.keys() >= outputs
     # A head does not decide how its weights are stored.
     tolerances = {"float32": 1e-6}
@@ -178,51 +183,46 @@ def test_flags_state_what_a_model_of_another_program_does_not(tmp_path):
     np.testing.assert_array_equal(found["probabilities"], expected["probabilities"])
 
 
-def test_a_converted_classifier_is_exported(tmp_path, run_card, capsys, monkeypatch):
-    """Oracles: the model, for the card's code and saved_model_cli; the labels of the head."""
-    model = BertTaskModel(CONFIG, 3)
-    run = Run(save_run(tmp_path / "run", model, VOCAB))
-    options = dict(checkpoint=run.path, output_dir=str(tmp_path / "classifier"), pairs=True)
+def test_what_cannot_be_exported(tmp_path):
+    """Oracle: the line."""
+    run = Run(save_run(tmp_path / "run", BertTaskModel(CONFIG, 3), VOCAB))
 
     def refuse(match: str, head: Head | None, **changes):
+        flags = dict(checkpoint=run.path, output_dir=f"{tmp_path}/out", pairs=True)
         if head:
             run.write_head(head)
         with pytest.raises(ValueError, match=match) as caught:
-            classifier.run(classifier.Options(**options | changes))
+            classifier.run(classifier.Options(**flags | changes))
         assert "\n" not in str(caught.value)
 
     refuse("is not a fine-tuned model: give the output folder of run_finetuning", None)
     refuse("--pairs is only for classifiers, but .*run is not one: omit it", Head("tagger"))
     for kind in ("classifier", "tagger"):
-        refuse(
-            r"kernel has shape \(16, 3\) there but \(16, 2\) in",
-            Head(kind, ("a", "b")),
-            pairs=False,
-        )
+        match = r"kernel has shape \(16, 3\) there but \(16, 2\) in"
+        refuse(match, Head(kind, ("a", "b")), pairs=False)
     run.write_head(Head("classifier", ("a", "b", "c"), multi_label=True))
     _, task, _ = open_fine_tuned(run.path, None, None, pairs=True)
     assert isinstance(task, MultiLabelTask) and task.labels == ("a", "b", "c")
     refuse("max_seq_length 33 is more than", Head("classifier"), max_seq_length=33)
 
-    classifier.run(classifier.Options(**options))
-    printed = capsys.readouterr().out
-    assert f"Next: python -m export.check --saved_model_dir={tmp_path}/classifier" in printed
-    check.run(check.Options(saved_model_dir=options["output_dir"]))
+
+def test_a_converted_classifier_is_exported(pairs, run_card, capsys, monkeypatch):
+    """Oracles: the model, for the card's code and saved_model_cli; export.check."""
+    assert f"Next: python -m export.check --saved_model_dir={pairs.folder}" in pairs.printed
+    check.run(check.Options(saved_model_dir=pairs.folder))
     advice = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("ok")]
     assert advice[1:-1] == [
         "advice  the name of the folder is a version, as servers expect. Found: classifier: serve "
         "a copy as NAME/1, with the folder NAME as the base path"
     ]
-    outputs = run_card(options["output_dir"])["outputs"]
-    expected = tf.nn.softmax(model(packed(32, ["a text"], ["another"])))
+    outputs = run_card(pairs.folder)["outputs"]
+    expected = tf.nn.softmax(pairs.model(packed(12, ["a text"], ["another"])))
     np.testing.assert_allclose(outputs["probabilities"], expected, atol=1e-5)
     label = f"LABEL_{np.argmax(expected)}"
     assert outputs["label"][0] == label
-    monkeypatch.setattr(
-        "sys.argv",
-        ["saved_model_cli", "run", "--tag_set=serve", "--signature_def=serving_default"]
-        + [f"--dir={options['output_dir']}", '--input_exprs=text=["a text"];text_b=["another"]'],
-    )
+    command = ["saved_model_cli", "run", "--tag_set=serve", "--signature_def=serving_default"]
+    command += [f"--dir={pairs.folder}", '--input_exprs=text=["a text"];text_b=["another"]']
+    monkeypatch.setattr("sys.argv", command)
     capsys.readouterr()
     with pytest.raises(SystemExit):
         saved_model_cli.main()

@@ -27,21 +27,10 @@ from export.encoder_module import EncoderModule
 from tfrecords.vocabulary import Vocabulary
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
-CONFIG = BertConfig(
-    vocab_size=40,  # more than the vocabulary has, which is fine
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=24,
-)
-MOBILE = dict(
-    hidden_act="relu",
-    embedding_size=4,
-    intra_bottleneck_size=8,
-    num_feedforward_networks=2,
-    key_query_shared_bottleneck=True,
-)
+# More rows than the vocabulary has, which is fine.
+CONFIG = BertConfig(40, 16, 1, 2, 32, max_position_embeddings=24)
+MOBILE = dict(hidden_act="relu", embedding_size=4, intra_bottleneck_size=8)
+MOBILE |= dict(num_feedforward_networks=2, key_query_shared_bottleneck=True)
 
 
 @pytest.fixture(scope="module")
@@ -172,22 +161,6 @@ def test_root_has_the_variables_of_the_encoder_and_mlm_five_more(loaded, model):
     assert pathlib.Path(path).read_text().split() == VOCAB
 
 
-def test_fine_tuning_leaves_a_frozen_encoder_as_it_is(loaded):
-    """Oracle: the weights before, bit for bit. Below, replicas train an encoder."""
-    inputs = make_inputs(16)
-    labels = inputs["input_mask"].sum(axis=1) > 6
-    frozen = keras_layer_model(loaded, inputs, trainable=False)
-    logits = tf_keras.layers.Dense(1)(frozen.output["pooled_output"])
-    classifier = tf_keras.Model(frozen.input, logits)
-    loss = tf_keras.losses.BinaryCrossentropy(from_logits=True)
-    classifier.compile(tf_keras.optimizers.Adam(1e-2), loss)
-    before = [weight.numpy() for weight in frozen.weights]
-    classifier.fit(inputs, labels, epochs=2, verbose=0)
-    assert not frozen.trainable_weights and len(classifier.trainable_weights) == 2
-    for weight, old in zip(frozen.weights, before, strict=True):
-        np.testing.assert_array_equal(weight, old)
-
-
 def test_weights_of_the_keras_layer_can_be_saved(folder, loaded, tmp_path):
     # HDF5 refuses two weights of one name.
     inputs = make_inputs()
@@ -305,15 +278,17 @@ def stored(folder: str, *types) -> list[np.ndarray]:
     return [x for x in tensors if getattr(x, "dtype", None) in types]
 
 
-@pytest.mark.parametrize(("precision", "tolerance"), [("bfloat16", 0.1), ("float16", 0.02)])
-def test_half_the_size_for_serving(folder, loaded, run_folder, tmp_path, precision, tolerance):
-    """Oracle: the export in float32; its variables file has each variable once."""
-    output = export(run_folder, tmp_path / "half", precision=precision)
+def test_half_the_size_for_serving(folder, loaded, run_folder, tmp_path):
+    """Oracle: the export in float32; its variables file has each variable once.
+
+    The tests of classifiers have bfloat16, too.
+    """
+    output = export(run_folder, tmp_path / "half", precision="float16")
     outputs, expected = hub.load(output)(make_inputs()), loaded(make_inputs())
     assert {x.dtype for x in tf.nest.flatten(outputs)} == {tf.float32}
     difference = np.abs(outputs["sequence_output"] - expected["sequence_output"]).max()
-    assert 0 < difference < tolerance
-    halves, wholes = stored(output, np.float16, tf.bfloat16), stored(folder, np.float32)
+    assert 0 < difference < 0.02
+    halves, wholes = stored(output, np.float16), stored(folder, np.float32)
     assert len(halves) == len(wholes) == len(loaded.mlm.trainable_variables)
     assert sum(x.nbytes for x in halves) == sum(x.nbytes for x in wholes) / 2
 

@@ -103,14 +103,8 @@ def test_logits_of_a_classifier(tmp_path):
 
 def test_what_cannot_be_exported(tmp_path):
     """Oracle: one line that says what to do; no file is written."""
-    mobile = MobileBertConfig(
-        *(400, 64, 1, 2, 80, "relu"),
-        max_position_embeddings=20,
-        embedding_size=16,
-        intra_bottleneck_size=32,
-        num_feedforward_networks=2,
-        key_query_shared_bottleneck=True,
-    )
+    sizes = dict(embedding_size=16, intra_bottleneck_size=32, num_feedforward_networks=2)
+    mobile = MobileBertConfig(400, 64, 1, 2, 80, "relu", max_position_embeddings=20, **sizes)
     for config, message in (
         (mobile, "mobilebert encoders cannot be exported to ONNX: use export.encoder"),
         (dataclasses.replace(CONFIG, is_decoder=True), "left-to-right encoders cannot be"),

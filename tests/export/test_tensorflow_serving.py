@@ -70,9 +70,6 @@ def test_tensorflow_serving_can_read_the_parameters():
         "batch_timeout_micros": 1000,
         "max_enqueued_batches": 100,
     }
-
-
-def test_choices_have_no_parameters():
-    """Oracle: requests with two and with three choices cannot be joined."""
+    # Requests with two and with three choices cannot be joined.
     choices = tf.TensorSpec([None, None], tf.string, "choices")
     assert batching_files([PAIR[0], choices]) == {}

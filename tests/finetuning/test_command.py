@@ -226,40 +226,32 @@ def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capfd):
     assert export.startswith(f"  python -m export.classifier {best}")
 
 
-def test_a_sweep_does_not_mix_data(finished, files, tmp_path):
-    """Oracle: the message; the file of the finished run has changed, and another seed is missing.
+def test_a_run_does_not_mix_data(finished, files, tmp_path):
+    """Oracle: the files; an unfinished run with unchanged ones resumes, even if they were moved.
 
-    The same goes for the run alone, which would be evaluated on other examples.
+    A finished run is not evaluated on other examples, be it alone or one of several seeds.
     """
     data = pathlib.Path(shutil.copytree(files, tmp_path / "data"))
     folder = Run(str(shutil.copytree(finished.output_dir, tmp_path / "runs/seed-12345")))
-    folder.write(folder.spec, folder.flags | {"data_dir": str(data)})
-    (file,) = data.rglob("dev.tsv")
-    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
-    options = dataclasses.replace(finished, data_dir=str(data), num_seeds=2)
-    match = "seed-12345 was made from .*the dev set has changed.*: restore"
-    with pytest.raises(ValueError, match=match):
-        run(dataclasses.replace(options, output_dir=str(tmp_path / "runs")))
-    assert not (tmp_path / "runs/seed-12346").exists()
-    with pytest.raises(ValueError, match=match):
-        run(dataclasses.replace(options, output_dir=folder.path, num_seeds=1))
-
-
-def test_a_run_does_not_resume_with_other_examples(finished, files, tmp_path):
-    """Oracle: the files; a run with unchanged ones resumes, even if they were moved."""
-    data = pathlib.Path(shutil.copytree(files, tmp_path / "data"))
-    folder = Run(str(shutil.copytree(finished.output_dir, tmp_path / "run")))
     options = dataclasses.replace(finished, output_dir=folder.path, data_dir=str(data))
-    flags = folder.flags | {"data_dir": str(data), FINISHED: False}
-    folder.write(folder.spec, flags)
-    (file,) = data.rglob("train.tsv")
-    train = file.read_text()
-    lines = train.splitlines(keepends=True)
-    for other in (lines[:-1], [*lines[:-1], "changed" + lines[-1]]):
-        file.write_text("".join(other))
-        with pytest.raises(ValueError, match="run was made from .*set has changed"):
+    flags = folder.flags | {"data_dir": str(data)}
+
+    def refuse(split: str, changed_line: str, options=options) -> None:
+        (file,) = data.rglob(f"{split}.tsv")
+        before = file.read_text()
+        file.write_text("".join([*before.splitlines(keepends=True)[:-1], changed_line]))
+        match = f"seed-12345 was made from .*the {split} set has changed.*: restore"
+        with pytest.raises(ValueError, match=match):
             run(options)
-    file.write_text(train)
+        file.write_text(before)
+
+    folder.write(folder.spec, flags)
+    refuse("dev", "")
+    refuse("dev", "", dataclasses.replace(options, output_dir=f"{tmp_path}/runs", num_seeds=2))
+    assert not (tmp_path / "runs/seed-12346").exists()
+    folder.write(folder.spec, flags | {FINISHED: False})
+    refuse("train", "")
+    refuse("train", "changed\t1\n")
     run(options)
     assert folder.flags[FINISHED]
 

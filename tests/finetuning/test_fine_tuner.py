@@ -37,17 +37,6 @@ def make_tuner(task=TASKS["sst2"], **flags) -> FineTuner:
     return FineTuner(session, Training(task), CONFIG, {TRAIN: _Features()})
 
 
-def make_batch() -> dict[str, tf.Tensor]:
-    ids = tf.constant(np.random.default_rng(0).integers(0, 20, [4, 16], np.int32))
-    return {
-        "input_word_ids": ids,
-        "input_mask": tf.ones_like(ids),
-        "input_type_ids": tf.zeros_like(ids),
-        "labels": tf.constant([0, 1, 1, 0]),
-        "example_weights": tf.ones([4]),
-    }
-
-
 def test_a_frozen_encoder_and_a_head_that_trains_as_in_the_original():
     """Oracles: the weights before; google-research/bert optimization.py, worked in NumPy.
 
@@ -58,7 +47,10 @@ def test_a_frozen_encoder_and_a_head_that_trains_as_in_the_original():
         freeze_encoder=True, bias_correction=False, learning_rate=1e-2, num_train_epochs=4.0
     )
     assert CONFIG.hidden_dropout_prob > 0
-    model, batch, total, warmup = tuner.model, make_batch(), 42, 4
+    ids = tf.constant(np.random.default_rng(0).integers(0, 20, [4, 16], np.int32))
+    batch = {"input_word_ids": ids, "input_mask": ids * 0 + 1, "input_type_ids": ids * 0}
+    batch |= {"labels": tf.constant([0, 1, 1, 0]), "example_weights": tf.ones([4])}
+    model, total, warmup = tuner.model, 42, 4
     for step in (0, 3, 4, 41):
         expected = 1e-2 * (step / warmup if step < warmup else 1 - step / total)
         assert float(tuner.trainer.schedule(tf.constant(step))) == pytest.approx(expected, rel=1e-5)
@@ -128,9 +120,6 @@ def test_class_weights_are_those_of_the_training_split(capsys):
     expected = "Class weights: negative 0.75 (14 examples), positive 1.5 (7 examples).\n"
     assert capsys.readouterr().out == expected
     assert make_tuner().trainer.objective == TASKS["sst2"].objective
-
-
-def test_class_weights_need_classes():
     with pytest.raises(ValueError, match="no effect with --task=stsb, which does not choose"):
         make_tuner(TASKS["stsb"], class_weights="balanced")
 

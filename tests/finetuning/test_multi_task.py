@@ -91,20 +91,20 @@ def options(files, tmp_path_factory):
     return options
 
 
-@pytest.mark.parametrize("name", ["sst2", "imdb"])
-def test_every_task_has_a_run_folder_of_its_own(options, name):
+def test_every_task_has_a_run_folder_of_its_own(options):
     """Oracles: the evaluations of the run and of the folder, which is a run of one task."""
-    (group,) = (x for x in read_groups(options.output_dir)[0] if x.task == name)
     together = run(dataclasses.replace(options, do_train=False))
-    own = dataclasses.replace(options, task=name, output_dir=f"{options.output_dir}/{name}")
-    alone = run(dataclasses.replace(own, do_train=False))
-    for metric, score in group.scores.items():
-        expected = together[metric.replace("eval_", f"eval_{name}_")]
-        assert [alone[metric], score.mean] == pytest.approx([expected] * 2, rel=1e-5)
-    assert open_fine_tuned(own.output_dir, None, None, pairs=False)[1].name == name
+    for name in ("sst2", "imdb"):
+        (group,) = (x for x in read_groups(options.output_dir)[0] if x.task == name)
+        own = dataclasses.replace(options, task=name, output_dir=f"{options.output_dir}/{name}")
+        alone = run(dataclasses.replace(own, do_train=False))
+        for metric, score in group.scores.items():
+            expected = together[metric.replace("eval_", f"eval_{name}_")]
+            assert [alone[metric], score.mean] == pytest.approx([expected] * 2, rel=1e-5)
+        assert open_fine_tuned(own.output_dir, None, None, pairs=False)[1].name == name
     with pytest.raises(ValueError, match="both has several tasks: give the folder of one, .*sst2"):
         open_fine_tuned(options.output_dir, None, None, pairs=False)
-    changes = dict(do_train=False, output_dir=f"{options.output_dir}/{name}-evaluated")
+    changes = dict(do_train=False, output_dir=f"{options.output_dir}-evaluated")
     with pytest.raises(ValueError, match="both has several tasks: give the folder of one"):
         run(dataclasses.replace(options, init_checkpoint=options.output_dir, **changes))
     changes = dict(from_=options.output_dir, to="run", output_dir=changes["output_dir"])

@@ -5,38 +5,18 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from support import tuning_options
 
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features, encode_texts
 from bert_tf.finetuning.fine_tune import fine_tune
+from bert_tf.finetuning.objectives import TaggingObjective
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.reports import read_results
 from tfrecords.vocabulary import load_vocab
-
-
-class _Objective:
-    """Minimizes the mean loss of tokens, and predicts their logits."""
-
-    measures = losses = ("loss",)
-
-    def counts(self, batch):
-        return {"loss": tf.reduce_sum(self._weights(batch))}
-
-    def sums(self, model, batch, training):
-        tags, logits = tf.maximum(batch["tags"], 0), model(batch, training=training)
-        losses = keras.losses.sparse_categorical_crossentropy(tags, logits, True)
-        return {"loss": tf.reduce_sum(losses * self._weights(batch))}
-
-    def outputs(self, model, batch):
-        return {"predictions": model(batch, training=False)}
-
-    def _weights(self, batch):
-        return tf.cast(batch["tags"] >= 0, tf.float32) * batch["example_weights"][:, None]
 
 
 class _Tagger(keras.Model):
@@ -52,8 +32,8 @@ class _Tagger(keras.Model):
 class IdParityTask(Task):
     """Tagging: whether the id of each token is odd; an output per token."""
 
-    name, metric, token_outputs = "parity", "token_accuracy", ("predictions",)
-    objective, test_has_targets = _Objective(), True
+    name, metric, token_outputs = "parity", "token_accuracy", ("logits",)
+    objective, test_has_targets = TaggingObjective(), True
 
     def __init__(self, sentences):
         self._sentences = sentences
@@ -71,7 +51,7 @@ class IdParityTask(Task):
 
     def score(self, outputs, features):
         tags = np.concatenate(features.targets["tags"].to_list())
-        predictions = np.concatenate(outputs["predictions"]).argmax(axis=-1)
+        predictions = np.concatenate(outputs["logits"]).argmax(axis=-1)
         return {"token_accuracy": float(np.mean(predictions == tags))}
 
     def write_predictions(self, folder, split, outputs, features):
@@ -102,5 +82,5 @@ def test_another_kind_of_task_is_one_object(sentences, files, config, load_best,
         int(batch["example_index"][0]): model(batch).numpy()[0][: batch["input_mask"].sum()]
         for batch in eval_batches(features, 1).as_numpy_iterator()
     }
-    outputs = {"predictions": [predictions[index] for index in range(len(features))]}
+    outputs = {"logits": [predictions[index] for index in range(len(features))]}
     assert found == pytest.approx(task.score(outputs, features)["token_accuracy"], rel=1e-4)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.finetuning.windows import make_windows, surround
+from bert_tf.finetuning.windows import make_windows
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 7])
@@ -27,9 +27,3 @@ def test_every_token_is_predicted_once_with_the_most_context(size):
                     place = positions.index(token)
                     contexts[are[place]].append(min(place, len(positions) - 1 - place))
             assert contexts[True] >= [max(contexts[False], default=0)]
-
-
-def test_surround_puts_a_value_on_both_sides():
-    """Oracle: the rows, written down."""
-    rows = tf.ragged.constant([[1, 2], []], dtype=tf.int32)
-    assert surround(rows, 8, 9).to_list() == [[8, 1, 2, 9], [8, 9]]

@@ -48,16 +48,13 @@ def tokens_of(run: str) -> list[np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize(
+    ("pooling", "normalize"), [("mean", False), ("mean", True), ("cls", True), ("max", False)]
+)
 def test_pools_the_last_layer(run, pooling, normalize):
     """Oracle: NumPy, with the outputs for each text alone."""
     embedder = load_embedder(run, pooling, normalize, max_seq_length=24)
-    pools = {
-        "mean": lambda x: x.mean(axis=0),
-        "max": lambda x: x.max(axis=0),
-        "cls": lambda x: x[0],
-    }
+    pools = {"mean": lambda x: x.mean(0), "max": lambda x: x.max(0), "cls": lambda x: x[0]}
     expected = np.array([pools[pooling](x) for x in tokens_of(run)])
     if normalize:
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
@@ -130,9 +127,13 @@ def modules(*kinds: str) -> list[dict]:
     ]
 
 
+BOTH = modules("Transformer", "Pooling")
+LAST_TOKEN = {"pooling_mode_mean_tokens": False, "pooling_mode_lasttoken": True}
+
+
 def test_newer_folders(tmp_path):
     """Oracle: the files of sentence-transformers 6.2."""
-    (tmp_path / "modules.json").write_text(json.dumps(modules("Transformer", "Pooling")))
+    (tmp_path / "modules.json").write_text(json.dumps(BOTH))
     (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')
     (tmp_path / "sentence_bert_config.json").write_text(
@@ -150,24 +151,9 @@ def test_newer_folders(tmp_path):
         ([{"path": ""}], {}, {}, r"modules.json is damaged \(KeyError\('type'\)\)"),
         ({}, {}, {}, "has no Pooling"),
         (3, {}, {}, "modules.json is damaged"),
-        (
-            modules("Transformer", "Pooling"),
-            {"pooling_mode_cls_token": True},
-            {},
-            "'pooling_mode_mean_tokens', 'pooling_mode_cls_token'. is not supported",
-        ),
-        (
-            modules("Transformer", "Pooling"),
-            {"pooling_mode_mean_tokens": False, "pooling_mode_lasttoken": True},
-            {},
-            "'pooling_mode_lasttoken'. is not supported",
-        ),
-        (
-            modules("Transformer", "Pooling"),
-            {},
-            {"default_prompt_name": "query"},
-            "a default prompt is not supported",
-        ),
+        (BOTH, {"pooling_mode_cls_token": True}, {}, "'pooling_mode_cls_token'. is not supported"),
+        (BOTH, LAST_TOKEN, {}, "'pooling_mode_lasttoken'. is not supported"),
+        (BOTH, {}, {"default_prompt_name": "query"}, "a default prompt is not supported"),
     ],
 )
 def test_what_is_not_supported(tmp_path, found, pooling, prompts, message):
@@ -222,19 +208,15 @@ def test_a_folder_keeps_its_settings_when_it_is_converted(run, tmp_path, capsys)
 def test_exported(run, tmp_path, precision):
     """Oracle: the Keras layer."""
     folder = str(tmp_path / "out")
-    export_embedder.run(
-        export_embedder.Options(
-            checkpoint=run, output_dir=folder, pooling="max", normalize=True, precision=precision
-        )
-    )
+    flags = dict(checkpoint=run, output_dir=folder, pooling="max", normalize=True)
+    export_embedder.run(export_embedder.Options(**flags, precision=precision))
     model = tf.saved_model.load(folder)
     expected = load_embedder(run, "max", True)(TEXTS)
     tolerance = 1e-5 if precision == "float32" else 0.05
     np.testing.assert_allclose(model(TEXTS)["embedding"], expected, atol=tolerance)
     serve = model.signatures["serving_default"]
-    np.testing.assert_allclose(
-        serve(text=tf.constant(TEXTS))["embedding"], expected, atol=tolerance
-    )
+    found = serve(text=tf.constant(TEXTS))["embedding"]
+    np.testing.assert_allclose(found, expected, atol=tolerance)
     assert (tmp_path / "out" / "batching_params.pbtxt").exists()
 
 

@@ -18,15 +18,8 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="needs pip install 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 if not CHROMIUM:
     pytest.skip("needs a Chromium: install it, or name it in CHROMIUM", allow_module_level=True)
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync".split()
+FLAGS += ["--disable-background-networking", "--disable-component-update"]
 HOSTILE = "<script>document.title = 'run'</script> \u202eאבג 中文 🙂 [MASK]"
 
 

@@ -19,13 +19,6 @@ import bert_tf
 from bert_tf.extract_features import Options, run
 from bert_tf.inference import extraction, vector_files
 from bert_tf.inference.encoding import encode_lines
-from bert_tf.inference.vector_files import (
-    add_to_projector,
-    write_json_lines,
-    write_npz,
-    write_parquet,
-    write_projector,
-)
 from bert_tf.inference.vectors import LineVectors, chosen_layers
 from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -239,13 +232,13 @@ def test_files_appear_whole_or_not_at_all(ending, vocab, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         if ending == ".jsonl":
-            write_json_lines(str(path), lines(), [-1], vocab)
+            vector_files.write_json_lines(str(path), lines(), [-1], vocab)
         elif ending == ".npz":
-            write_npz(str(path), lines(), [-1], np.dtype(np.float32), 2)
+            vector_files.write_npz(str(path), lines(), [-1], np.dtype(np.float32), 2)
         elif ending == ".parquet":
-            write_parquet(str(path), lines(), [-1], vocab, np.dtype(np.float32))
+            vector_files.write_parquet(str(path), lines(), [-1], vocab, np.dtype(np.float32))
         else:
-            write_projector(str(path), lines(), vocab)
+            vector_files.write_projector(str(path), lines(), vocab)
     assert list(tmp_path.iterdir()) == [path] and path.read_bytes() == b"old"
 
 
@@ -300,7 +293,7 @@ def test_the_projector_of_tensorboard_shows_words(extract, tmp_path):
     # Another file in the same folder, and the same one again.
     other = shutil.copy(path, tmp_path / "other.tsv")
     for name in (str(other), path):
-        add_to_projector(name, str(tmp_path / "vectors.metadata.tsv"))
+        vector_files.add_to_projector(name, str(tmp_path / "vectors.metadata.tsv"))
     provider = MultiplexerDataProvider(EventMultiplexer(), str(tmp_path))
     plugin = ProjectorPlugin(TBContext(logdir=str(tmp_path), data_provider=provider))
     answer = Client(plugin.get_plugin_apps()["/info"]).get("/?run=.").get_json()

@@ -155,13 +155,7 @@ def test_columns_of_json_lines_and_questions(tmp_path):
     ("name", "content", "flags", "signature", "message"),
     [
         ("a.csv.gz", "", {}, PAIR[:1], "a.csv.gz is empty"),
-        (
-            "a.TSV.zip",
-            "x",
-            {},
-            PAIR[:1],
-            "a.TSV.zip: the name must end in .*: rename or decompress",
-        ),
+        ("a.TSV.zip", "x", {}, PAIR[:1], "the name must end in .*: rename or decompress"),
         ("a.csv", "text,b\n,\n", {"text_column": "x"}, PAIR[:1], "no column 'x'.*--text_column"),
         ("a.csv", "text,b\n,\n", {"text_b_column": "b"}, PAIR[:1], "only for models of pairs"),
         ("a.csv", "text,b\n,\n", {}, PAIR, "a.csv has no column 'text_b'.*--text_b_column"),
@@ -280,17 +274,10 @@ def test_tags_of_words(fine_tuned):
 
 TAGGED = {"tag": [b"DET", b"NOUN"], "probability": [0.8, 0.9], "start": [0, 4], "end": [3, 8]}
 # With the padding of a batch.
-ENTITIES = {
-    "tag": [b"O", b"B-X", b""],
-    "probability": [0.8, 0.9, 0.0],
-    "start": [0, 4, 0],
-    "end": [3, 8, 0],
-    "entity": [b"text", b""],
-    "entity_type": [b"X", b""],
-    "entity_probability": [0.9, 0.0],
-    "entity_start": [4, 0],
-    "entity_end": [8, 0],
-}
+ENTITIES = {"tag": [b"O", b"B-X", b""], "probability": [0.8, 0.9, 0.0]}
+ENTITIES |= {"start": [0, 4, 0], "end": [3, 8, 0], "entity": [b"text", b""]}
+ENTITIES |= {"entity_type": [b"X", b""], "entity_probability": [0.9, 0.0]}
+ENTITIES |= {"entity_start": [4, 0], "entity_end": [8, 0]}
 
 
 @pytest.mark.parametrize(
@@ -411,15 +398,9 @@ def test_advice_names_flags_that_commands_have(data, said, tmp_path, capsys):
     except ValueError as error:
         text = str(error)
     assert re.search(said, text) and "label_column" not in text
+    flags = dict(checkpoint="x", input_file=f"{tmp_path}/x.txt", text_column="text")
     with pytest.raises(ValueError, match="^--text_column is only for"):
-        next(
-            read_examples(
-                fill_mask.Options(
-                    checkpoint="x", input_file=str(tmp_path / "x.txt"), text_column="text"
-                ),
-                PAIR[:1],
-            )
-        )
+        next(read_examples(fill_mask.Options(**flags), PAIR[:1]))
 
 
 def check_readers(file: str, column: str | None, found: list[str] | str) -> None:
@@ -447,30 +428,23 @@ def check_readers(file: str, column: str | None, found: list[str] | str) -> None
     assert len({*errors}) == 1
 
 
-def test_batches_of_long_texts_are_small():
-    """Oracle: by hand: 4 texts of 4,096 characters; of 10,000, only one."""
-    lengths = [1, 10_000, 4096, 9, 10_000, 4096]
-    sizes = []
+def test_batches_of_long_texts_are_small_and_have_as_many_choices():
+    """Oracles: 4 texts of 4,096 characters, of 10,000 only one; numbers that make a tensor."""
+    lengths, counts = [1, 10_000, 4096, 9, 10_000, 4096], (2, 3, 2)
+    sizes, shapes = [], []
 
     def serve(text):
         sizes.append(sorted(tf.strings.length(text).numpy().tolist()))
         return {"probabilities": tf.ones([len(text), 1])}
 
-    serve.input_signature = PAIR[:1]
-    predictor = Predictor(types.SimpleNamespace(serving=serve, labels=tf.constant(["a"])), 4)
-    predictor.predict([{"text": "x" * length} for length in lengths])
-    assert sizes == [[1, 9, 4096, 4096], [10_000], [10_000]]
-
-
-def test_batches_have_as_many_choices():
-    """Oracle: the shapes, by hand; other numbers of choices would be no tensor."""
-    shapes = []
-
-    def serve(text, choices):
+    def choose(text, choices):
         shapes.append(choices.shape.as_list())
         return {"index": tf.zeros(len(text), tf.int32)}
 
-    serve.input_signature = CHOICE
-    examples = [{"text": "a", "choices": ["b"] * count} for count in (2, 3, 2)]
-    Predictor(types.SimpleNamespace(serving=serve), 4).predict(examples)
+    serve.input_signature, choose.input_signature = PAIR[:1], CHOICE
+    predictor = Predictor(types.SimpleNamespace(serving=serve, labels=tf.constant(["a"])), 4)
+    predictor.predict([{"text": "x" * length} for length in lengths])
+    assert sizes == [[1, 9, 4096, 4096], [10_000], [10_000]]
+    examples = [{"text": "a", "choices": ["b"] * count} for count in counts]
+    Predictor(types.SimpleNamespace(serving=choose), 4).predict(examples)
     assert shapes == [[2, 2], [1, 3]]

@@ -3,16 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.tagging.tags import (
-    breaks,
-    entity_scores,
-    from_brackets,
-    odd_tags,
-    scheme_of,
-    spellings,
-    tag_entities,
-    to_bio,
-)
+from bert_tf.finetuning.tagging import tags as schemes
 
 _ENTITIES = [  # of the sentence a b c d e f g: PER a-c, LOC d, LOC e-f
     ("BIO", "B-PER I-PER I-PER B-LOC B-LOC I-LOC O"),
@@ -34,22 +25,22 @@ _ENTITIES = [  # of the sentence a b c d e f g: PER a-c, LOC d, LOC e-f
 @pytest.mark.parametrize(("scheme", "tags"), _ENTITIES)
 def test_schemes_become_bio(scheme, tags):
     """Oracle: the same entities in all schemes and spellings, written down."""
-    tags = from_brackets(tags.split()) if "*" in tags else tags.split()
-    tags = [spellings({*tags}).get(tag, tag) for tag in tags]
-    assert tag_entities(tags) and not odd_tags({*tags})
-    assert scheme_of([["O"], tags]) == scheme
+    tags = schemes.from_brackets(tags.split()) if "*" in tags else tags.split()
+    tags = [schemes.spellings({*tags}).get(tag, tag) for tag in tags]
+    assert schemes.tag_entities(tags) and not schemes.odd_tags({*tags})
+    assert schemes.scheme_of([["O"], tags]) == scheme
     expected = _ENTITIES[0][1].split()
-    assert to_bio(tags) == ([tag[0] for tag in expected] if "B" in tags else expected)
+    assert schemes.to_bio(tags) == ([tag[0] for tag in expected] if "B" in tags else expected)
 
 
 def test_what_breaks_bio():
     """Oracle: I-X is only right after B-X or I-X. Such tags do not make another scheme."""
     tags = "I-X O I-X B-X I-Y I-Y O B I".split()
-    assert breaks(tags) == [0, 2, 4] and breaks("W-X W-X M-X".split()) == [2]
-    assert scheme_of([["B-X", "O", "I-X"]]) == "BIO"
-    assert tag_entities(["O", "B", "I"])
+    assert schemes.breaks(tags) == [0, 2, 4] and schemes.breaks("W-X W-X M-X".split()) == [2]
+    assert schemes.scheme_of([["B-X", "O", "I-X"]]) == "BIO"
+    assert schemes.tag_entities(["O", "B", "I"])
     for others in ("DET O", "S O", "PER LOC O", "S_a E_b", "NN-B VB-I JJ", "B_X LOC O"):
-        assert not tag_entities(others.split()) and not spellings({*others.split()})
+        assert not schemes.tag_entities(others.split()) and not schemes.spellings({*others.split()})
 
 
 def _conlleval(gold, predicted):
@@ -88,8 +79,5 @@ def test_scores_are_those_of_conlleval():
         "recall": correct / right,
         "f1": 2 * correct / (found + right),
     } | {f"f1_{name}": 2 * c / (f + r) for name, (c, f, r) in counts.items()}
-    assert entity_scores(gold, predicted) == pytest.approx(expected)
-
-
-def test_scores_without_entities_are_zero():
-    assert entity_scores([["O"]], [["O"]]) == {"precision": 0, "recall": 0, "f1": 0}
+    assert schemes.entity_scores(gold, predicted) == pytest.approx(expected)
+    assert schemes.entity_scores([["O"]], [["O"]]) == {"precision": 0, "recall": 0, "f1": 0}

@@ -49,8 +49,6 @@ def test_several_classes_at_once(read, write, name, data, flags):
     ("cell", "names"),
     [
         ("['sport', 'nature']", "sport nature"),
-        ('["sport", "nature"]', "sport nature"),
-        ("('sport', 'nature',)", "sport nature"),
         (" ('sport',) ", "sport"),
         ("{'sport', 'nature'}", "nature sport"),
         ('["it\'s", "a \\"b\\""]', 'it\'s|a "b"'),
@@ -62,40 +60,31 @@ def test_several_classes_at_once(read, write, name, data, flags):
         ("[0.5]", None),
         ("['a', '']", None),
         ("'sport', 'nature'", "sport nature"),
-        ('"sport","nature"', "sport nature"),
         ("“sport”, „nature“", "sport nature"),
         ("'a, b', 'c'", "a, b|c"),
         ("'rock 'n' roll', it's", "rock 'n' roll|it's"),
         ("'80s, rock 'n' roll", "'80s|rock 'n' roll"),
         ("\"['sport', 'nature']\"", "sport nature"),
         ('"[\\"sport\\"]"', "sport"),
-        ("'[\"sport\"]'", "sport"),
-        ("\"['sport' 'nature']\"", None),
         ("\"['sport'\"", None),
         ("'sport, nature'", None),
         ("sport, ['nature']", None),
         ("['sport', 'sport ']", "sport"),
         ('["(other)"]', "(other)"),
         ("[]", ""),
-        ("()", ""),
         ("set()", ""),
         ("sport, nature", "sport nature"),
         ("sport (indoor)", "sport (indoor)|"),
         ("['a' 'b']", None),
-        ("['a'\n 'b']", None),
         ("['sport', 'nature'", None),
         ("['sport', nature]", None),
-        ("[sport, nature]", None),
-        ("['sport', nan]", None),
         ("[0 1]", None),
         ("['a', ...]", None),
         ("['a', ['b']]", None),
-        ("['a', None]", None),
         ("[b'a']", None),
         ("('sport')", None),
         ("(other)", None),
         ("{'a': 1}", None),
-        ("{}", None),
         ("array(['a'], dtype=object)", None),
         ("[" * 9999, None),
         ("'" * 9999, "'" * 9997 + "|"),
@@ -123,7 +112,6 @@ def test_lists_in_cells(write, cell, names, tmp_path):
     [
         (["a|b", "b", "a|c"], None, "'|'"),
         (["a; b", "a;c"] + ["c"] * 9, None, "';'"),
-        (["a / b", "c"], None, "'/'"),
         (["a\nb", "c"], None, r"$'\n'"),
         (["x y", "x z", "x y z", "z"], None, "' '"),
         (["food, drinks|sport"] + ["sport|food"] * 19, None, "'|'"),
@@ -158,7 +146,6 @@ def test_other_separators_are_noticed(read, write, cells, given, advised, capsys
         (["['a' 'b']", "['a']"], "--label_type=classes"),
         (["[1, 2]", "[1]"], "--label_type=classes"),
         (["[sport, nature]", "[sport]"], "--label_type=classes"),
-        (["('a', 'b')", "{'a'}"], "--label_type=classes"),
         (["['a', 'b']", "a"], None),
         (["(other)", "(rest)"], None),
         (["(0, 10]", "(10, 20]"], None),
@@ -178,8 +165,6 @@ def test_a_column_of_lists_is_not_one_of_single_classes(read, write, cells, mess
 
 
 NAMES = ("food, drinks", "sport", "(other)", '["x"]', "a\tb", "c\u2028d", "it's", "e|", "|f", "é")
-
-
 NAMES += ("'x'", '"x"', "'80s", "girls'")
 
 

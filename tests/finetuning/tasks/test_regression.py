@@ -6,13 +6,10 @@ import types
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.tasks.regression import RegressionTask
-from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 TASK = RegressionTask(name="likeness", pairs=True)
 VALUES = np.array([0.0, 1.0, 2.0, 5.0], np.float32)
@@ -52,18 +49,3 @@ def test_writes_predictions(tmp_path):
         "index\tvalue\tprediction\ttext_a\ttext_b\n7\t0\t0.333333\ta\tb\n8\t1\t0\ta\tb\n"
         "9\t2\t0.666667\ta\tb\nx\t5\t1\ta\tb\n"
     )
-
-
-def test_serves_a_value_per_pair():
-    """Oracle: a model that returns the sums of the token ids."""
-    vocab = Vocabulary((*SPECIAL_TOKENS, "a", "b"))
-
-    def model(inputs, training):
-        return tf.cast(tf.reduce_sum(inputs["input_word_ids"], axis=1), tf.float32)
-
-    model.variables = []
-    module = TASK.serving(model, WordPieceTokenizer(vocab), 8)
-    outputs = module.serving(tf.constant(["a", "a b"]), tf.constant(["b", ""]))
-    # [CLS] a [SEP] b [SEP] and [CLS] a b [SEP] [SEP].
-    np.testing.assert_array_equal(outputs["value"], [2 + 5 + 3 + 6 + 3] * 2)
-    assert '(["a text"], ["another"])' in TASK.example_call()

@@ -58,18 +58,10 @@ def test_from_files_to_answers(files, tmp_path, capsys, monkeypatch):
     _write(tmp_path / "dev-v2.0.json", 40, seed=1)
     _write(tmp_path / "test.json", 20, seed=2, answers=False)
     run = tmp_path / "run"
-    results = run_finetuning.run(
-        tuning_options(
-            files,
-            run,
-            task="squad2",
-            data_dir=str(tmp_path),
-            do_predict=True,
-            test_file=str(tmp_path / "test.json"),
-            **dict(max_seq_length=16, max_query_length=4, doc_stride=6),
-            **dict(learning_rate=1e-2, num_train_epochs=2),
-        )
-    )
+    sizes = dict(max_seq_length=16, max_query_length=4, doc_stride=6)
+    flags = dict(task="squad2", data_dir=str(tmp_path), test_file=str(tmp_path / "test.json"))
+    flags |= dict(do_predict=True, learning_rate=1e-2, num_train_epochs=2)
+    results = run_finetuning.run(tuning_options(files, run, **flags, **sizes))
     assert results["eval_best_f1"] > 0.95
     printed = capsys.readouterr().out
     assert "train: 200 questions on 200 contexts in " in printed

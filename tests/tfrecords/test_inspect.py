@@ -72,8 +72,7 @@ def vocab_file(tmp_path) -> str:
     return str(tmp_path / "vocab.txt")
 
 
-@pytest.mark.parametrize("compression", ["", "GZIP"])
-@pytest.mark.parametrize("original", [True, False])
+@pytest.mark.parametrize(("compression", "original"), [("", True), ("GZIP", False)])
 def test_sound_records_pass(tmp_path, vocab_file, compression, original, capsys):
     others = [
         changed(STATIC, next_sentence_labels={0: 0}),

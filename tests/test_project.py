@@ -273,7 +273,6 @@ def test_fish_completes_commands_flags_and_values(tmp_path):
 @pytest.mark.parametrize(
     ("name", "flag", "answer"),
     [
-        ("results", "--fold", "did you mean --folder?"),
         ("ablation", "--do_train", "all rows are trained, so omit it"),
         ("compress", "--worker_hosts", "the command runs on one machine, so omit it"),
     ],

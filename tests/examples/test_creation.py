@@ -94,8 +94,10 @@ def test_the_seed_changes_the_files(folder, finished, options):
     assert all(_bytes(folder)[name] != finished[name] for name in finished)
 
 
-@pytest.mark.parametrize("function", ["tokenize_block", "make_part", "join_shard"])
-@pytest.mark.parametrize("at", [0, 2])
+@pytest.mark.parametrize(
+    ("function", "at"),
+    [("tokenize_block", 0), ("tokenize_block", 2), ("make_part", 2), ("join_shard", 2)],
+)
 def test_a_run_that_failed_resumes(folder, finished, options, monkeypatch, function, at):
     """Oracle: the uninterrupted run. Finished steps do not run again."""
     run(options(overwrite=True, random_seed=1))
@@ -118,15 +120,15 @@ def test_a_run_that_failed_resumes(folder, finished, options, monkeypatch, funct
     assert (folder / "out" / "data.unfinished").exists()
     # The old files stay until the new text proves to be good.
     assert (folder / "out" / "data.manifest.json").exists() == (function == "tokenize_block")
+    if function != "tokenize_block":
+        monkeypatch.setattr(steps, "tokenize_block", pytest.fail)
     monkeypatch.setattr(steps, function, counting)
     run(options())
     assert _bytes(folder) == finished
-    monkeypatch.setattr(steps, function, real)
     if function == "tokenize_block":
         blocks = calls["after"] + at
         calls["after"] = 0
         shutil.rmtree(folder / "out")
-        monkeypatch.setattr(steps, function, counting)
         run(options())
         assert calls["after"] == blocks
 

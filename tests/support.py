@@ -1,6 +1,7 @@
 """What tests of several folders do."""
 
 import contextlib
+import io
 import json
 import pathlib
 import socket
@@ -13,12 +14,20 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import Head, ModelSpec
+from bert_tf.examples.chunk import Chunk
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.flags import DeviceOptions
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
 from bert_tf.training.strategy import make_strategy
 from tfrecords.vocabulary import Vocabulary
+
+
+class Terminal(io.StringIO):
+    """Takes what is printed as a terminal does."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def one_device() -> tf.distribute.Strategy:
@@ -43,6 +52,22 @@ def without_tracing():
             yield
     finally:
         tf.config.run_functions_eagerly(False)
+
+
+def make_chunk(documents: list[list[int]]) -> Chunk:
+    """Documents of sentences of these lengths; token i has id i, and even ones begin units."""
+    starts = np.cumsum([0] + [length for sentences in documents for length in sentences])
+    return Chunk(
+        token_ids=np.arange(starts[-1], dtype=np.int32),
+        unit_starts=np.arange(starts[-1]) % 2 == 0,
+        sentence_starts=starts,
+        document_starts=np.cumsum([0] + [len(sentences) for sentences in documents]),
+    )
+
+
+def assert_likely(found, runs: int, chance: float) -> None:
+    """Asserts that counts are within five standard deviations of those that a chance leads to."""
+    assert np.all(np.abs(found - runs * chance) < 5 * (runs * chance * (1 - chance)) ** 0.5)
 
 
 def save_checkpoint(folder, model: keras.Model, step: int = 1) -> str:

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import save_checkpoint
 
 import bert_tf
 from bert_tf import _KERAS_MODULES as MODULES
@@ -20,7 +21,6 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import FLAGS, Run
 from bert_tf.text.preprocessor import BertPreprocessor
-from bert_tf.training.checkpoints import Checkpointer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "A", "b", "##b"))
@@ -29,7 +29,7 @@ CONFIG = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=24)
 
 def save(folder: str, model, spec: ModelSpec) -> None:
     Run(folder).write(spec)
-    Checkpointer(folder, model, {"step": tf.Variable(3, dtype=tf.int64)}).save()
+    save_checkpoint(folder, model, step=3)
 
 
 @pytest.mark.parametrize("kind", ["pretraining", "fine-tuning"])

@@ -60,22 +60,13 @@ def test_a_run_reads_the_head_it_wrote(run, head):
     [
         ('{"kind": "x"}', "kind is 'x', not"),
         ('{"kind": "span", "labels": 2}', "2"),
-        (
-            '{"kind": "classifier", "multi_label": "no"}',
-            "multi_label must be true or false",
-        ),
+        ('{"kind": "classifier", "multi_label": "no"}', "multi_label must be true or false"),
         ('{"kind": "classifier", "mean": "0"}', "mean must be a finite number, not '0'"),
-        (
-            '{"kind": "classifier", "deviation": Infinity}',
-            "deviation must be a finite number",
-        ),
+        ('{"kind": "classifier", "deviation": Infinity}', "deviation must be a finite number"),
         ('{"kind": "classifier", "deviation": 0}', "deviation is 0, not positive"),
         ('{"kind": "classifier", "labels": ["a", " "]}', "a label is empty or .*'a', ' '"),
         ('{"kind": "classifier", "labels": ["a", null]}', "not a list of strings"),
-        (
-            '{"kind": "tagger", "labels": ["O", "b", "O"]}',
-            "a label is .* that of two outputs: rename",
-        ),
+        ('{"kind": "tagger", "labels": ["O", "b", "O"]}', "a label is .* that of two outputs: ren"),
     ],
 )
 def test_a_damaged_head_is_said(run, values, match):

@@ -12,6 +12,7 @@ import types
 
 import numpy as np
 import pytest
+from support import assert_likely
 
 from bert_tf.choices import MASKINGS
 from bert_tf.examples.masking import (
@@ -99,21 +100,14 @@ def test_80_10_10_and_the_random_token_is_from_the_whole_vocabulary(masking):
     total = len(before)
     assert total > 50_000
     # A random token may happen to be [MASK] or the original token.
-    for share, chance in [
-        ((after == MASK).mean(), 0.8 + 0.1 / VOCAB),
-        ((after == before).mean(), 0.1 + 0.1 / VOCAB),
-    ]:
-        assert abs(share - chance) < 5 * (chance * (1 - chance) / total) ** 0.5
+    assert_likely((after == MASK).sum(), total, 0.8 + 0.1 / VOCAB)
+    assert_likely((after == before).sum(), total, 0.1 + 0.1 / VOCAB)
     others = after[(after != MASK) & (after != before)]
     counts = np.bincount(others, minlength=VOCAB)
     assert counts[MASK] == 0 and counts[0] > 0 and counts[CLS] > 0 and counts[SEP] > 0
     # Special tokens are never the original token, so their chance is the full one.
-    chance = 0.1 / VOCAB
-    for special in (0, CLS, SEP):
-        assert abs(counts[special] - total * chance) < 5 * (total * chance) ** 0.5
-    ordinary = counts[4:]
-    chance = 0.1 / VOCAB * (1 - 1 / (VOCAB - 4))
-    assert np.all(np.abs(ordinary - total * chance) < 5 * (total * chance) ** 0.5)
+    assert_likely(counts[[0, CLS, SEP]], total, 0.1 / VOCAB)
+    assert_likely(counts[4:], total, 0.1 / VOCAB * (1 - 1 / (VOCAB - 4)))
 
 
 @pytest.mark.parametrize("masking", STATIC)
@@ -212,7 +206,7 @@ def _check_chances(choose, row, budget, expected):
     assert found.keys() == expected.keys()
     assert sum(expected.values()) == pytest.approx(1)
     for outcome, chance in expected.items():
-        assert abs(found[outcome] - runs * chance) < 5 * (runs * chance * (1 - chance)) ** 0.5
+        assert_likely(found[outcome], runs, chance)
 
 
 def _bigrams(*row) -> np.ndarray:

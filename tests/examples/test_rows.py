@@ -5,23 +5,13 @@ import types
 
 import numpy as np
 import pytest
+from support import assert_likely, make_chunk
 
 from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.rows import Rows, full_sentence_rows
 
 CLS, SEP = -2, -1
 VOCAB = types.SimpleNamespace(cls_id=CLS, sep_id=SEP)
-
-
-def _chunk(documents: list[list[int]]) -> Chunk:
-    """Returns a chunk of sentences of these lengths. Token i has id i; even ones begin units."""
-    starts = np.cumsum([0] + [length for sentences in documents for length in sentences])
-    return Chunk(
-        token_ids=np.arange(starts[-1], dtype=np.int32),
-        unit_starts=np.arange(starts[-1]) % 2 == 0,
-        sentence_starts=starts,
-        document_starts=np.cumsum([0] + [len(sentences) for sentences in documents]),
-    )
 
 
 def _make(chunk, max_tokens, cross_documents, seed=0, short_seq_prob=0.0) -> Rows:
@@ -42,7 +32,7 @@ def _rows(made: Rows) -> list[list[int]]:
 
 def test_rows_worked_by_hand():
     # Sentences [0 1] [2 3 4] [5] of a document and [6] [7 ... 13] [14] of another; rows of five.
-    chunk = _chunk([[2, 3, 1], [1, 7, 1]])
+    chunk = make_chunk([[2, 3, 1], [1, 7, 1]])
     found = {tuple(map(tuple, _rows(_make(chunk, 5, True, seed)))) for seed in range(20)}
     assert found == {
         # A [SEP] separates documents; none ends a row.
@@ -76,7 +66,7 @@ def _slow_rows(documents: list[list[list[int]]], max_tokens: int) -> list[list[i
 def test_packing_equals_that_of_plain_lists(cross_documents):
     rng = np.random.default_rng(0)
     lengths = [rng.integers(1, 30, rng.integers(1, 12)).tolist() for _ in range(40)]
-    chunk = _chunk(lengths)
+    chunk = make_chunk(lengths)
     documents = [
         [
             chunk.token_ids[chunk.sentence_starts[n] : chunk.sentence_starts[n + 1]].tolist()
@@ -109,7 +99,7 @@ def _document(chunk: Chunk, token: int) -> int:
 
 def test_some_documents_have_a_short_target():
     # With one token per sentence, a row is exactly as long as its target.
-    chunk = _chunk([[1] * 60] * 2000)
+    chunk = make_chunk([[1] * 60] * 2000)
     made = _make(chunk, 6, False, short_seq_prob=0.6)
     lengths = [len(row) for row in _rows(made)]
     # Every target divides 60, the length of a document.
@@ -118,5 +108,5 @@ def test_some_documents_have_a_short_target():
         found[length] = lengths.count(length) / (60 / length)
     assert sum(found.values()) == pytest.approx(2000)
     for length, chance in (dict.fromkeys([2, 3, 4, 5], 0.12) | {6: 0.52}).items():
-        assert abs(found[length] - 2000 * chance) < 5 * (2000 * chance * (1 - chance)) ** 0.5
+        assert_likely(found[length], 2000, chance)
     assert sorted(token for row in _rows(made) for token in row) == list(range(120_000))

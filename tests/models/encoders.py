@@ -3,15 +3,16 @@
 import keras
 import numpy as np
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, MobileBertConfig
 
-SMALL = BertConfig(
-    vocab_size=101,
-    hidden_size=48,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=80,
-    max_position_embeddings=40,
+SMALL = BertConfig(101, 48, 3, 4, 80, max_position_embeddings=40)
+# Without dropout.
+STILL = BertConfig(101, 48, 3, 4, 80, "gelu", 0.0, 0.0, 40)
+MOBILE = MobileBertConfig(
+    *(101, 48, 3, 4, 80, "relu", 0.0, 0.0, 40),
+    embedding_size=16,
+    intra_bottleneck_size=24,
+    num_feedforward_networks=2,
 )
 
 

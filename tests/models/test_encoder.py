@@ -1,10 +1,10 @@
-"""The encoder: its sizes, shared layers, padding, decoders, and what its tokens attend to.
+"""The encoder: its sizes, shared layers, decoders, and what its tokens attend to.
 
-tests/weights/formats compare its outputs with those of transformers, KerasHub and the Model Garden.
+tests/weights/formats compare its outputs with those of transformers, KerasHub and the Model Garden,
+for rows with padding, decoders and shared layers, too.
 """
 
 import dataclasses
-import re
 
 import numpy as np
 import pytest
@@ -42,29 +42,13 @@ def test_there_is_a_preset_for_every_published_size():
     assert preset_config("L-2_H-128") == preset_config("tiny")
 
 
-def test_padding_does_not_change_other_positions():
-    """Oracle: the same sequences without padding."""
-    encoder = randomize(BertEncoder(SMALL))
-    inputs = random_inputs(SMALL, batch=2, length=9)
-    inputs["input_mask"][:] = 1
-    padded = {name: np.pad(value, ((0, 0), (0, 6))) for name, value in inputs.items()}
-    padded["input_word_ids"][:, 9:] = 7
-    short, long = encoder(inputs), encoder(padded)
-    np.testing.assert_allclose(
-        long["sequence_output"][:, :9], short["sequence_output"], rtol=0, atol=1e-5
-    )
-    np.testing.assert_allclose(long["pooled_output"], short["pooled_output"], rtol=0, atol=1e-5)
-
-
 def decoder(**rates) -> BertEncoder:
     return randomize(BertEncoder(dataclasses.replace(SMALL, is_decoder=True, **rates)))
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.1])
-def test_in_a_decoder_no_position_depends_on_later_ones(rate):
-    """Oracle: the outputs before a later token was changed, bit for bit, and the outputs for a
-    sequence of two tokens."""
-    encoder = decoder(hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
+def test_in_a_decoder_no_position_depends_on_later_ones():
+    """Oracle: the outputs before a later token was changed, bit for bit, also with dropout."""
+    encoder = decoder(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
     inputs = random_inputs(SMALL, batch=4, length=12)
     inputs["dropout_seed"] = np.array([5, 6], np.int32)
     outputs = encoder(inputs, training=True)["encoder_outputs"]
@@ -74,20 +58,6 @@ def test_in_a_decoder_no_position_depends_on_later_ones(rate):
         for x, y in zip(encoder(others, training=True)["encoder_outputs"], outputs, strict=True):
             np.testing.assert_array_equal(x[:, :changed], y[:, :changed])
             assert np.abs(x[0, changed] - y[0, changed]).max() > 1e-3
-    if not rate:
-        two = {name: value[:, :2] for name, value in inputs.items() if name != "dropout_seed"}
-        first = encoder(two)["sequence_output"]
-        np.testing.assert_allclose(first, outputs[-1][:, :2], atol=1e-5)
-
-
-def test_a_decoder_ignores_padding():
-    """Oracle: the outputs before the padding's token was changed, bit for bit."""
-    encoder, inputs = decoder(), random_inputs(SMALL, batch=2, length=9)
-    inputs["input_mask"][:, 4] = 0
-    other = dict(inputs, input_word_ids=inputs["input_word_ids"].copy())
-    other["input_word_ids"][:, 4] += 1
-    x, y = encoder(inputs)["sequence_output"], encoder(other)["sequence_output"]
-    np.testing.assert_array_equal(np.delete(x, 4, axis=1), np.delete(y, 4, axis=1))
 
 
 def test_a_decoder_pools_the_last_token():
@@ -109,40 +79,6 @@ def test_each_layer_uses_its_group(layers, groups, used):
     sizes = dict(embedding_size=20, num_hidden_layers=layers, num_hidden_groups=groups)
     encoder = BertEncoder(dataclasses.replace(SMALL, **sizes))
     assert [encoder.blocks.index(encoder.block(layer)) for layer in range(layers)] == list(used)
-
-
-def test_layers_that_share_weights_compute_what_others_do():
-    """Oracle: as many layers of their own with these weights; shared gradients are sums."""
-    config = dataclasses.replace(SMALL, num_hidden_layers=5, num_hidden_groups=2)
-    shared = randomize(BertEncoder(config))
-    separate = BertEncoder(dataclasses.replace(config, num_hidden_groups=None))
-    source = {
-        weight.path: re.sub(r"layer_(\d)", lambda found: f"layer_{int(found[1]) // 3}", weight.path)
-        for weight in separate.weights
-    }
-    values = {weight.path: weight for weight in shared.weights}
-    for weight in separate.weights:
-        weight.assign(values[source[weight.path]])
-    found, gradients = outputs_and_gradients(shared)
-    expected, parts = outputs_and_gradients(separate)
-    for ours, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-5)
-    sums = dict.fromkeys(gradients, 0.0)
-    for path, gradient in parts.items():
-        sums[source[path]] += gradient
-    for path, gradient in gradients.items():
-        np.testing.assert_allclose(gradient, sums[path], rtol=1e-3, atol=1e-3, err_msg=path)
-
-
-def outputs_and_gradients(encoder: BertEncoder) -> tuple[list, dict[str, np.ndarray]]:
-    """Returns the outputs of all layers, and the gradients of a function of the last one."""
-    with tf.GradientTape() as tape:
-        outputs = encoder(random_inputs(SMALL, batch=2))
-        loss = tf.reduce_sum(tf.sin(outputs["sequence_output"])) + outputs["pooled_output"][0, 0]
-    weights = encoder.trainable_weights
-    gradients = tape.gradient(loss, [weight.value for weight in weights])
-    dense = [tf.convert_to_tensor(gradient).numpy() for gradient in gradients]
-    return outputs["encoder_outputs"], {w.path: x for w, x in zip(weights, dense, strict=True)}
 
 
 def split_heads(x: np.ndarray) -> np.ndarray:

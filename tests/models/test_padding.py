@@ -6,29 +6,20 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from encoders import SMALL, random_inputs, randomize
+from encoders import MOBILE, SMALL, STILL, random_inputs, randomize
 
 from bert_tf.compression.distillation import Distillation
-from bert_tf.config import BertConfig, MobileBertConfig
+from bert_tf.config import BertConfig
 from bert_tf.layers.padding import SortedTokens, token_places
 from bert_tf.models.encoder import BertEncoder, skip_padding
 from bert_tf.models.task_model import BertTaskModel
 
-STILL = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 CONFIGS = {
-    "bert": dataclasses.replace(SMALL, **STILL),
-    "albert": dataclasses.replace(SMALL, num_hidden_groups=1, embedding_size=16, **STILL),
-    "left_to_right": dataclasses.replace(SMALL, is_decoder=True, **STILL),
-    "pruned": dataclasses.replace(SMALL, pruned_heads={1: [0, 3]}, **STILL),
-    "mobilebert": MobileBertConfig(
-        *(101, 48, 3, 4, 80, "relu"),
-        **STILL,
-        max_position_embeddings=40,
-        embedding_size=16,
-        intra_bottleneck_size=24,
-        num_feedforward_networks=2,
-        key_query_shared_bottleneck=True,
-    ),
+    "bert": STILL,
+    "albert": dataclasses.replace(STILL, num_hidden_groups=1, embedding_size=16),
+    "left_to_right": dataclasses.replace(STILL, is_decoder=True),
+    "pruned": dataclasses.replace(STILL, pruned_heads={1: [0, 3]}),
+    "mobilebert": dataclasses.replace(MOBILE, key_query_shared_bottleneck=True),
 }
 
 
@@ -61,33 +52,42 @@ def outputs_and_gradients(encoder: BertEncoder, inputs: dict, training: bool = T
     return [*layers, pooled], [tf.convert_to_tensor(x) for x in gradients]
 
 
-@pytest.mark.parametrize("rematerialize", ["none", "selective", "layers"])
-def test_outputs_and_gradients(config, rematerialize):
-    encoder = randomize(BertEncoder(config, rematerialize))
-    inputs = masked_inputs(config)
+def assert_equal(found, expected) -> None:
+    for x, y in zip(found[0], expected[0], strict=True):
+        np.testing.assert_allclose(x, y, atol=2e-5 * max(1.0, np.abs(y).max()))
+    for x, y in zip(found[1], expected[1], strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-4 * max(1.0, np.abs(y).max()))
+
+
+@pytest.mark.parametrize(
+    ("name", "rematerialize"),
+    [
+        *((name, "none") for name in CONFIGS),
+        *((name, kind) for name in ("bert", "mobilebert") for kind in ("selective", "layers")),
+    ],
+)
+def test_outputs_and_gradients(name, rematerialize):
+    encoder = randomize(BertEncoder(CONFIGS[name], rematerialize))
+    inputs = masked_inputs(CONFIGS[name])
     expected = outputs_and_gradients(encoder, inputs)
     skip_padding(encoder)
     compute = tf.function(outputs_and_gradients, autograph=False)
     for found in (outputs_and_gradients(encoder, inputs), compute(encoder, inputs)):
-        for x, y in zip(found[0], expected[0], strict=True):
-            np.testing.assert_allclose(x, y, atol=2e-5)
-        for x, y in zip(found[1], expected[1], strict=True):
-            np.testing.assert_allclose(x, y, atol=1e-4 * max(1.0, np.abs(y).max()))
+        assert_equal(found, expected)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spare", [0, 5])
-def test_a_fixed_number_of_places_with_xla(config, spare):
+@pytest.mark.parametrize("name", ["left_to_right", "pruned", "mobilebert"])
+def test_a_fixed_number_of_places_with_xla(name):
+    """Oracle: the same encoder without places; tests/models/test_places.py has other kinds."""
+    config = CONFIGS[name]
     encoder, inputs = randomize(BertEncoder(config, "selective")), masked_inputs(config)
     compute = tf.function(outputs_and_gradients, autograph=False, jit_compile=True)
     places = token_places(inputs["input_mask"])
     assert sorted(places) == np.flatnonzero(inputs["input_mask"] | (np.arange(17) == 0)).tolist()
-    places = token_places(inputs["input_mask"], len(places) + spare)
+    places = token_places(inputs["input_mask"], len(places) + 5)
     found, expected = (compute(encoder, x) for x in (inputs | {"token_places": places}, inputs))
-    for x, y in zip(found[0], expected[0], strict=True):
-        np.testing.assert_allclose(x, y, atol=2e-5)
-    for x, y in zip(found[1], expected[1], strict=True):
-        np.testing.assert_allclose(x, y, atol=1e-4 * max(1.0, np.abs(y).max()))
+    assert_equal(found, expected)
 
 
 def test_padding_is_not_computed(config):

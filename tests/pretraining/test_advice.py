@@ -119,10 +119,7 @@ def test_records_with_nothing_to_teach_give_a_warning(data, tmp_path):
 def test_the_perplexity_of_a_diverged_run_is_finite():
     """Oracle: the largest float32, the type of TensorBoard's numbers."""
     metrics = {"masked_lm_loss": 1e5, "masked_lm_accuracy": 0.0}
-    trainer = types.SimpleNamespace(
-        step=tf.Variable(1),
-        evaluate=lambda batches, steps: metrics,
-    )
+    trainer = types.SimpleNamespace(step=tf.Variable(1), evaluate=lambda batches, steps: metrics)
     options = Options(input_file="x", output_dir="x", do_train=True)
     session = types.SimpleNamespace(options=options, is_chief=True, say=print)
     data = PhaseData(session, None, None, trainer, None, [], np.zeros(1))

@@ -14,19 +14,8 @@ from bert_tf.config import BertConfig
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 
-_CONFIG = BertConfig(
-    40,
-    32,
-    3,
-    2,
-    64,
-    max_position_embeddings=32,
-    embedding_size=16,
-    num_hidden_groups=1,
-    initializer_range=0.1,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-)
+_SHARED = dict(embedding_size=16, num_hidden_groups=1)
+_CONFIG = BertConfig(40, 32, 3, 2, 64, "gelu", 0.0, 0.0, 32, initializer_range=0.1, **_SHARED)
 
 
 def _documents(count: int, seed: int) -> str:
@@ -62,19 +51,12 @@ def pretrained(data, tmp_path_factory) -> types.SimpleNamespace:
                 num_workers=1,
             )
         )
-    options = dict(
-        input_file=str(folder / "train.tfrecord"),
-        eval_input_file=str(folder / "heldout.tfrecord"),
-        bert_config_file=str(folder / "albert.json"),
-        output_dir=str(folder / "run"),
-        do_train=True,
-        do_eval=True,
-        num_train_steps=300,
-        num_warmup_steps=30,
-        train_batch_size=32,
-        learning_rate=3e-3,
-    )
-    results = run_pretraining.run(run_pretraining.Options(**options))
+    files = dict(input_file="train.tfrecord", eval_input_file="heldout.tfrecord")
+    files |= dict(bert_config_file="albert.json", output_dir="run")
+    flags = {name: str(folder / file) for name, file in files.items()}
+    flags |= dict(do_train=True, do_eval=True, num_train_steps=300, num_warmup_steps=30)
+    flags |= dict(train_batch_size=32, learning_rate=3e-3)
+    results = run_pretraining.run(run_pretraining.Options(**flags))
     return types.SimpleNamespace(folder=folder, results=results)
 
 

@@ -323,23 +323,3 @@ def test_in_tf_data_and_created_inside_a_function():
     assert function(tf.constant(["ab a", ""])).to_list() == expected
     dataset = tf.data.Dataset.from_tensors(["ab a", ""]).map(made[-1].tokenize)
     assert next(iter(dataset)).to_list() == expected == [[[5, 6], [5]], []]
-
-
-def test_saved_model(tmp_path):
-    """Oracle: the tokenizer before saving."""
-    pieces = ["i", "##i", "##j", "##s", "##e", "##l", "a", "##a"]
-    tokenizer = WordPieceTokenizer(vocabulary(*pieces))
-    saved = tf.Module()
-    saved.tokenizer = tokenizer
-    signature = [tf.TensorSpec([None], tf.string)]
-    saved.tokenize = tf.function(tokenizer.tokenize, signature)
-    saved.tokenize_with_offsets = tf.function(tokenizer.tokenize_with_offsets, signature)
-    tf.saved_model.save(saved, str(tmp_path / "first"))
-    (tmp_path / "first").rename(tmp_path / "moved")
-    loaded = tf.saved_model.load(str(tmp_path / "moved"))
-    text = tf.constant(["I IJssel \u0130I \u00cc \u00c5", ""])
-    found = [loaded.tokenize(text), *loaded.tokenize_with_offsets(text)]
-    expected = [tokenizer.tokenize(text), *tokenizer.tokenize_with_offsets(text)]
-    assert [x.to_list() for x in found] == [x.to_list() for x in expected]
-    words = ["i", "i ##j ##s ##s ##e ##l", "i ##i", "i", "a"]
-    assert spell(tokenizer, "I IJssel İI Ì Å") == [word.split() for word in words]

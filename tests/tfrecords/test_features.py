@@ -16,7 +16,7 @@ def _protobuf_bytes(arrays: dict[str, np.ndarray], row: int) -> bytes:
     return example.SerializeToString(deterministic=True)  # sorted by name
 
 
-@pytest.mark.parametrize("largest", [1, 127, 128, 16_383, 16_384, 2**31 - 1, 2**40])
+@pytest.mark.parametrize("largest", [127, 128, 16_384, 2**40])
 def test_equals_protobuf_byte_for_byte(largest):
     rng = np.random.default_rng(largest)
     # Small and large numbers, so that the rows have different lengths in bytes.

@@ -72,8 +72,7 @@ def vocab_file(tmp_path) -> str:
     return str(tmp_path / "vocab.txt")
 
 
-@pytest.mark.parametrize("compression", ["", "GZIP"])
-@pytest.mark.parametrize("original", [True, False])
+@pytest.mark.parametrize(("compression", "original"), [("", True), ("GZIP", False)])
 def test_sound_records_pass(tmp_path, vocab_file, compression, original, capsys):
     others = [
         changed(STATIC, next_sentence_labels={0: 0}),
@@ -226,30 +225,30 @@ def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
     }
     for name, (data, _) in damage.items():
         (tmp_path / name).write_bytes(data)
-    mixed = [serialize_examples(arrays(record))[0] for record in (STATIC, DYNAMIC)]
-    write_records(str(tmp_path / "mixed"), mixed)
-    messages = {name: message for name, (_, message) in damage.items()} | {
-        "mixed": "record 2: 10 input_word_ids and no predictions, but the first record has "
+    record, dynamic = (serialize_examples(arrays(record))[0] for record in (STATIC, DYNAMIC))
+    junk = b"\xff\xff\xff"
+    for name, records in {
+        "mixed": [record, dynamic],
+        "foreign": [junk],
+        "later": [record, junk],
+    }.items():
+        write_records(str(tmp_path / name), records)
+    messages = {name: f", {message}" for name, (_, message) in damage.items()} | {
+        "mixed": ", record 2: 10 input_word_ids and no predictions, but the first record has "
         "12 input_word_ids and 4 predictions",
+        "foreign": ", record 1: not a tf.train.Example",
+        "later": ", record 2: not a tf.train.Example",
     }
-    with pytest.raises(ValueError, match="^4 problems found"):
+    with pytest.raises(ValueError, match="^6 problems found"):
         run(Options(",".join([good, *(str(tmp_path / name) for name in messages)])))
     out = capsys.readouterr().out
     for name, message in messages.items():
-        assert f"BAD {tmp_path / name}, {message}" in out
-    assert len(re.findall("^BAD ", out, re.M)) == 4
-    junk = b"\xff\xff\xff"
-    write_records(str(tmp_path / "foreign"), [junk])
-    write_records(str(tmp_path / "later"), [*serialize_examples(arrays(STATIC)), junk])
+        assert f"BAD {tmp_path / name}{message}" in out
+    assert len(re.findall("^BAD ", out, re.M)) == 6
     (tmp_path / "text").write_bytes(b"this is not a TFRecord file")
-    for name, message in {
-        "foreign": ", record 1: not a tf.train.Example",
-        "later": ", record 2: not a tf.train.Example",
-        "text": " is damaged or not a TFRecord file",
-    }.items():
-        with pytest.raises(ValueError, match="^1 problem found"):
-            run(Options(str(tmp_path / name)))
-        assert f"BAD {tmp_path / name}{message}" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="^1 problem found"):
+        run(Options(str(tmp_path / "text")))
+    assert f"BAD {tmp_path}/text is damaged or not a TFRecord file" in capsys.readouterr().out
 
 
 def test_a_file_that_could_not_be_read_once_is_named(tmp_path, capsys, monkeypatch):

@@ -18,7 +18,6 @@ from tfrecords.manifest import (
     ("file", "manifest"),
     [
         ("out/train.tfrecord-00000-of-00004", "out/train.manifest.json"),
-        ("out/train.tfrecord-00003-of-00004", "out/train.manifest.json"),
         ("train.tfrecord-100000-of-200000", "train.manifest.json"),
         ("train-0.tfrecord", "train-0.manifest.json"),
         ("gs://b/a.tfrecord/records", "gs://b/a.tfrecord/records.manifest.json"),

@@ -1,20 +1,15 @@
 """Progress in a terminal and in a file. Oracle: the lines expected."""
 
-import io
 import os
 import pty
 import re
 import termios
 
 import pytest
+from support import Terminal
 
 from tfrecords import progress
 from tfrecords.progress import progress_bar, say
-
-
-class _Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 def test_a_file_gets_whole_lines(capsys, monkeypatch):
@@ -49,7 +44,7 @@ def test_quiet_leaves_warnings(capsys, monkeypatch):
 
 
 def test_a_terminal_gets_a_bar(monkeypatch):
-    terminal = _Terminal()
+    terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     with progress_bar(total=30, desc="Reading", show_rate=False) as bar:
         bar.set_postfix_str("loss 7")

@@ -11,16 +11,7 @@ from bert_tf.training.checkpoints import Checkpointer
 from bert_tf.training.optimizers import AdamW, make_schedule
 from bert_tf.training.trainer import Trainer
 
-_CONFIG = BertConfig(
-    60,
-    32,
-    1,
-    2,
-    64,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-    max_position_embeddings=16,
-)
+_CONFIG = BertConfig(60, 32, 1, 2, 64, "gelu", 0.0, 0.0, max_position_embeddings=16)
 _ROWS, _LENGTH, _PREDICTIONS = 32, 16, 3
 
 

@@ -33,8 +33,6 @@ def gpu_peak(monkeypatch, name: str, precision: str, replicas: int = 1):
         ("NVIDIA A100-SXM4-40GB", 312, 156),
         ("NVIDIA L4", 121, 60),
         ("NVIDIA L40S", 362, 183),
-        ("NVIDIA H100 80GB HBM3", 989, 494),
-        ("NVIDIA H100 PCIe", 756, 378),
         ("NVIDIA GB200", 2500, 1250),
     ],
 )

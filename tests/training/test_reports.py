@@ -1,20 +1,15 @@
 """The log of a run: read, resumed and damaged; the line that shows its progress."""
 
-import io
 import json
 import math
 
 import numpy as np
 import pytest
+from support import Terminal
 
 from bert_tf.training.reports import MetricsLog, Reports, read_metrics, read_results
 
 _MEASURES = ("masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy")
-
-
-class _Terminal(io.StringIO):
-    def isatty(self):
-        return True
 
 
 @pytest.mark.parametrize("text", ["", "loss\n", "loss = x\nglobal_step = 1\n", "loss = 1.0\n"])
@@ -27,7 +22,7 @@ def test_damaged_results_are_named(text, tmp_path):
 
 def test_the_line_of_a_long_run_fits_100_columns(tmp_path, monkeypatch):
     """Oracle: a terminal's 100 columns."""
-    monkeypatch.setattr("sys.stderr", _Terminal())
+    monkeypatch.setattr("sys.stderr", Terminal())
     reports = Reports(str(tmp_path), 0, 1_000_000, peak_flops=1e12)
     bar = reports._bar
     bar.dynamic_ncols, bar.ncols, bar.start_t = None, 100, bar.start_t - 50_000

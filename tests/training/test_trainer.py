@@ -20,10 +20,8 @@ def one_device_losses(losses) -> list[float]:
 @pytest.mark.parametrize(
     ("replicas", "parts", "compiled", "atol"),
     [
-        (2, 1, False, 1e-5),
         (1, 8, False, 1e-5),
         (2, 2, False, 1e-5),
-        pytest.param(1, 1, True, 1e-4, marks=pytest.mark.slow),
         pytest.param(2, 1, True, 1e-4, marks=pytest.mark.slow),
     ],
 )
@@ -204,7 +202,6 @@ def without_shortcut(train_padded) -> list:
 @pytest.mark.parametrize(
     ("replicas", "parts", "capacity", "compiled"),
     [
-        (1, 1, 80, False),
         (1, 4, 20, False),
         (2, 1, 40, False),
         pytest.param(1, 1, 80, True, marks=pytest.mark.slow),

@@ -1,9 +1,7 @@
 """Tests counting words. Oracle: the words that the tokenizer finds line by line."""
 
-import bz2
 import gzip
 import json
-import lzma
 from collections import Counter
 
 import pytest
@@ -47,22 +45,14 @@ def test_words_are_the_tokenizers(tmp_path, lower_case):
     assert counts.invalid_lines == {str(tmp_path / "damaged"): 2}
 
 
-def test_compressed_files_and_json_lines_hold_the_same_words(tmp_path):
+def test_json_lines_hold_the_same_words(tmp_path):
     data = TEXTS["english"].encode() * 3
     lines = [json.dumps({"n": 1, "body": line}) for line in data.decode().split("\n")]
-    files = {
-        "a.txt.gz": gzip.compress(data),
-        "a.bz2": bz2.compress(data),
-        "a.txt.xz": lzma.compress(data),
-        "a.jsonl": "\n".join(lines).encode(),
-        "b.jsonl.gz": gzip.compress("\n\n".join(lines).encode()),
-    }
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    counts = count_words(
-        {name: [str(tmp_path / name)] for name in files}, True, Layout(json_field="body")
-    )
-    for name in files:
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress("\n\n".join(lines).encode()))
+    texts = {name: [str(tmp_path / name)] for name in ("a.jsonl", "b.jsonl.gz")}
+    counts = count_words(texts, True, Layout(json_field="body"))
+    for name in texts:
         assert counts.texts[name] == reference(data, True), name
     with pytest.raises(ValueError, match=r"a\.jsonl.*'text'"):
         count_words({"": [str(tmp_path / "a.jsonl")]}, True)

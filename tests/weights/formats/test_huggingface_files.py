@@ -5,7 +5,6 @@ import fnmatch
 import json
 import pathlib
 import re
-import struct
 
 import huggingface_hub.constants
 import ml_dtypes
@@ -121,7 +120,7 @@ def test_shards(folder):
     [
         *(
             ({WORDS: name}, None, "which is no .safetensors file beside it")
-            for name in ("../secret.safetensors", "/etc/passwd", "a\\b", 7)
+            for name in ("../secret.safetensors", "/etc/passwd", 7)
         ),
         ({WORDS: SECOND}, None, f"says that {WORDS} is in {SECOND}, but it is in {FIRST}: downl"),
         ({"more": FIRST}, None, f"says that more is in {FIRST}, but it is in None"),
@@ -136,17 +135,11 @@ def test_bad_shards(folder, changes, damage, message):
     assert_refused(folder, message)
 
 
-def raw(header: bytes, data: bytes = b"") -> bytes:
-    return struct.pack("<Q", len(header)) + header + data
-
-
 @pytest.mark.parametrize(
     "content, message",
     [
         (b"", "header too small"),
-        (struct.pack("<Q", 2**40), "header too large"),
-        (raw(b"{nope"), "invalid JSON"),
-        (raw(b'{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}', b"1"), "covered"),
+        (b"\5" + bytes(7) + b"{nope", "invalid JSON"),
         (None, "No such device"),
     ],
 )

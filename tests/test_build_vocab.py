@@ -3,6 +3,8 @@
 import gzip
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -30,6 +32,18 @@ def build(folder, text: bytes, **options) -> Vocabulary:
         defaults |= {"vocab_size": 200, "num_unused": 0}
     run(Options(str(folder / "text.txt"), **(defaults | options)))
     return load_vocab(options.get("output_file", output))
+
+
+def test_the_command_in_a_process_of_its_own_writes_the_same_bytes(tmp_path):
+    """Oracle: the vocabulary of this process, which hashes strings with another seed."""
+    build(tmp_path, PROSE.encode() * 3)
+    flags = [f"--input_file={tmp_path}/*xt.txt", f"--output_file={tmp_path}/again/vocab.txt"]
+    command = [sys.executable, "-m", "bert_tf.build_vocab", *flags]
+    command += ["--vocab_size=200", "--num_unused=0", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"Wrote \d+ tokens to .*\n", done.stdout) and done.stderr == ""
+    written = (tmp_path / "again" / "vocab.txt").read_bytes()
+    assert written == (tmp_path / "vocab.txt").read_bytes()
 
 
 @pytest.mark.parametrize("lower_case", [True, False])

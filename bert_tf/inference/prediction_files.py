@@ -11,6 +11,8 @@ import tensorflow as tf
 from bert_tf.finetuning.table_rows import import_pyarrow
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.texts import in_chunks
+from tfrecords.files import read_file
+from tfrecords.progress import progress_bar
 from tfrecords.writer import join_files, whole_file, write_records
 
 _BATCH_ROWS = 1024
@@ -27,13 +29,13 @@ def join_predictions(options: PredictOptions, parts: Sequence[str]) -> None:
         return
 
     def read() -> Iterator[dict[str, Any]]:
-        for part in parts:
-            with tf.io.gfile.GFile(part) as file:
-                yield from map(json.loads, file)
+        shown = dict(total=len(parts), desc=f"Writing {ending}", unit=" parts", delay=2)
+        for part in progress_bar(iterable=parts, **shown):
+            yield from map(json.loads, read_file(part).splitlines())
 
     if ending == ".tfrecord":
         rows = _with_plain_ids(read)()
-        write_records(path, (_example(row).SerializeToString() for row in rows))
+        write_records(path, map(_example, rows))
         return
     with whole_file(path) as temporary:
         if ending == ".parquet":
@@ -77,10 +79,11 @@ def _with_plain_ids(read: Read) -> Read:
     return lambda: (row | {"id": _text(row["id"])} if "id" in row else row for row in read())
 
 
-def _example(row: dict[str, Any]) -> tf.train.Example:
-    """Returns a row as features; objects are JSON."""
+def _example(row: dict[str, Any]) -> bytes:
+    """Returns a row as a serialized `tf.train.Example`; objects are JSON."""
     features = {name: _feature(value) for name, value in _cells(row).items()}
-    return tf.train.Example(features=tf.train.Features(feature=features))
+    example = tf.train.Example(features=tf.train.Features(feature=features))
+    return example.SerializeToString(deterministic=True)
 
 
 def _feature(value: Any) -> tf.train.Feature:

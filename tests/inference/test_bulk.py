@@ -175,6 +175,8 @@ def test_outputs_as_examples(kind, folders, tmp_path):
     spec |= {name: tf.io.FixedLenFeature([], tf.string) for name in ("id", "text")}
     spec |= {name: tf.io.RaggedFeature(tf.string) for name in strings}
     for record, row in zip(tf.data.TFRecordDataset(str(found)), expected, strict=True):
+        example = tf.train.Example.FromString(record.numpy())
+        assert example.SerializeToString(deterministic=True) == record.numpy()
         cells = tf.io.parse_single_example(record, spec)
         assert cells["text"] == row["text"].encode() and cells["id"] == str(row["id"]).encode()
         for name, share in row.get("probabilities", {}).items():

@@ -13,13 +13,14 @@ from bert_tf.finetuning.columns import Columns
 from bert_tf.finetuning.table_rows import import_pyarrow
 from bert_tf.finite import count_non_finite
 from bert_tf.inference.bulk import BulkJob
-from bert_tf.inference.encoding import EncodedLine, encode_lines
+from bert_tf.inference.encoding import encode_lines
 from bert_tf.inference.inference_options import ExtractionOptions
 from bert_tf.inference.texts import (
     Numbered,
     Row,
     check_columns,
     columns_of_run,
+    in_groups,
     is_table,
     read_lines,
     read_rows,
@@ -97,7 +98,8 @@ def _write_part(
     extractor = _open(options)
     length, dtype = options.max_seq_length, np.dtype(options.dtype)
     encoded = encode_lines([row.texts for row in rows if row], extractor.tokenizer, length)
-    parts = _by_tokens(encoded, _CHUNK_BYTES // extractor.token_bytes)
+    most = _CHUNK_BYTES // extractor.token_bytes
+    parts = in_groups(encoded, lambda line: len(line.ids), most)
     found = (vectors for part in parts for vectors in extractor.extract(part))
     num_vectors = 0
 
@@ -138,16 +140,3 @@ def _join(options: ExtractionOptions, parts: Sequence[str]) -> None:
     else:
         num_vectors = sum(read_counts(part)["vectors"] for part in parts)
         write_npz(path, lines, layers, dtype, num_vectors)
-
-
-def _by_tokens(lines: Sequence[EncodedLine], num_tokens: int) -> Iterator[list[EncodedLine]]:
-    """Yields lines in parts of up to `num_tokens` tokens, or with a single longer line."""
-    part, size = [], 0
-    for line in lines:
-        if part and size + len(line.ids) > num_tokens:
-            yield part
-            part, size = [], 0
-        part.append(line)
-        size += len(line.ids)
-    if part:
-        yield part

@@ -4,7 +4,7 @@ import codecs
 import contextlib
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -165,6 +165,19 @@ def in_chunks(items: Iterable, size: int) -> Iterator[list]:
     """Yields lists of `size` items; the last one may be shorter."""
     iterator = iter(items)
     return iter(lambda: list(itertools.islice(iterator, size)), [])
+
+
+def in_groups(items: Iterable, size_of: Callable[[Any], int], most: int) -> Iterator[list]:
+    """Yields lists of items whose sizes add up to `most`, or of a single larger item."""
+    group, size = [], 0
+    for item in items:
+        if group and size + size_of(item) > most:
+            yield group
+            group, size = [], 0
+        group.append(item)
+        size += size_of(item)
+    if group:
+        yield group
 
 
 def is_table(path: str | None) -> bool:

@@ -16,6 +16,7 @@ import tensorflow as tf
 from google.protobuf import text_format
 
 from bert_tf.finetuning.table_rows import import_pyarrow
+from bert_tf.inference.texts import in_groups
 from bert_tf.inference.vectors import LineVectors
 from tfrecords.files import read_file
 from tfrecords.vocabulary import Vocabulary
@@ -141,7 +142,7 @@ def write_parquet(
     pyarrow = import_pyarrow()
     with whole_file(path) as temporary, contextlib.ExitStack() as stack:
         writer = None
-        for group in _groups(lines):
+        for group in in_groups(lines, lambda line: len(line[1].starts), _GROUP_ROWS):
             values = np.concatenate([vectors.values for _, vectors in group]).astype(dtype)
             texts = [_name(x, i, vocab) for _, x in group for i in range(len(x.starts))]
             columns = {
@@ -159,19 +160,6 @@ def write_parquet(
                 writer = pyarrow.parquet.ParquetWriter(temporary, table.schema)
                 stack.enter_context(writer)
             writer.write_table(table)
-
-
-def _groups(lines: Lines) -> Iterator[list[tuple[int, LineVectors]]]:
-    """Yields lines in groups of about `_GROUP_ROWS` vectors."""
-    group, size = [], 0
-    for index, vectors in lines:
-        group.append((index, vectors))
-        size += len(vectors.starts)
-        if size >= _GROUP_ROWS:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
 
 
 def write_projector(path: str, lines: Lines, vocab: Vocabulary) -> None:

@@ -77,26 +77,21 @@ plots.embedding_sum(tokens, segments, np.array(vectors))
 # is the right one. Here, 40% are chosen, so that one sentence shows all three cases.
 
 # %%
-from bert_tf.examples.masking import mask_rows
-from bert_tf.examples.rows import Rows
+from tfrecords.dynamic_masking import TRAINING, DynamicMasking, mask_batch
 
 inputs, tokens = pack(
     "the man went to the store, bought a gallon of milk and carried it home through the rain"
 )
-ids = inputs["input_word_ids"].numpy()
-words = np.isin(ids, [vocab.cls_id, vocab.sep_id], invert=True)
-row = Rows(ids, np.array([ids.size]), np.zeros_like(ids), words, words)
-masked = mask_rows(
-    row,
-    np.array([round(0.4 * words.sum())]),
-    np.random.default_rng(5),
-    masking="wordpiece",
-    max_ngram_size=1,
-    mask_id=vocab.mask_id,
-    vocab_size=len(vocab),
+masking = DynamicMasking(
+    vocab.mask_id, vocab.cls_id, vocab.sep_id, len(vocab), masked_lm_prob=0.4, seed=8
 )
+row = {**inputs, "next_sentence_labels": tf.zeros([1, 1], tf.int32)}
+masked = mask_batch(row, len(tokens), masking, TRAINING, number=0, first_row=0)
+chosen = masked["masked_lm_weights"] > 0
 plots.masked_example(
-    tokens, [vocab.tokens[id] for id in masked.ids[0]], masked.positions[0][masked.weights[0] > 0]
+    tokens,
+    [vocab.tokens[id] for id in masked["input_word_ids"][0]],
+    masked["masked_lm_positions"][chosen].numpy(),
 )
 
 # %% [markdown]

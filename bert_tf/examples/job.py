@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from bert_tf.corpus.lines import check_language
+from bert_tf.corpus.lines import check_language, check_separator
 from bert_tf.corpus.sources import Block, group_files, is_json, read_blocks, tfds_blocks
 from bert_tf.examples.creation_options import DataOptions, RunnerOptions
-from bert_tf.examples.documents import text_layout
 from bert_tf.examples.plan import block_bytes
 from bert_tf.examples.units import load_segmenter, read_phrases
 from bert_tf.resolution import read_vocab_file
@@ -64,7 +63,7 @@ class Job:
         """Reads an input group in blocks of whole documents."""
         if self.options.tfds:
             return tfds_blocks(self.options.tfds, self.block_bytes, self.options.tfds_data_dir)
-        return read_blocks(self.groups[group], self.block_bytes, text_layout(self.options))
+        return read_blocks(self.groups[group], self.block_bytes, self.options.document_separator)
 
     def name_in_manifest(self, shard: int) -> str:
         """Returns the path of a shard relative to the manifest."""
@@ -95,7 +94,7 @@ def make_job(options: DataOptions) -> Job:
     groups = group_files(input_files, bytes_per_block) if input_files else [[]]
     vocab, lower_case = read_vocab_file(options.vocab_file, options.do_lower_case)
     # Otherwise, these errors would only arise where the text is read.
-    text_layout(resolved)
+    check_separator(resolved.document_separator)
     check_language(resolved.language)
     if options.segmenter is not None:
         load_segmenter(options.segmenter)

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from bert_tf import __version__
 from bert_tf.corpus.content import describe_problems
-from bert_tf.corpus.lines import Layout
 from bert_tf.corpus.sources import is_json
 from bert_tf.resolution import read_vocab_file
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
@@ -196,12 +195,7 @@ def _count_words(
     counts = count_words(
         texts,
         options.do_lower_case,
-        # A whole file shows how its words are spelled elsewhere.
-        Layout(
-            document_separator="file",
-            unwrap=options.unwrap,
-            json_field=options.json_field or "text",
-        ),
+        options.json_field or "text",
         options.num_workers,
         vocab=Vocabulary(SPECIAL_TOKENS, tokens, strips),
     )
@@ -263,7 +257,6 @@ def _say_next(options: VocabularyOptions) -> None:
         json_field=options.json_field,
         vocab_file=options.output_file,
         do_lower_case=None if stated else False,
-        unwrap=options.unwrap or None,
         output_file=unused_name("pretraining.tfrecord"),
     )
     say(f"Next, create examples:\n  {command}")

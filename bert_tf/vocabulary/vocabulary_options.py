@@ -49,12 +49,6 @@ class VocabularyOptions(command.Options):
     json_field: str | None = rare_option(
         None, "The field of JSON lines that holds the text. Default: text."
     )
-    unwrap: bool = rare_option(
-        False,
-        "Join the lines of each paragraph, and words divided at the end of a line: for text "
-        "that is broken into lines of a fixed width. Give the same flag to "
-        "create_pretraining_data.",
-    )
     overwrite: bool = option(
         False, "Replace a vocabulary that was built with other flags or from other text."
     )

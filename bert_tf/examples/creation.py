@@ -32,11 +32,11 @@ from bert_tf.examples.estimate import estimate
 from bert_tf.examples.job import Job, make_job
 from bert_tf.examples.plan import plan_shards
 from bert_tf.examples.report import example_report, longer_documents, next_steps, text_report
-from bert_tf.examples.runner import RunChunks, open_runner
 from bert_tf.examples.steps import make_shards, tokenize, useful_workers
 from bert_tf.examples.work_folder import WorkFolder, read_json
+from bert_tf.folder_lock import locked
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
-from bert_tf.workers import num_processes
+from bert_tf.workers import RunChunks, num_processes, open_runner
 from tfrecords.manifest import file_sha256, read_manifest, unfinished_path, write_manifest
 from tfrecords.progress import progress_bar, say
 from tfrecords.vocabulary import warn_about_casing
@@ -67,7 +67,7 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
 def _create(job: Job, run_chunks: RunChunks, overwrite: bool) -> CreationStatistics:
     """Creates the missing output files of a job, then their manifest; reports on the text."""
     folder, description = WorkFolder(unfinished_path(job.output_files[0])), _describe_job(job)
-    with folder.locked():
+    with locked(folder.path):
         resumes = tf.io.gfile.exists(folder.job_file)
         try:
             manifest = _restore_finished(job, folder, description, overwrite)

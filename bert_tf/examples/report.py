@@ -39,7 +39,6 @@ def text_report(text: TextCounts, job: Job) -> str:
 def text_warnings(text: TextCounts, job: Job) -> list[str]:
     """Returns warnings about the text, or about flags that do not suit it."""
     lines = describe_problems(job.input_files, text.invalid_lines)
-    files, separator = len(job.input_files), job.options.document_separator
     if text.unknown_tokens > _MAX_UNKNOWN * text.tokens:
         lines.append(
             "WARNING: so many [UNK] leave little to learn. Check that the vocabulary is for this "
@@ -49,19 +48,14 @@ def text_warnings(text: TextCounts, job: Job) -> list[str]:
         lines.append(
             f"WARNING: the text is hard-wrapped: {text.wrapped_lines:,} of {text.lines:,} lines "
             "are full and end in mid-sentence. Every line was read as a sentence or paragraph, "
-            f"which made {text.documents:,} documents of {files:,} files. --unwrap joins the lines "
-            "of each paragraph and reads each file as one document."
+            f"which made {text.documents:,} documents of {len(job.input_files):,} files. --unwrap "
+            "joins the lines of each paragraph and reads each file as one document."
         )
     if text.left_out_characters > _MAX_LOST * text.characters:
         share = text.left_out_characters / text.characters
         lines.append(
             f"WARNING: cleaning dropped {share:.1%} of the text ({text.left_out_characters:,} of "
             f"{text.characters:,} characters). --noclean keeps everything."
-        )
-    if separator not in ("blank_line", "file") and text.documents <= files:
-        lines.append(
-            f"WARNING: --document_separator={separator} divides no file: each of the {files:,} "
-            "files was read as one document."
         )
     if problem := _pair_problem(text, job):
         lines.append(f"WARNING: {problem} --objective=mlm needs no pairs of sentences.")

@@ -225,7 +225,7 @@ def test_an_empty_file_among_others_is_a_warning(tmp_path, capsys):
         (b"abc", {"output_file": None}, "give --output_file, or --report_vocab to only"),
         (b"abc", {"report_vocab": "v.txt"}, "--output_file has no effect with --report_vocab"),
         (b"a", {"num_new_tokens": 5}, "--num_new_tokens has no effect without --extend_vocab"),
-        (b"a", {"placement": "append"}, "--placement has no effect without --extend_vocab"),
+        (b"a", {"placement": "unused"}, "--placement has no effect without --extend_vocab"),
         (b"a", {"extend_vocab": "v", "vocab_size": 9}, "--vocab_size has no effect with --extend"),
         (b"a", {"extend_vocab": "v", "num_unused": 0}, "--num_unused has no effect with --extend"),
         (b"a", {"json_field": "body"}, "--json_field has no effect without a JSON file"),

@@ -295,7 +295,6 @@ def test_much_lost_text_is_noticed(files, tmp_path, capsys):
         ({"document_separator": "("}, r"--document_separator=\( is neither blank_line nor file"),
         ({"input_file": "{}/a.json", "document_separator": "file"}, "--document_separator has no"),
         ({"json_field": "body"}, "--json_field has no effect without a JSON file"),
-        ({"cross_documents": True}, "--cross_documents has no effect"),
         ({"cross_documents": False, "objective": "sop"}, "--cross_documents has no effect"),
         ({"beam_options": "--region=R"}, "--beam_options has no effect"),
         ({"runner": "DirectRunner", "num_workers": 2}, "--num_workers has no effect"),

@@ -116,13 +116,10 @@ def with_defaults(options: DataOptions) -> DataOptions:
     return dataclasses.replace(
         options,
         document_separator=options.document_separator or ("file" if unwrap else "blank_line"),
-        json_field=options.json_field or "text",
         split_sentences=options.split_sentences or unwrap,
-        language=options.language or "en",
         clean=clean,
         masking=masking,
         max_ngram_size=options.max_ngram_size or 3,
-        cross_documents=options.cross_documents is not False,
         dupe_factor=options.dupe_factor or (1 if masking == "dynamic" else 10),
     )
 
@@ -146,6 +143,7 @@ def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -
     """Raises a ValueError for a flag that would have no effect."""
     splits = options.split_sentences or options.unwrap
     is_json_file = [is_json(file) for file in input_files]
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}
     for name, has_effect, condition in (
         ("tfds_data_dir", options.tfds, "without --tfds"),
         ("language", splits, "without --split_sentences or --unwrap"),
@@ -155,7 +153,7 @@ def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -
         ("segmenter", masking != "wordpiece", "with --masking=wordpiece"),
         ("lexicon_file", masking in ("entity", "dynamic"), f"with --masking={masking}"),
     ):
-        if getattr(options, name) is not None and not has_effect:
+        if getattr(options, name) != defaults[name] and not has_effect:
             raise ValueError(f"--{name} has no effect {condition}: omit it")
 
 

@@ -81,17 +81,11 @@ def test_json_lines(read):
 
 
 @pytest.mark.parametrize(
-    "line, message",
-    [
-        ("{", "a line is not JSON .*: '{'"),
-        ("[" * 10**5, "a line is not JSON"),
-        ('["text"]', "a line is not a JSON object"),
-        ('{"body": "one"}', "a line has no field 'text' .*--json_field names"),
-        ('{"text": null}', "the field 'text' of a line is not a string"),
-    ],
+    "line", ["{", "[" * 10**5, '["text"]', "3", '"text"', '{"body": "one"}', '{"text": null}']
 )
-def test_json_lines_without_text_are_errors(read, line, message):
-    with pytest.raises(ValueError, match=f"^a file: {message}") as caught:
+def test_json_lines_without_text_are_errors(read, line):
+    """Oracle: the file, the field and the flag in one short line."""
+    with pytest.raises(ValueError, match="^a file: .* field 'text' .*--json_field") as caught:
         read('{"text": "one"}\n' + line, "json")
     assert len(str(caught.value)) < 300
     assert "\n" not in str(caught.value)

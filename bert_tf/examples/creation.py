@@ -31,7 +31,7 @@ from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.estimate import estimate
 from bert_tf.examples.job import Job, make_job
 from bert_tf.examples.plan import plan_shards
-from bert_tf.examples.report import example_report, longer_documents, next_steps, text_report
+from bert_tf.examples.report import LONGER_DOCUMENTS, example_report, next_steps, text_report
 from bert_tf.examples.steps import make_shards, tokenize, useful_workers
 from bert_tf.examples.work_folder import WorkFolder, read_json
 from bert_tf.folder_lock import locked
@@ -132,7 +132,7 @@ def _check_text(job: Job, counts: TextCounts) -> None:
     if counts.sentences == 1 or (objective == "sop" and single):
         raise ValueError(
             f"--objective={objective} needs documents of several sentences, but every document in "
-            f"{job.source} is a single one.{longer_documents(job)}"
+            f"{job.source} is a single one. {LONGER_DOCUMENTS}"
         )
 
 

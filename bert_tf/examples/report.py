@@ -17,6 +17,10 @@ _MAX_LOST = 0.1
 _MAX_TRUNCATED = 0.2
 # Below this share of wrapped lines, most lines are sentences or paragraphs.
 _MIN_WRAPPED = 0.4
+LONGER_DOCUMENTS = (
+    "In text files, --document_separator says what separates documents, by default a blank line; "
+    "--split_sentences divides lines that hold several sentences."
+)
 
 
 def text_report(text: TextCounts, job: Job) -> str:
@@ -73,19 +77,9 @@ def _pair_problem(text: TextCounts, job: Job) -> str | None:
     if job.options.objective != "mlm" and text.single_sentences > text.documents / 2:
         return (
             f"{text.single_sentences:,} of {text.documents:,} documents are a single sentence, "
-            f"which has no next one.{longer_documents(job)}"
+            f"which has no next one. {LONGER_DOCUMENTS}"
         )
     return None
-
-
-def longer_documents(job: Job) -> str:
-    """Returns advice on making documents of several sentences."""
-    advice = ""
-    if job.options.document_separator == "blank_line":
-        advice += " In text files, a blank line ends a document: remove those inside documents."
-    if not job.options.split_sentences:
-        advice += " --split_sentences divides lines that hold several sentences."
-    return advice
 
 
 def example_report(statistics: CreationStatistics, job: Job) -> str:
@@ -116,10 +110,9 @@ def example_report(statistics: CreationStatistics, job: Job) -> str:
             f"of all passes). {statistics.long_sentences:,} sentences are longer than an example."
         )
     if lost > _MAX_TRUNCATED:
-        split = "" if options.split_sentences else "--split_sentences divides paragraphs. "
         lines.append(
-            f"WARNING: truncation dropped {lost:.1%} of the tokens. {split}A longer "
-            "--max_seq_length cuts less, and --objective=mlm cuts nothing."
+            f"WARNING: truncation dropped {lost:.1%} of the tokens. --split_sentences divides "
+            "paragraphs, a longer --max_seq_length cuts less, and --objective=mlm cuts nothing."
         )
     if examples.documents_without_pairs:
         lines.append(

@@ -89,11 +89,6 @@ def test_workers_do_not_change_a_byte(folder, finished, options):
     assert _bytes(folder) == finished
 
 
-def test_the_seed_changes_the_files(folder, finished, options):
-    run(options(overwrite=True, random_seed=1))
-    assert all(_bytes(folder)[name] != finished[name] for name in finished)
-
-
 @pytest.mark.parametrize(
     ("function", "at"),
     [("tokenize_block", 0), ("tokenize_block", 2), ("make_part", 2), ("join_shard", 2)],
@@ -212,16 +207,6 @@ def test_two_runs_at_once_are_an_error(folder, options, monkeypatch):
         with pytest.raises(OSError, match="data.unfinished is in use by"):
             run(options())
     run(options())
-
-
-def test_a_manifest_cannot_remove_files_of_another_folder(folder, options):
-    run(options())
-    manifest = folder / "out" / "data.manifest.json"
-    content = json.loads(manifest.read_text())
-    content["shards"][0]["file"] = f"../{(folder / 'text-0.txt').name}"
-    manifest.write_text(json.dumps(content))
-    run(options(overwrite=True))
-    assert (folder / "text-0.txt").exists()
 
 
 def test_overwrite_leaves_files_of_other_names_alone(folder, options):

@@ -134,8 +134,6 @@ def test_bert_tf_lists_the_commands_at_once():
     ("arguments", "line"),
     [
         (["pre-train"], "pre-train is not a command: did you mean pretrain?"),
-        (["run_finetuning"], "run_finetuning is not a command: did you mean finetune?"),
-        (["version"], "version is not a command: did you mean --version?"),
         (["--hepl"], "--hepl is not a command: did you mean --help?"),
         (["xyz"], "xyz is not a command: --help lists all commands"),
     ],
@@ -183,20 +181,13 @@ def test_bash_completes_commands_flags_and_values():
         assert found.stdout.strip() == offered
 
 
-@pytest.mark.parametrize(
-    ("name", "flag", "answer"),
-    [
-        ("ablation", "--do_train", "all rows are trained, so omit it"),
-        ("compress", "--worker_hosts", "the command runs on one machine, so omit it"),
-    ],
-)
-def test_bert_tf_runs_a_command(name, flag, answer):
+def test_bert_tf_runs_a_command():
     """Oracle: the error of the command, with what to type for help."""
-    done = _bert_tf(name, f"{flag}=x")
+    done = _bert_tf("ablation", "--do_train=x")
     assert done.returncode == 2
     assert done.stderr == (
-        f"python -m bert_tf {name}: error: {flag} is not a flag of this command: {answer} (see "
-        f"python -m bert_tf {name} --help)\n"
+        "python -m bert_tf ablation: error: --do_train is not a flag of this command: all rows are "
+        "trained, so omit it (see python -m bert_tf ablation --help)\n"
     )
 
 

@@ -117,26 +117,21 @@ def test_units_of_a_segmenter_and_a_lexicon(read, monkeypatch, tokenize_bytes):
     monkeypatch.setattr(documents, "TOKENIZE_BYTES", tokenize_bytes)
     data = "语言 模型 ones. one\n语言模型"
     token_ids = ["语", "言", "模", "型", "one", "##s", ".", "one", "语", "言", "模", "型"]
-
-    def units(**settings):
+    for settings, expected in (
+        ({}, "语 言 模 型 one##s . one 语 言 模 型"),
+        ({"segmenter": "whitespace"}, "语言 模型 one##s. one 语言模型"),
+        # A phrase may span white space, because only the tokens count.
+        ({"lexicon": ("语言", "ones. one")}, "语言 模 型 one##s.one 语言 模 型"),
+        (
+            {"segmenter": "whitespace", "lexicon": ("模型 ones.", "言模")},
+            "语言 模型one##s. one 语言模型",
+        ),
+    ):
         found, chunk, _ = read(data, **settings)
         assert " ".join(found[0]).split() == token_ids
-        starts = np.flatnonzero(chunk.unit_starts).tolist()
-        return ["".join(part) for part in np.split(token_ids, starts[1:])]
-
-    words = ["语", "言", "模", "型", "one##s", ".", "one", "语", "言", "模", "型"]
-    assert units() == words
-    spaced = ["语言", "模型", "one##s.", "one", "语言模型"]
-    assert units(segmenter="whitespace") == spaced
-    phrases = ["语言", "模型", "one##s", ".", "one", "语言模型"]
-    # A phrase may span white space, because only the tokens count.
-    assert units(lexicon=("语言", "模型")) == [*phrases[:-1], "语言", "模型"]
-    assert units(lexicon=("语言", "ones. one")) == [
-        *["语言", "模", "型", "one##s.one", "语言", "模", "型"]
-    ]
-    assert units(segmenter="whitespace", lexicon=("模型 ones.", "言模")) == [
-        *["语言", "模型one##s.", "one", "语言模型"]
-    ]
+        starts = np.flatnonzero(chunk.unit_starts)
+        units = ["".join(part) for part in np.split(token_ids, starts[1:])]
+        assert " ".join(units) == expected
 
 
 def test_counts_add_up_and_go_to_json():

@@ -304,8 +304,6 @@ def test_wrong_values_are_named_in_python_too():
     assert Options(share=1).share == 1
     for values, need in (
         ({"share": float("nan")}, "--share is nan: it must be from 0 to 1"),
-        ({"share": 1.5}, "--share is 1.5: it must be from 0 to 1"),
-        ({"number": "3"}, "--number is '3': it must be an integer"),
         ({"number": None}, "--number is None: it must be an integer"),
         ({"share": True}, "--share is True: it must be a number"),
         ({"name": ["a"]}, r"--name is \['a'\]: it must be a string"),

@@ -5,9 +5,7 @@ import re
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from tfrecords import inspection
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.inspect import Options, run
 from tfrecords.inspection import render_record
@@ -236,21 +234,6 @@ def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
     with pytest.raises(ValueError, match="^1 problem found"):
         run(Options(str(tmp_path / "text")))
     assert f"BAD {tmp_path}/text is damaged or not a TFRecord file" in capsys.readouterr().out
-
-
-def test_a_file_that_could_not_be_read_once_is_named(tmp_path, capsys, monkeypatch):
-    """Oracle: the error, which does not come again when the records are read one by one."""
-
-    def refuse(*_):
-        raise tf.errors.UnavailableError(None, None, "the disk\nis away")
-
-    file = write(tmp_path / "good", STATIC)
-    monkeypatch.setattr(inspection, "open_records", refuse)
-    with pytest.raises(ValueError, match="^1 problem found"):
-        run(Options(file))
-    assert f"BAD {file}, after record 0: cannot be read (the disk is away)" in (
-        capsys.readouterr().out
-    )
 
 
 def test_compares_with_the_manifest(tmp_path, capsys):

@@ -247,8 +247,6 @@ def _parse(options_type: type) -> list[str]:
         message = f"--{name} is {value!r}: it must be {_NEEDS[kind]}"
     except flags.Error as error:
         message = str(error).removeprefix("ERROR:: ")
-    except UnicodeDecodeError as error:
-        message = f"--flagfile is not UTF-8 ({error.reason}): convert it"
     raise ValueError(message)
 
 

@@ -71,7 +71,7 @@ def inspect(options: Options) -> None:
         count = counted(len(problems), "problem")
         raise ValueError(f"{count} found: see the lines that start with BAD")
     compared = f"matches {', '.join(manifests)}" if manifests else "no manifest to compare with"
-    print(f"No problems found in {shortened(files, 1)} ({compared}).")
+    print(f"No problems found in {shortened(files, most=1)} ({compared}).")
 
 
 def _find_vocabulary(

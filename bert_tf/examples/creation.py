@@ -37,6 +37,7 @@ from bert_tf.examples.work_folder import WorkFolder, read_json
 from bert_tf.folder_lock import locked
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.workers import RunChunks, num_processes, open_runner
+from tfrecords.input_files import shortened
 from tfrecords.manifest import file_sha256, read_manifest, unfinished_path, write_manifest
 from tfrecords.progress import progress_bar, say
 from tfrecords.vocabulary import warn_about_casing
@@ -56,9 +57,7 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
     with open_runner(options.runner, num_workers, options.beam_options) as run_chunks:
         statistics = _create(job, run_chunks, options.overwrite)
     say(example_report(statistics, job))
-    first, *others = job.output_files
-    written = f"{first} ... {others[-1]}" if others else first
-    print(f"Wrote {written} and {job.manifest}.")
+    print(f"Wrote {job.manifest} and {shortened(job.output_files, most=1)}.")
     files = options.output_file + ("-*" if options.num_shards else "")
     say(next_steps(job, files, statistics.examples.examples))
     return statistics

@@ -13,7 +13,7 @@ from bert_tf.examples.creation_options import DataOptions, RunnerOptions
 from bert_tf.examples.plan import block_bytes
 from bert_tf.examples.units import load_segmenter, read_phrases
 from bert_tf.resolution import read_vocab_file
-from tfrecords.input_files import expand_files
+from tfrecords.input_files import expand_files, shortened
 from tfrecords.manifest import lines_sha256, manifest_path
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import check_output_files
@@ -56,8 +56,7 @@ class Job:
     @property
     def source(self) -> str:
         """The input, for messages."""
-        first, *others = self.input_files or [f"TFDS {self.options.tfds}"]
-        return f"{first} and {len(others)} more" if others else first
+        return shortened(self.input_files or [f"TFDS {self.options.tfds}"], most=1)
 
     def blocks(self, group: int) -> Iterator[Block]:
         """Reads an input group in blocks of whole documents."""

@@ -113,14 +113,12 @@ def _with_predictions(
     real: tf.Tensor,
 ) -> dict[str, tf.Tensor]:
     """Returns the features of masked records; predictions that are not `real` are padding."""
-    return {
+    others = {name: values for name, values in batch.items() if name != "word_starts"}
+    return others | {
         "input_word_ids": ids,
-        "input_mask": batch["input_mask"],
-        "input_type_ids": batch["input_type_ids"],
         "masked_lm_positions": positions,
         "masked_lm_ids": labels,
         "masked_lm_weights": tf.cast(real, tf.float32),
-        "next_sentence_labels": batch["next_sentence_labels"],
     }
 
 

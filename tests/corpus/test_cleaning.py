@@ -27,8 +27,8 @@ SENTENCES = {
     "markup": [
         "#if: Pericles",
         "}}{{",
-        "|work=Stanford Encyclopaedia of Philosophy",
         "[[Category:Egyptian mathematicians]]",
+        "|work=Stanford Encyclopaedia of Philosophy",
         "File:Riparian buffer on Bear Creek in Story County, Iowa.",
         "s of 2009[ [update]], human trials and surveys have investigated the potential of it.",
         'The Albanian government puts the number at 24,243.<ref name="RFE/RL Research"> It fell.',
@@ -36,19 +36,15 @@ SENTENCES = {
     "formula": [
         "Note that although formula_14 represents the contour length, formula_15 is shorter.",
         "The noise could be mitigated using the codice_13 modifier to add whitespace.",
-        "formula_22",
     ],
     "url": [
         "The Mara-Meru Cheetah Project (http://marameru.org/en/) is working in the Mara.",
         "Information can be found at the Commission's website: www.binghamtonhrc.org.",
-        "HTTPS://EXAMPLE.ORG",
     ],
     "fragment": [
         "148 km",
         "a set of items with weights and values",
         "Typical qualifications for a security engineer are:",
-        '"rate of urbanization:"',
-        "Jorge Luis Borges,",
         "- CinemaDNG",
         ".",
         "). ...",

@@ -247,8 +247,6 @@ def _parse(options_type: type) -> list[str]:
         message = f"--{name} is {value!r}: it must be {_NEEDS[kind]}"
     except flags.Error as error:
         message = str(error).removeprefix("ERROR:: ")
-    except UnicodeDecodeError as error:
-        message = f"--flagfile is not UTF-8 ({error.reason}): convert it"
     raise ValueError(message)
 
 
@@ -266,32 +264,31 @@ def _unknown_flag(name: str, options_type: type) -> str:
 
 
 def _parsed_options(options_type: type, extra: list[str]) -> Any:
-    fields = dataclasses.fields(options_type)
-    values = {field.name: flags.FLAGS[flag_name(field)].value for field in fields}
-    for field in fields:
-        if value_type(field) is tuple:
-            values[field.name] = (*(values[field.name] or ()), *extra)
-            extra = []
-        if field.metadata["kind"] == "positional" and values[field.name] is None and extra:
-            values[field.name] = extra.pop(0)
-    if extra:
-        raise ValueError(f"unexpected argument {extra[0]!r}: flags are --name=value")
     given = {}
-    for field in fields:
-        value, kind = values[field.name], value_type(field)
-        if is_required(field) and value is None:
-            raise ValueError(f"--{flag_name(field)} is required")
+    for field in dataclasses.fields(options_type):
+        name, kind = flag_name(field), value_type(field)
+        value = flags.FLAGS[name].value
+        if kind is tuple:
+            value, extra = (*(value or ()), *extra), []
+        elif field.metadata["kind"] == "positional" and value is None and extra:
+            value = extra.pop(0)
         for alias in field.metadata["aliases"]:
             # An alias sets the flag itself, too.
-            if flags.FLAGS[field.name].present > flags.FLAGS[alias].present > 0:
-                raise ValueError(f"--{alias} and --{field.name} are the same flag: give only one")
+            if flags.FLAGS[name].present > flags.FLAGS[alias].present > 0:
+                raise ValueError(f"--{alias} and --{name} are the same flag: give only one")
+        if value is None:
+            if is_required(field):
+                raise ValueError(f"--{name} is required")
+            continue
         # Shells do not expand "~" after "--flag=".
         given[field.name] = os.path.expanduser(value) if str(value).startswith("~/") else value
-        if kind in (int, float) and value is not None:
+        if kind in (int, float):
             # `Options` refuses text that is not a number.
             with contextlib.suppress(ValueError):
                 given[field.name] = kind(value)
-    return options_type(**{name: value for name, value in given.items() if value is not None})
+    if extra:
+        raise ValueError(f"unexpected argument {extra[0]!r}: flags are --name=value")
+    return options_type(**given)
 
 
 def _check_string(name: str, value: str) -> None:

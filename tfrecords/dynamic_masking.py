@@ -40,12 +40,6 @@ class DynamicMasking:
     seed: int = 0
     tenths: tuple[int, int, int] = (8, 1, 1)
 
-    def __post_init__(self) -> None:
-        if not 0 < self.masked_lm_prob <= 1:
-            raise ValueError(f"masked_lm_prob is {self.masked_lm_prob}: it must be in (0, 1]")
-        if min(self.tenths) < 0 or sum(self.tenths) != 10:
-            raise ValueError(f"tenths are {self.tenths}: they must add up to 10")
-
 
 def mask_batch(
     batch: dict[str, tf.Tensor],
@@ -61,13 +55,13 @@ def mask_batch(
     get the same masks whether they are masked together or one by one.
 
     Args:
-        batch: the features of `dynamic_features`, [B, S] and [B, 1] int32.
+        batch: the features of dynamic records, [B, S] and [B, 1] int32.
         stream: EVALUATION or TRAINING.
         number: number of the batch, int64.
         first_row: index in the batch of the first row given, int64.
 
     Returns:
-        the features of `pretraining_features`, int32 and float32.
+        the features of masked records, int32 and float32.
     """
     ids = batch["input_word_ids"]
     if masking.units == "left_to_right":
@@ -119,14 +113,12 @@ def _with_predictions(
     real: tf.Tensor,
 ) -> dict[str, tf.Tensor]:
     """Returns the features of masked records; predictions that are not `real` are padding."""
-    return {
+    others = {name: values for name, values in batch.items() if name != "word_starts"}
+    return others | {
         "input_word_ids": ids,
-        "input_mask": batch["input_mask"],
-        "input_type_ids": batch["input_type_ids"],
         "masked_lm_positions": positions,
         "masked_lm_ids": labels,
         "masked_lm_weights": tf.cast(real, tf.float32),
-        "next_sentence_labels": batch["next_sentence_labels"],
     }
 
 

@@ -22,32 +22,6 @@ _INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 _INT32 = tf.int32.limits
 
 
-def pretraining_features(
-    max_seq_length: int, max_predictions_per_seq: int
-) -> dict[str, tuple[type, int]]:
-    """Returns the type (int or float) and number of values of each feature of a masked record."""
-    return {
-        **dict.fromkeys(_INPUTS, (int, max_seq_length)),
-        "masked_lm_positions": (int, max_predictions_per_seq),
-        "masked_lm_ids": (int, max_predictions_per_seq),
-        "masked_lm_weights": (float, max_predictions_per_seq),
-        "next_sentence_labels": (int, 1),
-    }
-
-
-def dynamic_features(max_seq_length: int) -> dict[str, tuple[type, int]]:
-    """Returns the type (int or float) and number of values of each feature of a dynamic record.
-
-    `word_starts` is 1 at the first token of each unit, which is a word or anything else masked as
-    one. It is 0 at the unit's other tokens, at [CLS] and [SEP], and in the padding.
-    """
-    return {
-        **dict.fromkeys(_INPUTS, (int, max_seq_length)),
-        "word_starts": (int, max_seq_length),
-        "next_sentence_labels": (int, 1),
-    }
-
-
 @dataclass(frozen=True)
 class Layout:
     """The layout of a record.
@@ -90,10 +64,21 @@ class Layout:
 
     @property
     def features(self) -> dict[str, tuple[type, int]]:
-        """The type (int or float) and number of values of each feature, by our names."""
+        """The type (int or float) and number of values of each feature, by our names.
+
+        `word_starts` is 1 at the first token of each unit, which is a word or anything else masked
+        as one. It is 0 at the unit's other tokens, at [CLS] and [SEP], and in the padding.
+        """
         if self.dynamic:
-            return dynamic_features(self.max_seq_length)
-        return pretraining_features(self.max_seq_length, self.max_predictions_per_seq)
+            own = {"word_starts": (int, self.max_seq_length)}
+        else:
+            own = {
+                "masked_lm_positions": (int, self.max_predictions_per_seq),
+                "masked_lm_ids": (int, self.max_predictions_per_seq),
+                "masked_lm_weights": (float, self.max_predictions_per_seq),
+            }
+        inputs = dict.fromkeys(_INPUTS, (int, self.max_seq_length))
+        return {**inputs, **own, "next_sentence_labels": (int, 1)}
 
     def stored_name(self, name: str) -> str:
         """Returns the name of a feature in the file."""

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 import tensorflow as tf
 
 from tfrecords.features import Layout
-from tfrecords.input_files import listed_files, normalized
-from tfrecords.manifest import shard_entry, stored_vocabulary
-from tfrecords.progress import progress_bar
+from tfrecords.input_files import expand_files, listed_files, normalized, shortened
+from tfrecords.inspect import Options
+from tfrecords.manifest import find_manifests, shard_entry, stored_vocabulary
+from tfrecords.progress import counted, progress_bar, say
 from tfrecords.records import (
     FRAME_BYTES,
     READING_ERRORS,
@@ -21,12 +22,12 @@ from tfrecords.records import (
     problem_of_record,
 )
 from tfrecords.statistics import RecordStatistics
-from tfrecords.vocabulary import Vocabulary, continues_word, load_vocab
+from tfrecords.vocabulary import Vocabulary, continues_word, load_vocab, warn_about_casing
 
 BATCH_RECORDS = 1024
-LEGEND = {
-    "masked": "[shown→hidden] hides the token after the arrow; {token} is predicted as it is.",
-    "dynamic": "· joins words that are masked as one unit; nothing is masked yet.",
+_LEGEND = {
+    False: "[shown→hidden] hides the token after the arrow; {token} is predicted as it is.",
+    True: "· joins words that are masked as one unit; nothing is masked yet.",
 }
 
 
@@ -46,29 +47,57 @@ class Inspection:
     statistics: RecordStatistics | None = None
 
 
-def find_vocabulary(
+def inspect(options: Options) -> None:
+    """Inspects the files and prints the results on standard output."""
+    files = expand_files(options.input_file)
+    manifests = find_manifests(files)
+    vocab, problems = _find_vocabulary(options.vocab_file, manifests)
+    result = inspect_files(files, manifests, vocab, options.num_examples)
+    if result.examples:
+        say(_LEGEND["word_starts" in result.examples[0]])
+        for number, example in enumerate(result.examples, start=1):
+            label = int(example["next_sentence_labels"][0])
+            say(f"\n{number}. (label {label}) {render_record(example, vocab)}")
+        say("")
+    if result.statistics:
+        say("\n".join(result.statistics.lines()))
+        if options.plot:
+            result.statistics.plot(options.plot)
+            say(f"Wrote {options.plot}.")
+    problems += result.problems
+    for problem in problems:
+        print(f"BAD {problem}")
+    if problems:
+        count = counted(len(problems), "problem")
+        raise ValueError(f"{count} found: see the lines that start with BAD")
+    compared = f"matches {', '.join(manifests)}" if manifests else "no manifest to compare with"
+    print(f"No problems found in {shortened(files, most=1)} ({compared}).")
+
+
+def _find_vocabulary(
     vocab_file: str | None, manifests: Mapping[str, dict]
-) -> tuple[Vocabulary, str] | None:
-    """Returns the vocabulary of the file, or of the first manifest with one, and its source."""
+) -> tuple[Vocabulary | None, list[str]]:
+    """Returns the vocabulary, and a line for each manifest that states another one."""
+    stored = {path: stored_vocabulary(path, manifest) for path, manifest in manifests.items()}
     if vocab_file:
-        return load_vocab(vocab_file), vocab_file
-    for path, manifest in manifests.items():
-        if vocab := stored_vocabulary(path, manifest):
-            return vocab, path
-    return None
-
-
-def check_vocabulary(vocab: Vocabulary, source: str, manifests: Mapping[str, dict]) -> list[str]:
-    """Returns a line for each manifest with a different vocabulary or the checksum of one."""
+        vocab, source = load_vocab(vocab_file), vocab_file
+    else:
+        found = ((vocab, path) for path, vocab in stored.items() if vocab)
+        vocab, source = next(found, (None, ""))
+    if not vocab:
+        say("vocabulary: unknown (give --vocab_file to see words instead of ids)")
+        return None, []
+    say(f"vocabulary: {len(vocab):,} tokens from {source}")
     problems = []
     for path, manifest in manifests.items():
-        stored = stored_vocabulary(path, manifest)
-        stated = {manifest.get("settings", {}).get("vocab_file"), stored and stored.sha256}
+        settings = manifest.get("settings", {})
+        stated = {settings.get("vocab_file"), stored[path] and stored[path].sha256}
         if stated - {None, vocab.sha256}:
             problems.append(
                 f"{path}: the records were created with a vocabulary other than that of {source}"
             )
-    return problems
+        warn_about_casing(vocab, settings.get("do_lower_case"), f"the vocabulary of {path}")
+    return vocab, problems
 
 
 def inspect_files(

@@ -118,16 +118,8 @@ def evaluation_batches(
     padded with rows of zeros, whose `example_weights` are 0. A dynamic record gets the same masks
     every time, regardless of the batch size.
 
-    Args:
-        records: records that `check_files` accepts; dynamic ones need a `masking`.
-        batch_size: B, the number of rows per replica.
-        context: input context from `distribute_datasets_from_function`. All input pipelines yield
-            the same number of batches, a multiple of the number of replicas per pipeline.
-
-    Raises:
-        tf.errors.DataLossError: while reading a damaged file.
-        tf.errors.InvalidArgumentError: while reading an invalid record. In both cases,
-            `explain_bad_record` finds the file and the record.
+    The arguments, and the errors while reading, are those of `training_batches`. All input
+    pipelines yield the same number of batches, a multiple of the number of replicas per pipeline.
     """
     decode = _decoder(records, EVALUATION)
     # Decoded in blocks of a fixed size, so that masks do not depend on the batch size.

@@ -27,8 +27,6 @@ as Thai.
 
 import re
 
-RULES = ("title", "heading", "list_item", "markup", "formula", "url", "fragment")
-
 _MAX_TITLE_CHARACTERS = 150
 _MAX_HEADING_WORDS = 5
 _MAX_FRAGMENT_CHARACTERS = 60

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import sentencex
 
@@ -29,71 +28,67 @@ _LANGUAGES = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """How to find documents and lines in text.
-
-    Attributes:
-        document_separator: what separates documents in plain text: "blank_line"; "file", which
-            makes each file one document; or a regular expression. Each line that contains a match
-            begins a document. A line that matches as a whole only separates documents and is left
-            out.
-        unwrap: whether to join the lines of paragraphs, which are broken at a fixed width.
-        json_field: the field of JSON lines that holds a document.
-    """
-
-    document_separator: str = "blank_line"
-    unwrap: bool = False
-    json_field: str = "text"
-
-    def __post_init__(self) -> None:
-        try:
-            re.compile(self.document_separator)
-        except re.error as error:
-            raise ValueError(
-                f"--document_separator={self.document_separator} is neither blank_line nor file "
-                f"nor a regular expression: {error}"
-            ) from None
+def check_separator(separator: str) -> None:
+    """Raises a ValueError if `separator` is not a regular expression."""
+    try:
+        re.compile(separator)
+    except re.error as error:
+        raise ValueError(
+            f"--document_separator={separator} is neither blank_line nor file nor a regular "
+            f"expression: {error}"
+        ) from None
 
 
-DEFAULT_LAYOUT = Layout()
-
-
-def read_documents(text: str, kind: str, file: str, layout: Layout) -> Iterator[list[str]]:
+def read_documents(
+    text: str,
+    kind: str,
+    file: str,
+    *,
+    separator: str = "blank_line",
+    json_field: str = "text",
+    is_wrapped: bool = False,
+) -> Iterator[list[str]]:
     """Yields the lines of each document, without blank lines and surrounding whitespace.
 
-    With `layout.unwrap`, lines are paragraphs. The text is that of a file, or a part of one that
-    consists of whole documents; `kind` is as in a `Block`.
+    Args:
+        text: that of a file, or a part of one that consists of whole documents.
+        kind: as in a `Block`.
+        separator: what separates documents in plain text: "blank_line"; "file", which makes each
+            file one document; or a regular expression. Each line that contains a match begins a
+            document. A line that matches as a whole only separates documents and is left out.
+        json_field: the field of JSON lines that holds a document.
+        is_wrapped: whether to join the lines of paragraphs, which are broken at a fixed width. The
+            lines of the result are then paragraphs.
     """
     if kind == "json":
         for line in filter(None, map(str.strip, text.split("\n"))):
-            lines = _lines(_json_text(line, layout.json_field, file))
-            yield unwrap(lines, wrap_width(lines)) if layout.unwrap else list(filter(None, lines))
+            lines = _lines(_json_text(line, json_field, file))
+            yield unwrap(lines, wrap_width(lines)) if is_wrapped else list(filter(None, lines))
         return
     lines = _lines(text)
     # One paragraph alone would not show the width.
-    width = wrap_width(lines) if layout.unwrap else 0
-    for document in _split(lines, layout):
+    width = wrap_width(lines) if is_wrapped else 0
+    for document in _split(lines, separator):
         if any(document):
-            yield unwrap(document, width) if layout.unwrap else list(filter(None, document))
+            yield unwrap(document, width) if is_wrapped else list(filter(None, document))
 
 
 def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.split("\n")]
 
 
-def _split(lines: list[str], layout: Layout) -> Iterator[list[str]]:
+def _split(lines: list[str], separator: str) -> Iterator[list[str]]:
     """Yields the lines of each document of plain text, blank ones included."""
-    if layout.document_separator == "file":
+    if separator == "file":
         yield lines
         return
     document: list[str] = []
     for line in lines:
-        if layout.document_separator == "blank_line":
+        if separator == "blank_line":
             separates = only_separates = not line
         else:
-            separates = re.search(layout.document_separator, line)
-            only_separates = re.fullmatch(layout.document_separator, line)
+            separates = re.search(separator, line)
+            only_separates = re.fullmatch(separator, line)
         if separates:
             yield document
             document = []
@@ -103,23 +98,17 @@ def _split(lines: list[str], layout: Layout) -> Iterator[list[str]]:
 
 
 def _json_text(line: str, json_field: str, file: str) -> str:
-    def error(problem: str) -> ValueError:
-        return ValueError(f"{file}: {problem}: {line[:80]!r}")
-
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as problem:
-        raise error(f"a line is not JSON ({problem})") from None
-    if not isinstance(value, dict):
-        raise error("a line is not a JSON object")
-    if json_field not in value:
-        raise error(
-            f"a line has no field {json_field!r} (--json_field names the field with the text)"
+        value = json.loads(line)[json_field]
+    except (LookupError, RecursionError, TypeError, ValueError):
+        value = None
+    if not isinstance(value, str):
+        raise ValueError(
+            f"{file}: a line is not a JSON object with text in the field {json_field!r} "
+            f"(--json_field names the field): {line[:80]!r}"
         )
-    if not isinstance(value[json_field], str):
-        raise error(f"the field {json_field!r} of a line is not a string")
     # A lone half of a surrogate pair is not a character.
-    return re.sub("[\ud800-\udfff]", "\ufffd", value[json_field])
+    return re.sub("[\ud800-\udfff]", "\ufffd", value)
 
 
 def check_language(language: str) -> None:
@@ -142,6 +131,5 @@ def split_sentences(text: str, language: str = "en") -> list[str]:
     languages. A language without rules of its own has those of a related one, or of English. A
     blank line always ends a sentence, a single line break does not.
     """
-    check_language(language)
     sentences = (" ".join(sentence.split()) for sentence in sentencex.segment(language, text))
     return [sentence for sentence in sentences if sentence]

@@ -1,7 +1,7 @@
 """Reads text from files and TFDS datasets, in blocks of whole documents.
 
-A file is plain text, in which a `Layout` says what a document is, or JSON lines if its name ends in
-.jsonl or .json (before a suffix such as .gz). Either may be compressed.
+A file is plain text, or JSON lines if its name ends in .jsonl or .json (before a suffix such as
+.gz). Either may be compressed.
 """
 
 import itertools
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from bert_tf.corpus.content import checked_content, decode
-from bert_tf.corpus.lines import DEFAULT_LAYOUT, Layout
 from bert_tf.corpus.tfds import read_tfds_texts
 from tfrecords.files import named_errors
 
@@ -72,18 +71,18 @@ def group_files(files: Sequence[str], min_bytes: int) -> list[list[str]]:
 
 
 def read_blocks(
-    files: Sequence[str], block_bytes: int, layout: Layout | None = DEFAULT_LAYOUT
+    files: Sequence[str], block_bytes: int, separator: str | None = "blank_line"
 ) -> Iterator[Block]:
     """Yields the content of the files in blocks of `block_bytes` to about twice as many bytes.
 
-    A block of plain text ends where a document ends, so a long document makes a larger block. A
-    block of JSON lines ends where a line ends, and so does one of text without a layout. The last
-    block holds the remainder. Byte order marks are removed. Memory use grows with the longest
-    document, not with the size of the files.
+    A block of plain text ends where a document ends, so a long document makes a larger block; the
+    separator is that of `read_documents`. A block of JSON lines ends where a line ends, and so does
+    one of text without a separator. The last block holds the remainder. Byte order
+    marks are removed. Memory use grows with the longest document, not with the size of the files.
     """
     for kind, group in itertools.groupby(files, _kind):
         parts = ((file, part) for file in group for part in checked_content(file))
-        yield from _blocks(kind, parts, block_bytes, layout)
+        yield from _blocks(kind, parts, block_bytes, separator)
 
 
 def tfds_blocks(name: str, block_bytes: int, data_dir: str | None = None) -> Iterator[Block]:
@@ -100,7 +99,7 @@ def _kind(file: str) -> str:
 
 
 def _blocks(
-    kind: str, parts: Iterable[tuple[str, bytes]], block_bytes: int, layout: Layout | None
+    kind: str, parts: Iterable[tuple[str, bytes]], block_bytes: int, separator: str | None
 ) -> Iterator[Block]:
     """Cuts files, given as pairs of a name and a part of the content, into blocks."""
     # The files that have data in the buffer, and where they begin there.
@@ -111,10 +110,10 @@ def _blocks(
     def full_blocks() -> Iterator[Block]:
         nonlocal files
         while len(data) >= min_cut_size:
-            if kind == "json" or not layout:
+            if kind == "json" or not separator:
                 end = _end_of_line(data, block_bytes)
             else:
-                end = _end_of_document(data, files, block_bytes, layout.document_separator)
+                end = _end_of_document(data, files, block_bytes, separator)
             if not end:
                 return
             yield Block(kind, bytes(data[:end]), tuple(_files_between(files, 0, end)))

@@ -31,12 +31,13 @@ from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.estimate import estimate
 from bert_tf.examples.job import Job, make_job
 from bert_tf.examples.plan import plan_shards
-from bert_tf.examples.report import example_report, longer_documents, next_steps, text_report
-from bert_tf.examples.runner import RunChunks, open_runner
+from bert_tf.examples.report import LONGER_DOCUMENTS, example_report, next_steps, text_report
 from bert_tf.examples.steps import make_shards, tokenize, useful_workers
 from bert_tf.examples.work_folder import WorkFolder, read_json
+from bert_tf.folder_lock import locked
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
-from bert_tf.workers import num_processes
+from bert_tf.workers import RunChunks, num_processes, open_runner
+from tfrecords.input_files import shortened
 from tfrecords.manifest import file_sha256, read_manifest, unfinished_path, write_manifest
 from tfrecords.progress import progress_bar, say
 from tfrecords.vocabulary import warn_about_casing
@@ -56,9 +57,7 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
     with open_runner(options.runner, num_workers, options.beam_options) as run_chunks:
         statistics = _create(job, run_chunks, options.overwrite)
     say(example_report(statistics, job))
-    first, *others = job.output_files
-    written = f"{first} ... {others[-1]}" if others else first
-    print(f"Wrote {written} and {job.manifest}.")
+    print(f"Wrote {job.manifest} and {shortened(job.output_files, most=1)}.")
     files = options.output_file + ("-*" if options.num_shards else "")
     say(next_steps(job, files, statistics.examples.examples))
     return statistics
@@ -67,7 +66,7 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
 def _create(job: Job, run_chunks: RunChunks, overwrite: bool) -> CreationStatistics:
     """Creates the missing output files of a job, then their manifest; reports on the text."""
     folder, description = WorkFolder(unfinished_path(job.output_files[0])), _describe_job(job)
-    with folder.locked():
+    with locked(folder.path):
         resumes = tf.io.gfile.exists(folder.job_file)
         try:
             manifest = _restore_finished(job, folder, description, overwrite)
@@ -132,7 +131,7 @@ def _check_text(job: Job, counts: TextCounts) -> None:
     if counts.sentences == 1 or (objective == "sop" and single):
         raise ValueError(
             f"--objective={objective} needs documents of several sentences, but every document in "
-            f"{job.source} is a single one.{longer_documents(job)}"
+            f"{job.source} is a single one. {LONGER_DOCUMENTS}"
         )
 
 

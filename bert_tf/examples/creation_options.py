@@ -76,18 +76,15 @@ class DataOptions(RunnerOptions):
     split_sentences: bool = option(
         False, "Lines are paragraphs: split them into sentences by the rules of --language."
     )
-    language: str | None = rare_option(
-        None,
-        "ISO 639 code of the text's language, for --split_sentences and --unwrap. Default: en.",
+    language: str = rare_option(
+        "en", "ISO 639 code of the text's language, for --split_sentences and --unwrap."
     )
     clean: bool | None = rare_option(
         None,
         "Drop titles, list items and leftover markup; docs/data.md lists the rules. Default: "
         "only with --split_sentences and without --unwrap.",
     )
-    json_field: str | None = rare_option(
-        None, "The field of JSON lines that holds the text. Default: text."
-    )
+    json_field: str = rare_option("text", "The field of JSON lines that holds the text.")
     masking: str | None = option(
         None,
         "What to mask. wordpiece (the default): single tokens. whole_word: words. ngram: "
@@ -119,10 +116,8 @@ class DataOptions(RunnerOptions):
         "(RoBERTa).",
         choices=OBJECTIVES,
     )
-    cross_documents: bool | None = rare_option(
-        None,
-        "With --objective=mlm, examples continue in the next document, after a [SEP]. "
-        "Default: true.",
+    cross_documents: bool = rare_option(
+        True, "With --objective=mlm, examples continue in the next document, after a [SEP]."
     )
     max_seq_length: int = option(
         128, "Tokens per example, including [CLS] and [SEP].", **PAIR_LENGTH

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from bert_tf.corpus.cleaning import line_rule, sentence_rule
-from bert_tf.corpus.lines import Layout, read_documents, split_sentences
+from bert_tf.corpus.lines import read_documents, split_sentences
 from bert_tf.corpus.sources import Block
 from bert_tf.corpus.wrapping import count_wrapped
 from bert_tf.examples.chunk import Chunk
@@ -16,15 +16,6 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # The bytes of text tokenized at once, which takes about ten times as much memory.
 TOKENIZE_BYTES = 2**23
-
-
-def text_layout(options: DataOptions) -> Layout:
-    """Returns what a document is in the input."""
-    return Layout(
-        document_separator=options.document_separator,
-        unwrap=options.unwrap,
-        json_field=options.json_field,
-    )
 
 
 def make_chunk(
@@ -40,7 +31,7 @@ def make_chunk(
     counts = TextCounts(bytes=len(block.data))
     sentences: list[bytes] = []
     document_ends = [0]
-    for lines in _documents(block, text_layout(options), counts):
+    for lines in _documents(block, options, counts):
         if options.clean or options.split_sentences:
             lines = list(_sentences(lines, options, counts))
         sentences += [line.encode("utf-8") for line in lines]
@@ -69,13 +60,18 @@ def make_chunk(
     return chunk, counts
 
 
-def _documents(block: Block, layout: Layout, counts: TextCounts) -> Iterator[list[str]]:
+def _documents(block: Block, options: DataOptions, counts: TextCounts) -> Iterator[list[str]]:
     """Yields and counts the lines of every document."""
+    layout = dict(
+        separator=options.document_separator,
+        json_field=options.json_field,
+        is_wrapped=options.unwrap,
+    )
     for file, text in block.texts(counts.invalid_lines):
-        for lines in read_documents(text, block.kind, file, layout):
+        for lines in read_documents(text, block.kind, file, **layout):
             counts.lines += len(lines)
             counts.characters += sum(map(len, lines))
-            counts.wrapped_lines += 0 if layout.unwrap else count_wrapped(lines)
+            counts.wrapped_lines += 0 if options.unwrap else count_wrapped(lines)
             yield lines
 
 

@@ -1,11 +1,8 @@
 """Estimates the time and disk space of a job from a sample of its text."""
 
 import itertools
-import os
 import time
 from dataclasses import replace
-
-import tensorflow as tf
 
 from bert_tf.corpus.content import estimate_content_bytes
 from bert_tf.examples.chunk import Chunk
@@ -17,6 +14,7 @@ from bert_tf.examples.report import label_warnings, text_warnings
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import serialize_examples
 from tfrecords.progress import counted, duration
+from tfrecords.records import FRAME_BYTES
 
 _SAMPLES = 8
 
@@ -79,14 +77,11 @@ def _tokenize(job: Job) -> tuple[list[Chunk], TextCounts, float]:
 def _make_examples(job: Job, chunks: list[Chunk]) -> tuple[ExampleCounts, int]:
     """Makes one pass over the chunks; returns the counts and the size of the records on disk."""
     counts, size = ExampleCounts(), 0
-    with tf.io.TFRecordWriter(os.devnull) as writer:
-        for index, chunk in enumerate(chunks):
-            partner = chunks[index - 1] if len(chunks) > 1 else None
-            arrays, chunk_counts = make_examples(
-                chunk, partner, pass_seed(0, index, 0), job.options, job.vocab
-            )
-            for record in serialize_examples(arrays):
-                writer.write(record)
-                size += len(record) + 16  # TFRecord adds a length and two checksums.
-            counts += chunk_counts
+    for index, chunk in enumerate(chunks):
+        partner = chunks[index - 1] if len(chunks) > 1 else None
+        arrays, chunk_counts = make_examples(
+            chunk, partner, pass_seed(0, index, 0), job.options, job.vocab
+        )
+        size += sum(len(record) + FRAME_BYTES for record in serialize_examples(arrays))
+        counts += chunk_counts
     return counts, size

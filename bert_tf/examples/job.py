@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from bert_tf.corpus.lines import check_language
+from bert_tf.corpus.lines import check_language, check_separator
 from bert_tf.corpus.sources import Block, group_files, is_json, read_blocks, tfds_blocks
 from bert_tf.examples.creation_options import DataOptions, RunnerOptions
-from bert_tf.examples.documents import text_layout
 from bert_tf.examples.plan import block_bytes
 from bert_tf.examples.units import load_segmenter, read_phrases
 from bert_tf.resolution import read_vocab_file
-from tfrecords.input_files import expand_files
+from tfrecords.input_files import expand_files, shortened
 from tfrecords.manifest import lines_sha256, manifest_path
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import check_output_files
@@ -57,14 +56,13 @@ class Job:
     @property
     def source(self) -> str:
         """The input, for messages."""
-        first, *others = self.input_files or [f"TFDS {self.options.tfds}"]
-        return f"{first} and {len(others)} more" if others else first
+        return shortened(self.input_files or [f"TFDS {self.options.tfds}"], most=1)
 
     def blocks(self, group: int) -> Iterator[Block]:
         """Reads an input group in blocks of whole documents."""
         if self.options.tfds:
             return tfds_blocks(self.options.tfds, self.block_bytes, self.options.tfds_data_dir)
-        return read_blocks(self.groups[group], self.block_bytes, text_layout(self.options))
+        return read_blocks(self.groups[group], self.block_bytes, self.options.document_separator)
 
     def name_in_manifest(self, shard: int) -> str:
         """Returns the path of a shard relative to the manifest."""
@@ -95,7 +93,7 @@ def make_job(options: DataOptions) -> Job:
     groups = group_files(input_files, bytes_per_block) if input_files else [[]]
     vocab, lower_case = read_vocab_file(options.vocab_file, options.do_lower_case)
     # Otherwise, these errors would only arise where the text is read.
-    text_layout(resolved)
+    check_separator(resolved.document_separator)
     check_language(resolved.language)
     if options.segmenter is not None:
         load_segmenter(options.segmenter)
@@ -117,13 +115,10 @@ def with_defaults(options: DataOptions) -> DataOptions:
     return dataclasses.replace(
         options,
         document_separator=options.document_separator or ("file" if unwrap else "blank_line"),
-        json_field=options.json_field or "text",
         split_sentences=options.split_sentences or unwrap,
-        language=options.language or "en",
         clean=clean,
         masking=masking,
         max_ngram_size=options.max_ngram_size or 3,
-        cross_documents=options.cross_documents is not False,
         dupe_factor=options.dupe_factor or (1 if masking == "dynamic" else 10),
     )
 
@@ -147,6 +142,7 @@ def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -
     """Raises a ValueError for a flag that would have no effect."""
     splits = options.split_sentences or options.unwrap
     is_json_file = [is_json(file) for file in input_files]
+    defaults = {field.name: field.default for field in dataclasses.fields(options)}
     for name, has_effect, condition in (
         ("tfds_data_dir", options.tfds, "without --tfds"),
         ("language", splits, "without --split_sentences or --unwrap"),
@@ -156,7 +152,7 @@ def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -
         ("segmenter", masking != "wordpiece", "with --masking=wordpiece"),
         ("lexicon_file", masking in ("entity", "dynamic"), f"with --masking={masking}"),
     ):
-        if getattr(options, name) is not None and not has_effect:
+        if getattr(options, name) != defaults[name] and not has_effect:
             raise ValueError(f"--{name} has no effect {condition}: omit it")
 
 

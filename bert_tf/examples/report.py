@@ -17,6 +17,10 @@ _MAX_LOST = 0.1
 _MAX_TRUNCATED = 0.2
 # Below this share of wrapped lines, most lines are sentences or paragraphs.
 _MIN_WRAPPED = 0.4
+LONGER_DOCUMENTS = (
+    "In text files, --document_separator says what separates documents, by default a blank line; "
+    "--split_sentences divides lines that hold several sentences."
+)
 
 
 def text_report(text: TextCounts, job: Job) -> str:
@@ -39,7 +43,6 @@ def text_report(text: TextCounts, job: Job) -> str:
 def text_warnings(text: TextCounts, job: Job) -> list[str]:
     """Returns warnings about the text, or about flags that do not suit it."""
     lines = describe_problems(job.input_files, text.invalid_lines)
-    files, separator = len(job.input_files), job.options.document_separator
     if text.unknown_tokens > _MAX_UNKNOWN * text.tokens:
         lines.append(
             "WARNING: so many [UNK] leave little to learn. Check that the vocabulary is for this "
@@ -49,19 +52,14 @@ def text_warnings(text: TextCounts, job: Job) -> list[str]:
         lines.append(
             f"WARNING: the text is hard-wrapped: {text.wrapped_lines:,} of {text.lines:,} lines "
             "are full and end in mid-sentence. Every line was read as a sentence or paragraph, "
-            f"which made {text.documents:,} documents of {files:,} files. --unwrap joins the lines "
-            "of each paragraph and reads each file as one document."
+            f"which made {text.documents:,} documents of {len(job.input_files):,} files. --unwrap "
+            "joins the lines of each paragraph and reads each file as one document."
         )
     if text.left_out_characters > _MAX_LOST * text.characters:
         share = text.left_out_characters / text.characters
         lines.append(
             f"WARNING: cleaning dropped {share:.1%} of the text ({text.left_out_characters:,} of "
             f"{text.characters:,} characters). --noclean keeps everything."
-        )
-    if separator not in ("blank_line", "file") and text.documents <= files:
-        lines.append(
-            f"WARNING: --document_separator={separator} divides no file: each of the {files:,} "
-            "files was read as one document."
         )
     if problem := _pair_problem(text, job):
         lines.append(f"WARNING: {problem} --objective=mlm needs no pairs of sentences.")
@@ -79,19 +77,9 @@ def _pair_problem(text: TextCounts, job: Job) -> str | None:
     if job.options.objective != "mlm" and text.single_sentences > text.documents / 2:
         return (
             f"{text.single_sentences:,} of {text.documents:,} documents are a single sentence, "
-            f"which has no next one.{longer_documents(job)}"
+            f"which has no next one. {LONGER_DOCUMENTS}"
         )
     return None
-
-
-def longer_documents(job: Job) -> str:
-    """Returns advice on making documents of several sentences."""
-    advice = ""
-    if job.options.document_separator == "blank_line":
-        advice += " In text files, a blank line ends a document: remove those inside documents."
-    if not job.options.split_sentences:
-        advice += " --split_sentences divides lines that hold several sentences."
-    return advice
 
 
 def example_report(statistics: CreationStatistics, job: Job) -> str:
@@ -122,10 +110,9 @@ def example_report(statistics: CreationStatistics, job: Job) -> str:
             f"of all passes). {statistics.long_sentences:,} sentences are longer than an example."
         )
     if lost > _MAX_TRUNCATED:
-        split = "" if options.split_sentences else "--split_sentences divides paragraphs. "
         lines.append(
-            f"WARNING: truncation dropped {lost:.1%} of the tokens. {split}A longer "
-            "--max_seq_length cuts less, and --objective=mlm cuts nothing."
+            f"WARNING: truncation dropped {lost:.1%} of the tokens. --split_sentences divides "
+            "paragraphs, a longer --max_seq_length cuts less, and --objective=mlm cuts nothing."
         )
     if examples.documents_without_pairs:
         lines.append(

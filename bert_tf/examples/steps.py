@@ -19,10 +19,9 @@ from bert_tf.examples.documents import make_chunk
 from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import make_examples, pass_seed
 from bert_tf.examples.plan import Pass, ShardPart
-from bert_tf.examples.runner import RunChunks
 from bert_tf.examples.work_folder import WorkFolder, finish, read_counts
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.workers import available_cores
+from bert_tf.workers import RunChunks, available_cores
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.manifest import shard_entry
 from tfrecords.writer import join_files, write_records

@@ -12,16 +12,14 @@ of the work, and a job that was killed resumes where it stopped:
 Every file appears atomically, and a .json file is written after the file that it describes.
 """
 
-import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import tensorflow as tf
 
 from bert_tf.examples.plan import ShardPart
-from bert_tf.folder_lock import LOCK, locked
 from tfrecords import files
 from tfrecords.writer import atomic_write, remove
 
@@ -40,30 +38,17 @@ class WorkFolder:
 
     path: str
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Creates the folder and keeps other jobs out of it; see `folder_lock.locked`."""
-        if tf.io.gfile.exists(self.path) and not (
-            tf.io.gfile.isdir(self.path)
-            and {LOCK, "job.json"} & set(tf.io.gfile.listdir(self.path) or [LOCK])
-        ):
-            raise ValueError(
-                f"{self.path} is needed for unfinished work but holds something else: rename it, "
-                "or name another --output_file"
-            )
-        with locked(self.path):
-            yield
-
     def clear(self) -> None:
-        """Removes everything but the lock."""
+        """Removes the unfinished work, and no other file."""
         for name in tf.io.gfile.listdir(self.path):
-            if name != LOCK:
+            # A killed process may have left "job.json.tmp-1", too.
+            if name.startswith(("job.json", "chunks", "parts", "shards")):
                 remove(self._file(name.rstrip("/")))
 
     def remove(self) -> None:
-        """Removes everything but the lock, with which the folder goes."""
+        """Removes the unfinished work; the folder goes with its lock if nothing else is in it."""
         self.clear()
-        if "://" in self.path:
+        if "://" in self.path and not tf.io.gfile.listdir(self.path):
             tf.io.gfile.rmtree(self.path)
 
     @property

@@ -107,7 +107,7 @@ def _whole_rows(lines: list[str]) -> str:
 
 def _lines(path: str) -> Iterator[str]:
     """Yields the lines of a file with their ends, of which a lone carriage return is none."""
-    for block in read_blocks([path], _BLOCK_BYTES, layout=None):
+    for block in read_blocks([path], _BLOCK_BYTES, separator=None):
         for line in io.BytesIO(block.data):
             yield line.decode(errors="surrogateescape")
 

@@ -22,11 +22,11 @@ import tensorflow as tf
 from bert_tf import __version__
 from bert_tf.corpus.content import is_utf8
 from bert_tf.examples.creation_options import RunnerOptions
-from bert_tf.examples.runner import open_runner
 from bert_tf.examples.work_folder import WorkFolder, finish, read_counts, read_json
+from bert_tf.folder_lock import locked
 from bert_tf.inference.texts import Numbered, Row, in_chunks
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
-from bert_tf.workers import num_processes
+from bert_tf.workers import num_processes, open_runner
 from tfrecords.manifest import file_sha256
 from tfrecords.progress import counted, progress_bar
 from tfrecords.writer import atomic_write, join_files, remove
@@ -73,7 +73,7 @@ class BulkJob:
         if not (total := sum(1 for _ in progress_bar(total=None, iterable=self.read(), **bar))):
             raise ValueError(f"{options.input_file} is empty")
         folder = WorkFolder(f"{options.output_file}.unfinished")
-        with folder.locked():
+        with locked(folder.path):
             resumes = self._prepare(folder)
             try:
                 counts = self._compute(folder, total)

@@ -149,7 +149,7 @@ def _parse_line(line: bytes, signature: Sequence[tf.TensorSpec]) -> tuple:
 
 def read_lines(file: str) -> Iterator[bytes]:
     """Yields the lines of a text file without their ends (LF or CRLF); blank lines, too."""
-    for block in read_blocks([file], _BLOCK_BYTES, layout=None):
+    for block in read_blocks([file], _BLOCK_BYTES, separator=None):
         for line in block.data.removesuffix(b"\n").split(b"\n"):
             yield line.removesuffix(b"\r")
 

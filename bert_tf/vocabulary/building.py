@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from bert_tf import __version__
 from bert_tf.corpus.content import describe_problems
-from bert_tf.corpus.lines import Layout
 from bert_tf.corpus.sources import is_json
 from bert_tf.resolution import read_vocab_file
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
@@ -35,11 +34,6 @@ from tfrecords.vocabulary import (
 )
 from tfrecords.writer import atomic_write, check_output_files
 
-_VOCAB_SIZE = 30522
-_MIN_FREQUENCY = 2
-# Gives [UNK] the id 100, as in the published vocabularies.
-_NUM_UNUSED = 99
-_NUM_NEW_TOKENS = 1000
 # With more files than this, coverage is reported for each name or glob in --input_file instead.
 _MAX_REPORTED_FILES = 20
 # These change where and how fast the vocabulary is written, but not its tokens.
@@ -58,9 +52,7 @@ def run(options: VocabularyOptions) -> None:
 
 def build_vocabulary(options: VocabularyOptions) -> None:
     """Learns a new vocabulary from text, writes it and prints its coverage of the text."""
-    output_file, size = options.output_file, options.vocab_size or _VOCAB_SIZE
-    min_frequency = options.min_frequency or _MIN_FREQUENCY
-    num_unused = _NUM_UNUSED if options.num_unused is None else options.num_unused
+    output_file, size = options.output_file, options.vocab_size
     options = dataclasses.replace(options, do_lower_case=options.do_lower_case is not False)
     texts = _texts(options)
     _check_outputs([output_file], texts, [])
@@ -70,14 +62,15 @@ def build_vocabulary(options: VocabularyOptions) -> None:
         _say_next(options)
         return
     counts = _count_words(options, texts)
-    vocab = Vocabulary(tuple(learn_vocabulary(counts.all(), size, min_frequency, num_unused)))
+    tokens = learn_vocabulary(counts.all(), size, options.min_frequency, options.num_unused)
+    vocab = Vocabulary(tuple(tokens))
     _write(options, vocab, manifest)
     say(_coverage(options, output_file, vocab, counts))
     if len(vocab) < size:
         say(
             f"The text yielded only {len(vocab):,} of {size:,} tokens with "
-            f"--min_frequency={min_frequency}. With --preset, the model gets this size; in your "
-            f"own bert_config.json, set vocab_size to {len(vocab)}."
+            f"--min_frequency={options.min_frequency}. With --preset, the model gets this size; in "
+            f"your own bert_config.json, set vocab_size to {len(vocab)}."
         )
     print(f"Wrote {len(vocab):,} tokens to {output_file}{_with_casing(options)}.")
     _say_next(options)
@@ -108,13 +101,13 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
     new = choose_tokens(
         counts.all(),
         old,
-        options.num_new_tokens or _NUM_NEW_TOKENS,
+        options.num_new_tokens,
         options.do_lower_case,
-        options.min_frequency or _MIN_FREQUENCY,
+        options.min_frequency,
     )
     if not new:
         raise ValueError(f"{extend_vocab} already covers the text: there is nothing to add")
-    extended, mapping = extend(old, new, options.placement or "append")
+    extended, mapping = extend(old, new, options.placement)
     atomic_write(mapping_file, mapping.to_json())
     _write(options, extended, manifest)
     say(_coverage(options, extend_vocab, old, counts))
@@ -141,7 +134,7 @@ def report_coverage(options: VocabularyOptions) -> None:
 def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
     """Returns the input files, grouped by the name under which their coverage is reported."""
     files = expand_files(options.input_file, allow_empty=True)
-    if options.json_field and not any(map(is_json, files)):
+    if options.json_field != "text" and not any(map(is_json, files)):
         raise ValueError(
             "--json_field has no effect without a JSON file (.jsonl, .json) as input: omit it"
         )
@@ -196,12 +189,7 @@ def _count_words(
     counts = count_words(
         texts,
         options.do_lower_case,
-        # A whole file shows how its words are spelled elsewhere.
-        Layout(
-            document_separator="file",
-            unwrap=options.unwrap,
-            json_field=options.json_field or "text",
-        ),
+        options.json_field,
         options.num_workers,
         vocab=Vocabulary(SPECIAL_TOKENS, tokens, strips),
     )
@@ -260,10 +248,9 @@ def _say_next(options: VocabularyOptions) -> None:
     command = command_line(
         "bert_tf.create_pretraining_data",
         input_file=options.input_file,
-        json_field=options.json_field,
+        json_field=None if options.json_field == "text" else options.json_field,
         vocab_file=options.output_file,
         do_lower_case=None if stated else False,
-        unwrap=options.unwrap or None,
         output_file=unused_name("pretraining.tfrecord"),
     )
     say(f"Next, create examples:\n  {command}")

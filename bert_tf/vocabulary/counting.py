@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.corpus.lines import DEFAULT_LAYOUT, Layout, read_documents
+from bert_tf.corpus.lines import read_documents
 from bert_tf.corpus.sources import Block, read_blocks
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.workers import Workers, num_processes
@@ -54,7 +54,7 @@ class WordCounts:
 def count_words(
     texts: Mapping[str, Sequence[str]],
     lower_case: bool,
-    layout: Layout = DEFAULT_LAYOUT,
+    json_field: str = "text",
     num_workers: int | None = 1,
     max_words: int = MAX_WORDS,
     vocab: Vocabulary = _PLAIN,
@@ -67,7 +67,7 @@ def count_words(
 
     Args:
         texts: the files of each text, by the name of the text.
-        layout: whether lines are wrapped, and which field of JSON lines holds the text.
+        json_field: the field of JSON lines that holds the text.
         vocab: its added tokens are words of their own; its lines do not matter.
     """
     size = sum(tf.io.gfile.stat(file).length for files in texts.values() for file in files)
@@ -76,10 +76,10 @@ def count_words(
     blocks = enumerate(
         (name, block)
         for name, files in texts.items()
-        for block in read_blocks(files, BLOCK_BYTES, layout=None)
+        for block in read_blocks(files, BLOCK_BYTES, separator=None)
     )
     tasks = (
-        (_count_block, index, name, block, lower_case, layout, vocab)
+        (_count_block, index, name, block, lower_case, json_field, vocab)
         for index, (name, block) in blocks
     )
     with (
@@ -119,7 +119,7 @@ def _prune(tables: list[Counter[str]]) -> int:
 
 
 def _count_block(
-    index: int, name: str, block: Block, lower_case: bool, layout: Layout, vocab: Vocabulary
+    index: int, name: str, block: Block, lower_case: bool, json_field: str, vocab: Vocabulary
 ) -> tuple[list[str], list[int], dict[str, int], int]:
     """Returns the words of a block, their frequencies, its invalid lines by file, and its bytes.
 
@@ -127,12 +127,11 @@ def _count_block(
     """
     invalid_lines: dict[str, int] = {}
     lines: list[str] = []
-    reads_lines = block.kind == "json" or layout.unwrap
     for file, text in block.texts(invalid_lines):
-        if reads_lines:
-            for document in read_documents(text, block.kind, file, layout):
+        if block.kind == "json":
+            for document in read_documents(text, "json", file, json_field=json_field):
                 lines += document
-    data = "\n".join(lines).encode() if reads_lines else block.data
+    data = "\n".join(lines).encode() if block.kind == "json" else block.data
     # Whitespace separates words, so the tokenizer only needs to see each string once. Only an added
     # token may contain spaces.
     spaced = any(" " in token.content for token in vocab.added)

@@ -1,5 +1,6 @@
 """The flags of build_vocab."""
 
+import dataclasses
 from dataclasses import dataclass
 
 from bert_tf.choices import PLACEMENTS, VOCABULARY, WORKERS
@@ -13,48 +14,36 @@ class VocabularyOptions(command.Options):
 
     input_file: str = option(help="Text files, comma-separated; globs allowed, in quotes.")
     output_file: str | None = option(None, "The vocabulary to write, one token per line.")
-    vocab_size: int | None = option(
-        None,
-        "The number of tokens, including special and unused ones. Default: 30522.",
-        **VOCABULARY,
+    vocab_size: int = option(
+        30522, "The number of tokens, including special and unused ones.", **VOCABULARY
     )
     do_lower_case: bool | None = option(
         None,
         "Lower-case the text and strip accents. Turn it off for a cased vocabulary. Default: "
         "true for a new vocabulary; that of the vocabulary for --extend_vocab and --report_vocab.",
     )
-    min_frequency: int | None = rare_option(
-        None, "How often a token must occur to be included. Default: 2.", at_least=1
-    )
-    num_unused: int | None = rare_option(
-        None,
-        "The number of [unused] tokens. The default, 99, gives [UNK] the id 100, as in the "
-        "published vocabularies.",
+    min_frequency: int = rare_option(2, "How often a token must occur to be included.", at_least=1)
+    num_unused: int = rare_option(
+        99,
+        "The number of [unused] tokens. 99 give [UNK] the id 100, as in the published "
+        "vocabularies.",
         at_least=0,
         at_most=100_000,
     )
     extend_vocab: str | None = option(None, "A vocabulary to extend.")
-    num_new_tokens: int | None = option(
-        None, "Maximum number of tokens to add to --extend_vocab. Default: 1000.", **VOCABULARY
+    num_new_tokens: int = option(
+        1000, "Maximum number of tokens to add to --extend_vocab.", **VOCABULARY
     )
-    placement: str | None = rare_option(
-        None,
-        "Where new tokens go. append (the default) makes the vocabulary and the model larger; "
-        "unused replaces [unused] tokens.",
+    placement: str = rare_option(
+        "append",
+        "Where new tokens go. append makes the vocabulary and the model larger; unused replaces "
+        "[unused] tokens.",
         choices=PLACEMENTS,
     )
     report_vocab: str | None = option(
         None, "A vocabulary whose coverage of the text to report, without writing anything."
     )
-    json_field: str | None = rare_option(
-        None, "The field of JSON lines that holds the text. Default: text."
-    )
-    unwrap: bool = rare_option(
-        False,
-        "Join the lines of each paragraph, and words divided at the end of a line: for text "
-        "that is broken into lines of a fixed width. Give the same flag to "
-        "create_pretraining_data.",
-    )
+    json_field: str = rare_option("text", "The field of JSON lines that holds the text.")
     overwrite: bool = option(
         False, "Replace a vocabulary that was built with other flags or from other text."
     )
@@ -68,6 +57,7 @@ class VocabularyOptions(command.Options):
             raise ValueError(
                 "nothing to do: give --output_file, or --report_vocab to only measure a vocabulary"
             )
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
         learning = ("vocab_size", "num_unused")
         for condition, holds, without_effect in (
             ("with --report_vocab", self.report_vocab, ("output_file", "extend_vocab")),
@@ -76,5 +66,5 @@ class VocabularyOptions(command.Options):
             ("without --extend_vocab", not self.extend_vocab, ("num_new_tokens", "placement")),
         ):
             for name in without_effect:
-                if holds and getattr(self, name) is not None:
+                if holds and getattr(self, name) != defaults[name]:
                     raise ValueError(f"--{name} has no effect {condition}: omit it")

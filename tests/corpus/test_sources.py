@@ -10,7 +10,7 @@ import time
 import pytest
 
 from bert_tf.corpus import content
-from bert_tf.corpus.lines import Layout, read_documents
+from bert_tf.corpus.lines import read_documents
 from bert_tf.corpus.sources import Block, group_files, read_blocks
 
 
@@ -78,7 +78,7 @@ def test_files_of_a_group(tmp_path):
 def test_blocks_keep_documents_and_files_together(tmp_path, monkeypatch, read_bytes, separator):
     """Oracle: the documents of every file, read as a whole."""
     monkeypatch.setattr(content, "READ_BYTES", read_bytes)
-    rng, layout = random.Random(1), Layout(document_separator=separator)
+    rng = random.Random(1)
     texts = [
         "",
         *("\n".join(rng.choices(["a b", "", "# c", "--", "-- d"], k=n)) for n in range(40)),
@@ -87,14 +87,14 @@ def test_blocks_keep_documents_and_files_together(tmp_path, monkeypatch, read_by
     whole = [
         (file, document)
         for file, text in zip(files, texts, strict=True)
-        for document in read_documents(text, "text", file, layout)
+        for document in read_documents(text, "text", file, separator=separator)
     ]
-    blocks = list(read_blocks(files, 100, layout))
+    blocks = list(read_blocks(files, 100, separator))
     found = [
         (file, document)
         for block in blocks
         for file, data in block.texts({})
-        for document in read_documents(data, "text", file, layout)
+        for document in read_documents(data, "text", file, separator=separator)
     ]
     assert found == whole
     assert len(blocks) > 10

@@ -81,17 +81,11 @@ def test_json_lines(read):
 
 
 @pytest.mark.parametrize(
-    "line, message",
-    [
-        ("{", "a line is not JSON .*: '{'"),
-        ("[" * 10**5, "a line is not JSON"),
-        ('["text"]', "a line is not a JSON object"),
-        ('{"body": "one"}', "a line has no field 'text' .*--json_field names"),
-        ('{"text": null}', "the field 'text' of a line is not a string"),
-    ],
+    "line", ["{", "[" * 10**5, '["text"]', "3", '"text"', '{"body": "one"}', '{"text": 3}']
 )
-def test_json_lines_without_text_are_errors(read, line, message):
-    with pytest.raises(ValueError, match=f"^a file: {message}") as caught:
+def test_json_lines_without_text_are_errors(read, line):
+    """Oracle: the file, the field and the flag in one short line."""
+    with pytest.raises(ValueError, match="^a file: .* field 'text' .*--json_field") as caught:
         read('{"text": "one"}\n' + line, "json")
     assert len(str(caught.value)) < 300
     assert "\n" not in str(caught.value)
@@ -123,39 +117,31 @@ def test_units_of_a_segmenter_and_a_lexicon(read, monkeypatch, tokenize_bytes):
     monkeypatch.setattr(documents, "TOKENIZE_BYTES", tokenize_bytes)
     data = "语言 模型 ones. one\n语言模型"
     token_ids = ["语", "言", "模", "型", "one", "##s", ".", "one", "语", "言", "模", "型"]
-
-    def units(**settings):
+    for settings, expected in (
+        ({}, "语 言 模 型 one##s . one 语 言 模 型"),
+        ({"segmenter": "whitespace"}, "语言 模型 one##s. one 语言模型"),
+        # A phrase may span white space, because only the tokens count.
+        ({"lexicon": ("语言", "ones. one")}, "语言 模 型 one##s.one 语言 模 型"),
+        (
+            {"segmenter": "whitespace", "lexicon": ("模型 ones.", "言模")},
+            "语言 模型one##s. one 语言模型",
+        ),
+    ):
         found, chunk, _ = read(data, **settings)
         assert " ".join(found[0]).split() == token_ids
-        starts = np.flatnonzero(chunk.unit_starts).tolist()
-        return ["".join(part) for part in np.split(token_ids, starts[1:])]
-
-    words = ["语", "言", "模", "型", "one##s", ".", "one", "语", "言", "模", "型"]
-    assert units() == words
-    spaced = ["语言", "模型", "one##s.", "one", "语言模型"]
-    assert units(segmenter="whitespace") == spaced
-    phrases = ["语言", "模型", "one##s", ".", "one", "语言模型"]
-    # A phrase may span white space, because only the tokens count.
-    assert units(lexicon=("语言", "模型")) == [*phrases[:-1], "语言", "模型"]
-    assert units(lexicon=("语言", "ones. one")) == [
-        *["语言", "模", "型", "one##s.one", "语言", "模", "型"]
-    ]
-    assert units(segmenter="whitespace", lexicon=("模型 ones.", "言模")) == [
-        *["语言", "模型one##s.", "one", "语言模型"]
-    ]
+        starts = np.flatnonzero(chunk.unit_starts)
+        units = ["".join(part) for part in np.split(token_ids, starts[1:])]
+        assert " ".join(units) == expected
 
 
 def test_counts_add_up_and_go_to_json():
-    first = TextCounts(bytes=1, lines=2, tokens=3, left_out={"title": 1, "url": 2})
-    second = TextCounts(bytes=10, sentences=20, left_out={"url": 3, "markup": 4})
-    examples = ExampleCounts(examples=1, cut_pairs=2)
+    """Oracle: sums by hand, also of counts by name."""
+    first = TextCounts(lines=2, tokens=3, left_out={"title": 1, "url": 2})
+    second = TextCounts(lines=10, left_out={"url": 3, "markup": 4})
+    examples = ExampleCounts(cut_pairs=2)
     total = CreationStatistics(first, 3, examples) + CreationStatistics(second, 4, examples)
-    both = {"title": 1, "url": 5, "markup": 4}
-    assert total == CreationStatistics(
-        TextCounts(bytes=11, lines=2, tokens=3, sentences=20, left_out=both),
-        7,
-        ExampleCounts(examples=2, cut_pairs=4),
-    )
+    text = TextCounts(lines=12, tokens=3, left_out={"title": 1, "url": 5, "markup": 4})
+    assert total == CreationStatistics(text, 7, ExampleCounts(cut_pairs=4))
     values = json.loads(json.dumps(dataclasses.asdict(total)))
     assert CreationStatistics.from_dict(values) == total
     assert first.left_out == {"title": 1, "url": 2}

@@ -71,24 +71,6 @@ class _Vocabulary:
 
 
 @pytest.mark.parametrize("masking", STATIC)
-def test_labels_reconstruct_the_row(masking):
-    ids, maskable, lengths = _rows(2000)
-    budget = prediction_budget(lengths, 0.3, 8)
-    masked = _mask(ids, maskable, lengths, masking, 0.3, 8)
-    number = masked.weights.sum(axis=1).astype(int)
-    assert np.all(number <= budget) if masking != "wordpiece" else np.all(number == budget)
-    for row in range(len(ids)):
-        positions = masked.positions[row, : number[row]]
-        assert np.all(np.diff(positions) > 0) and maskable[row, positions].all()
-        restored = masked.ids[row].copy()
-        restored[positions] = masked.labels[row, : number[row]]
-        np.testing.assert_array_equal(restored, ids[row])
-        for padding in (masked.positions, masked.labels, masked.weights):
-            assert not padding[row, number[row] :].any()
-    assert set(np.unique(masked.weights)) == {0.0, 1.0}
-
-
-@pytest.mark.parametrize("masking", STATIC)
 def test_80_10_10_and_the_random_token_is_from_the_whole_vocabulary(masking):
     ids, maskable, lengths = _rows(40_000)
     masked = _mask(ids, maskable, lengths, masking, 0.2, 10)

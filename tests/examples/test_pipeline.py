@@ -13,7 +13,8 @@ from bert_tf.examples.chunk import Chunk, join_chunks, load_chunk, save_chunk
 from bert_tf.examples.counts import ExampleCounts
 from bert_tf.examples.pairs import next_sentence_pairs
 from bert_tf.examples.pipeline import make_examples, pass_seed
-from tfrecords.features import dynamic_features, pretraining_features
+from tfrecords.features import Layout
+from tfrecords.records import first_violation
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, *"abcdefghijklmnopqrst", *(f"##{x}" for x in "uvwxyz")))
@@ -56,6 +57,7 @@ def test_rows_are_the_pairs_between_special_tokens(chunk, make, masking):
     # The pairs are drawn first, so the same seed gives the same pairs.
     pairs = next_sentence_pairs(chunk, 21, 0.5, np.random.default_rng(pass_seed(7, 1, 2)))
     assert counts.examples == len(pairs.a_start) > 50
+    assert first_violation(arrays, VOCAB) is None
     found = _unmasked(arrays)
     for row in range(counts.examples):
         a = chunk.token_ids[pairs.a_start[row] : pairs.a_end[row]].tolist()
@@ -73,7 +75,7 @@ def test_rows_are_the_pairs_between_special_tokens(chunk, make, masking):
 def test_dynamic_rows_equal_unmasked_static_rows(chunk, make, objective):
     arrays, counts = make(chunk, masking="dynamic", objective=objective)
     masked, masked_counts = make(chunk, objective=objective)
-    assert list(arrays) == list(dynamic_features(24))
+    assert list(arrays) == list(Layout(True, False, 24, 0).features)
     for name in ("input_mask", "input_type_ids", "next_sentence_labels"):
         np.testing.assert_array_equal(arrays[name], masked[name])
     assert counts == dataclasses.replace(masked_counts, predictions=0)
@@ -141,7 +143,7 @@ def test_counts_are_those_of_the_arrays(chunk, make):
     assert counts.predictions == arrays["masked_lm_weights"].sum() == budget.sum()
     assert counts.random_next == arrays["next_sentence_labels"].sum()
     assert 0 < counts.cut_pairs <= counts.cut_tokens
-    features = pretraining_features(24, 5).items()
+    features = Layout(False, False, 24, 5).features.items()
     expected = {name: (counts.examples, width) for name, (_, width) in features}
     assert {name: values.shape for name, values in arrays.items()} == expected
 

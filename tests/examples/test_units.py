@@ -63,14 +63,7 @@ def test_a_function(tokenizer, monkeypatch):
     assert found == [["使用", "语言模型", "来", "预测", "un", "##aff", "##able"]]
 
 
-def test_words_that_are_not_in_the_text_are_an_error(tokenizer, monkeypatch):
-    module = types.SimpleNamespace(cut=lambda text: text.upper().split(" "))
-    monkeypatch.setitem(sys.modules, "upper_segmenter", module)
-    with pytest.raises(ValueError, match="segmenter 'upper_segmenter:cut' returns 'UN'.*'un e'"):
-        _units(["un e"], tokenizer, "upper_segmenter:cut")
-
-
-@pytest.mark.parametrize("name", ["nothing_of_the_kind:lcut", "json:nothing", "json", "", ":"])
+@pytest.mark.parametrize("name", ["nothing_of_the_kind:lcut", "json:nothing", "json"])
 def test_a_missing_segmenter_is_an_error(name):
     with pytest.raises(ValueError, match=f"no segmenter '{name}'.*MODULE:FUNCTION"):
         load_segmenter(name)
@@ -80,9 +73,7 @@ def test_a_missing_segmenter_is_an_error(name):
     ("cut", "message"),
     [
         (lambda text: None, "fails on 'un e': TypeError"),
-        (lambda text: [text, "\ud800"], "fails on 'un e': UnicodeEncodeError"),
-        (lambda text: [" "], "finds no words in 'un e'"),
-        ("not callable", "fails on 'un e': TypeError"),
+        (lambda text: text.upper().split(" "), "returns 'UN', which .*'un e'"),
     ],
 )
 def test_a_function_that_fails_is_named(tokenizer, monkeypatch, cut, message):

@@ -186,54 +186,33 @@ def test_signals_end_the_program_without_a_traceback(program, name, code):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--number=1"]])
-def test_a_reader_that_ends_first_is_no_error(program, tmp_path, arguments):
-    """Oracle: the shell's exit code, 128 plus the number of SIGPIPE, and no message."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = program(*arguments, stdout=writer)
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
-
-
-FULL = (">/dev/full", "No space left on device")
+FULL = "No space left on device"
 
 
 @pytest.mark.parametrize(
-    ("name", "streams", "reason"),
+    ("flags", "streams", "code", "reason"),
     [
-        *((name, *FULL) for name in ("", "--name=much", "--name=SIGTERM", "--help", "--version")),
-        ("", "1</dev/null", "Bad file descriptor"),
+        *((flags, ">/dev/full", 1, FULL) for flags in ("", "--name=much", "--help", "--version")),
+        ("", "1</dev/null", 1, "Bad file descriptor"),
+        ("--name=SIGTERM", ">/dev/full", 143, None),
+        *((flags, "| true", 128 + signal.SIGPIPE, None) for flags in ("", "--help")),
+        *(("--name=file", streams, 0, None) for streams in ("<&-", ">&-", "<&- >&- 2>&-")),
+        ("--name=bad", "<&- >&- 2>&-", 1, None),
+        ("--name=file --share=x", "2>&-", 2, None),
     ],
 )
-def test_output_that_cannot_be_written_is_an_error(tmp_path, name, streams, reason):
-    """Oracles: the system's reason, in one line; SIGTERM comes before any output."""
+def test_streams_that_are_closed_or_full(tmp_path, flags, streams, code, reason):
+    """Oracles: the exit code; the system's reason, in one line; the file, which stays clean."""
     (tmp_path / "program.py").write_text(PROGRAM)
-    line = f"{sys.executable} program.py --number=1 {name} {streams}"
-    done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True)
-    if name == "--name=SIGTERM":
-        assert (done.returncode, done.stderr) == (143, "")
-    else:
-        expected = f"program: error: cannot write to standard output: {reason}\n"
-        assert (done.returncode, done.stderr) == (1, expected)
-
-
-@pytest.mark.parametrize(
-    ("streams", "name", "code"),
-    [
-        *((streams, "file", 0) for streams in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-")),
-        *(("<&- >&- 2>&-", "bad", 1), ("2>&-", "file --share=x", 2)),
-    ],
-)
-def test_closed_streams_change_nothing_else(tmp_path, streams, name, code):
-    """Oracles: the exit code; the file, into which nothing else may be written."""
-    (tmp_path / "program.py").write_text(PROGRAM)
-    line = f"{sys.executable} program.py --number=1 --place=file --name={name} {streams}"
-    done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    line = f"{sys.executable} program.py --number=1 --place=file {flags} {streams}"
+    shell = ["bash", "-o", "pipefail", "-c", line]
+    done = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True)
+    expected = f"program: error: cannot write to standard output: {reason}\n" if reason else ""
     assert done.returncode == code
-    assert "Traceback" not in done.stdout + done.stderr
-    if code == 0:
+    if flags == "--name=file":
         assert (tmp_path / "file").read_text() == "content"
+    else:
+        assert done.stderr == expected
 
 
 def test_commands_choose_their_backend(program, tmp_path):
@@ -325,8 +304,6 @@ def test_wrong_values_are_named_in_python_too():
     assert Options(share=1).share == 1
     for values, need in (
         ({"share": float("nan")}, "--share is nan: it must be from 0 to 1"),
-        ({"share": 1.5}, "--share is 1.5: it must be from 0 to 1"),
-        ({"number": "3"}, "--number is '3': it must be an integer"),
         ({"number": None}, "--number is None: it must be an integer"),
         ({"share": True}, "--share is True: it must be a number"),
         ({"name": ["a"]}, r"--name is \['a'\]: it must be a string"),

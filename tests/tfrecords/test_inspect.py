@@ -5,9 +5,7 @@ import re
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from tfrecords import inspection
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.inspect import Options, run
 from tfrecords.inspection import render_record
@@ -19,6 +17,7 @@ from tfrecords.writer import write_records
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sat ##s on mat dog new york".split()
 PAD, UNK, CLS, SEP, MASK, THE, CAT, SAT, S_, ON, MAT, DOG, NEW, YORK = range(14)
 
+PREDICTIONS = ("positions", "ids", "weights")
 # [CLS] the [MASK→cat] ##s sat [SEP] {on} the [dog→mat] [SEP]
 STATIC = {
     "input_word_ids": [CLS, THE, MASK, S_, SAT, SEP, ON, THE, DOG, SEP, PAD, PAD],
@@ -80,9 +79,7 @@ def test_sound_records_pass(tmp_path, vocab_file, compression, original, capsys)
         changed(
             STATIC,
             input_type_ids={6: 0, 7: 0, 8: 0, 9: 0},
-            masked_lm_positions={0: 0, 1: 0, 2: 0},
-            masked_lm_ids={0: 0, 1: 0, 2: 0},
-            masked_lm_weights={0: 0, 1: 0, 2: 0},
+            **{f"masked_lm_{x}": {0: 0, 1: 0, 2: 0} for x in PREDICTIONS},
         ),
     ]
     records = [STATIC, STATIC, *others]
@@ -117,31 +114,22 @@ def test_dynamic_records_pass(tmp_path, vocab_file, capsys, monkeypatch):
     assert capsys.readouterr() == (last, "")
 
 
-@pytest.mark.parametrize(
-    ("ones", "zeros", "warning"),
-    [
-        (10, 0, "in 100.0% of the records, next_sentence_labels is 1"),
-        (0, 30, "in 100.0% of the records, next_sentence_labels is 0"),
-        (91, 9, "in 91.0% of the records, next_sentence_labels is 1"),
-        (90, 10, None),
-        (9, 0, None),
-    ],
-)
-def test_one_sided_labels_give_a_warning(tmp_path, vocab_file, capsys, ones, zeros, warning):
-    """Oracle: nine tenths, by hand; few records prove nothing."""
+def test_what_teaches_nothing_gives_a_warning(tmp_path, vocab_file, capsys):
+    """Oracle: nine tenths, by hand; few records prove nothing; masked_lm_weights of zero."""
     other = changed(STATIC, next_sentence_labels={0: 0})
-    file = write(tmp_path / "a", *[STATIC] * ones, *[other] * zeros)
-    run(Options(file, vocab_file, num_examples=0))
-    out = capsys.readouterr().out
-    assert ("WARNING" in out) == ("--objective=mlm" in out) == bool(warning)
-    assert f"WARNING: {warning}" in out or not warning
-
-
-def test_records_without_predictions_give_a_warning(tmp_path, vocab_file, capsys):
-    empty = {"masked_lm_positions", "masked_lm_ids", "masked_lm_weights"}
-    record = {name: [0] * 4 if name in empty else value for name, value in STATIC.items()}
-    run(Options(write(tmp_path / "a", record), vocab_file, num_examples=0))
-    assert "WARNING: the records predict no token" in capsys.readouterr().out
+    empty = changed(STATIC, **{f"masked_lm_{x}": {0: 0, 1: 0, 2: 0} for x in PREDICTIONS})
+    for records, warning in (
+        ([STATIC] * 10, "in 100.0% of the records, next_sentence_labels is 1"),
+        ([other] * 30, "in 100.0% of the records, next_sentence_labels is 0"),
+        ([STATIC] * 91 + [other] * 9, "in 91.0% of the records, next_sentence_labels is 1"),
+        ([STATIC] * 90 + [other] * 10, None),
+        ([STATIC] * 9, None),
+        ([empty], "the records predict no token"),
+    ):
+        run(Options(write(tmp_path / "a", *records), vocab_file, num_examples=0))
+        out = capsys.readouterr().out
+        assert ("WARNING" in out) == bool(warning)
+        assert f"WARNING: {warning}" in out or not warning
 
 
 def test_ids_stand_for_tokens_without_a_vocabulary():
@@ -153,7 +141,6 @@ def test_ids_stand_for_tokens_without_a_vocabulary():
     ("changes", "message"),
     [
         ({"input_mask": {3: 0}}, "input_mask is not ones followed by zeros"),
-        ({"input_mask": {3: 2}}, "input_mask is not ones followed by zeros"),
         ({"input_word_ids": {3: 14}}, "input_word_ids has a value outside 0 to 13"),
         ({"input_word_ids": {11: 5}}, "an id in the padding is not 0"),
         ({"input_type_ids": {2: 2}}, "input_type_ids has a value outside 0 to 1"),
@@ -161,7 +148,6 @@ def test_ids_stand_for_tokens_without_a_vocabulary():
         ({"input_type_ids": {2: 1}}, "the segment ids are not zeros followed by ones"),
         ({"next_sentence_labels": {0: 2}}, "next_sentence_labels has a value outside 0 to 1"),
         ({"masked_lm_weights": {1: 0.5}}, "masked_lm_weights is not ones followed by zeros"),
-        ({"masked_lm_weights": {1: 0.0}}, "masked_lm_weights is not ones followed by zeros"),
         ({"masked_lm_positions": {3: 9}}, "a masked position in the padding is not 0"),
         ({"masked_lm_ids": {3: 9}}, "a label in the padding is not 0"),
         ({"masked_lm_positions": {2: 10}}, "a masked position is not that of a token after [CLS]"),
@@ -169,7 +155,6 @@ def test_ids_stand_for_tokens_without_a_vocabulary():
         ({"masked_lm_positions": {1: 2}}, "the masked positions are not strictly ascending"),
         ({"masked_lm_ids": {1: 14}}, "masked_lm_ids has a value outside 0 to 13"),
         ({"masked_lm_ids": {1: SEP}}, "a label is [PAD], [CLS] or [SEP]"),
-        ({"masked_lm_ids": {1: PAD}}, "a label is [PAD], [CLS] or [SEP]"),
         ({"masked_lm_weights": {1: np.nan}}, "masked_lm_weights is not ones followed by zeros"),
         ({"input_word_ids": {0: THE}}, "the first token is not [CLS]"),
         ({"input_word_ids": {3: CLS}}, "[CLS] occurs more than once"),
@@ -249,21 +234,6 @@ def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
     with pytest.raises(ValueError, match="^1 problem found"):
         run(Options(str(tmp_path / "text")))
     assert f"BAD {tmp_path}/text is damaged or not a TFRecord file" in capsys.readouterr().out
-
-
-def test_a_file_that_could_not_be_read_once_is_named(tmp_path, capsys, monkeypatch):
-    """Oracle: the error, which does not come again when the records are read one by one."""
-
-    def refuse(*_):
-        raise tf.errors.UnavailableError(None, None, "the disk\nis away")
-
-    file = write(tmp_path / "good", STATIC)
-    monkeypatch.setattr(inspection, "open_records", refuse)
-    with pytest.raises(ValueError, match="^1 problem found"):
-        run(Options(file))
-    assert f"BAD {file}, after record 0: cannot be read (the disk is away)" in (
-        capsys.readouterr().out
-    )
 
 
 def test_compares_with_the_manifest(tmp_path, capsys):

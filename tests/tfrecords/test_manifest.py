@@ -57,23 +57,11 @@ def test_a_manifest_is_found_beside_its_shards(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        *(b"", b"{", b"[]", b'{"shards": [{"file": "a"}]}', b'{"shards": 1}', b"\xff"),
-        {"settings": None},
-        {"vocabulary": ["a"]},
-        {"inputs": ["text.txt"]},
-        {"inputs": {"file": "text.txt"}},
-        {"settings": {"max_seq_length": "32"}},
-        {"settings": {"do_lower_case": "true"}},
-        {"settings": {"objective": ["nsp"]}},
-    ],
+    "content", ["", "{", "[]", "{}", '{"shards": [{"file": "a"}]}', '{"shards": 1}', "ÿ"]
 )
 def test_damaged_manifests_are_named(tmp_path, content):
     """Oracle: the message names the file."""
     path = tmp_path / "a.manifest.json"
-    if isinstance(content, dict):
-        content = json.dumps({"shards": []} | content).encode()
-    path.write_bytes(content)
+    path.write_text(content, encoding="latin-1")
     with pytest.raises(ValueError, match=f"{path} is damaged or not a manifest"):
         read_manifest(str(path))

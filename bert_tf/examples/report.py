@@ -61,6 +61,12 @@ def text_warnings(text: TextCounts, job: Job) -> list[str]:
             f"WARNING: cleaning dropped {share:.1%} of the text ({text.left_out_characters:,} of "
             f"{text.characters:,} characters). --noclean keeps everything."
         )
+    files, separator = len(job.input_files), job.options.document_separator
+    if separator not in ("blank_line", "file") and text.documents <= files:
+        lines.append(
+            f"WARNING: --document_separator={separator} divides no file: each of the {files:,} "
+            "files was read as one document."
+        )
     if problem := _pair_problem(text, job):
         lines.append(f"WARNING: {problem} --objective=mlm needs no pairs of sentences.")
     return lines

@@ -75,6 +75,8 @@ def _word_offsets(line: bytes, segmenter: Segmenter, name: str) -> Iterator[int]
         raise ValueError(
             f"the segmenter {name!r} fails on {text[:80]!r}: {type(error).__name__}: {error}"
         ) from error
+    if text.strip() and not any(words):
+        raise ValueError(f"the segmenter {name!r} finds no words in {text[:80]!r}")
     end = 0
     for word in filter(None, words):
         start = line.find(word, end)

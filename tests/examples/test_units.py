@@ -73,6 +73,7 @@ def test_a_missing_segmenter_is_an_error(name):
     ("cut", "message"),
     [
         (lambda text: None, "fails on 'un e': TypeError"),
+        (lambda text: [" "], "finds no words in 'un e'"),
         (lambda text: text.upper().split(" "), "returns 'UN', which .*'un e'"),
     ],
 )

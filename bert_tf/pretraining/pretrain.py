@@ -101,7 +101,7 @@ def _pretrain(
         check_batch_size(session.strategy, "train_batch_size", phase.train_batch_size, parts)
     objective = task.objective(resolve_objective(options, named), spec, options.num_train_steps)
     trainer = _make_trainer(session, task, spec, objective)
-    peak, _ = peak_flops(session.strategy, options.precision)
+    peak = peak_flops(session.strategy, options.precision)
     driver = Driver(run.path, trainer, _plan(options), peak)
     _set_weights(session, driver, trainer.model, task)
     if options.do_train and session.is_chief:

@@ -100,7 +100,7 @@ def test_a_damaged_line_is_named(tmp_path, damage):
     path.write_text(f'{{"step": 1}}\n{damage}\n{{"step": 3}}\n')
     before = path.read_bytes()
     for use in (read_metrics, lambda name: MetricsLog(name).start(1)):
-        with pytest.raises(ValueError, match=r"metrics\.jsonl: line 2 is damaged \("):
+        with pytest.raises(ValueError, match=r"metrics\.jsonl: line 2 is damaged: "):
             use(str(path))
     assert path.read_bytes() == before
 

@@ -26,7 +26,7 @@ class Outcome:
         sparsity: the share of zeros in the weights that `PruningAdamW` prunes.
         student_nonzero: the number of its parameters that are not zero.
         teacher_gzip_bytes: the bytes of the teacher's weights under gzip.
-        layer_bits, embedding_bits, eigenvalues: see `quantized_student`.
+        layer_bits, embedding_bits: see `Quantization`.
     """
 
     recipe: str
@@ -42,7 +42,6 @@ class Outcome:
     teacher_gzip_bytes: int | None = None
     layer_bits: list[int] | None = None
     embedding_bits: int | None = None
-    eigenvalues: list[list[float]] | None = None
 
     @classmethod
     def read(cls, folder: str) -> Self | None:

@@ -132,9 +132,8 @@ class QuantizedModel(StudentModel):
     average of the largest absolute values in training.
 
     In addition to the weights of the student, checkpoints hold `activation_ranges`, the ends of the
-    grids in the order of the dense layers' calls, `layer_bits`, the bits of each layer, and
-    `eigenvalues` [layers, 2], by which the bits were chosen. A model that does not train has
-    `ranges`, and no `quantization`.
+    grids in the order of the dense layers' calls, and `layer_bits`, the bits of each layer. A model
+    that does not train has `ranges`, and no `quantization`.
 
     Source: Q8BERT (arXiv:1910.06188) section 2.
     """
@@ -144,7 +143,6 @@ class QuantizedModel(StudentModel):
         student: BertTaskModel,
         quantization: Quantization | None = None,
         layer_bits: Sequence[int] = (),
-        eigenvalues: np.ndarray | None = None,
         ranges: np.ndarray | None = None,
     ):
         super().__init__(student, STATE)
@@ -156,8 +154,6 @@ class QuantizedModel(StudentModel):
         if quantization:
             self._ranges = self._state("activation_ranges", np.zeros(num_dense(student)))
             self._layer_bits = self._state("layer_bits", layer_bits)
-        if eigenvalues is not None:
-            self._state("eigenvalues", eigenvalues)
         self.built = True
 
     def call(self, inputs, training=None):

@@ -248,7 +248,6 @@ def test_a_quantized_student_from_flags_to_its_readers(
     assert "Initializing randomly" not in printed
     values = json.loads((tmp_path / "student" / "compression.json").read_text())
     means, deviations = measured.mean(1), measured.std(1)
-    np.testing.assert_allclose(np.transpose(values["eigenvalues"]), [means, deviations], rtol=1e-6)
     bits = np.where(np.argsort(np.argsort(np.abs(means) + deviations)) > 0, 4, 2)
     assert values["layer_bits"] == bits.tolist()
     for layer, mean in enumerate(means):

@@ -165,16 +165,13 @@ class Run:
             return self
         return Run(os.path.dirname(path) if path.endswith(BEST) else self.file(os.pardir))
 
-    def best_of_several(self) -> str | None:
-        """Returns the best run in a folder of --num_seeds or --grid; None for other folders."""
-        best = Run(self.file(str(self.read_json(SWEEP_RESULTS).get("best"))))
-        return best.path if tf.io.gfile.exists(best.file(FLAGS)) else None
-
     def check_single(self) -> None:
-        """Raises a FileNotFoundError if the folder holds several runs."""
-        if best := self.best_of_several():
+        """Raises a FileNotFoundError if the folder holds the runs of --num_seeds or --grid."""
+        best = Run(self.file(str(self.read_json(SWEEP_RESULTS).get("best"))))
+        if tf.io.gfile.exists(best.file(FLAGS)):
             raise FileNotFoundError(
-                f"{self.path} holds several runs and no model of its own: use the best run, {best}"
+                f"{self.path} holds several runs and no model of its own: use the best run, "
+                f"{best.path}"
             )
 
     def check_one_task(self) -> None:

@@ -33,9 +33,7 @@ def embedding_map(
 
     Args:
         vectors: float [n, H], with n and H of 2 or more.
-        labels: the text beside each point.
         groups: the group of each vector, shown by color and marker.
-        ax: where to draw; a new figure by default.
 
     Example:
         bert_tf.plots.embedding_map(np.random.rand(3, 8), ["river", "money", "loan"])
@@ -95,10 +93,8 @@ def embedding_sum(
     The cells below a name are the first 32 numbers of its vector: blue above zero, red below.
 
     Args:
-        tokens: the S tokens.
-        segments: the segment of each token, 0 or 1.
+        segments: the segment of each of the S tokens, 0 or 1.
         vectors: the three embeddings of each token in this order, float [3, S, E].
-        ax: where to draw; a new figure by default.
 
     Example:
         bert_tf.plots.embedding_sum(["[CLS]", "[SEP]"], [0, 0], np.random.randn(3, 2, 128))

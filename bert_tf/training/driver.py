@@ -52,8 +52,8 @@ class Plan:
     """When a run saves, evaluates and reports, and which weights it keeps.
 
     Attributes:
-        save_checkpoints_steps: number of steps between checkpoints.
-        evaluation_steps: number of steps between evaluations, each of which follows a checkpoint.
+        save_checkpoints_steps, evaluation_steps: number of steps between checkpoints, and between
+            evaluations, each of which follows a checkpoint.
         log_steps: number of steps between lines of `metrics.jsonl`.
         iterations_per_loop: the most steps that run on the device without returning to the host.
         keep_checkpoints: number of checkpoints to keep; older ones are deleted.

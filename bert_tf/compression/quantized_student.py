@@ -1,6 +1,5 @@
 """A student with quantized weights: the bits of its layers, the task that it learns, its size."""
 
-import dataclasses
 import functools
 import os
 import re
@@ -42,22 +41,21 @@ Tensors = Sequence[tf.Tensor]
 
 
 class QuantizedTraining(StudentTraining):
-    """Trains a task that a student learns with quantized weights."""
+    """Trains a task that a student learns with quantized weights.
+
+    `default_bits` are those of a layer. Of two numbers, the more sensitive half of the layers gets
+    the second.
+    """
 
     quantization: Quantization
+    default_bits: tuple[int, ...] = (8,)
 
     def __init__(
         self, options: CompressionOptions, recipe: "Recipe", task: Task, teacher: Checkpoint
     ):
         super().__init__(options, recipe, task, teacher)
+        self._bits = options.layer_bits or self.default_bits
         self._layer_bits = self._measured_bits()
-
-    @classmethod
-    def with_flags(cls, options: CompressionOptions) -> Quantization:
-        """Returns how the recipe quantizes weights, with the values of the flags."""
-        flags = {"bits": options.layer_bits, "embedding_bits": options.embedding_bits}
-        given = {name: value for name, value in flags.items() if value}
-        return dataclasses.replace(cls.quantization, **given)
 
     @staticmethod
     def evaluation(task: Task, folder: str) -> Training:
@@ -67,14 +65,9 @@ class QuantizedTraining(StudentTraining):
     def facts(
         cls, options: CompressionOptions, teacher: Checkpoint, student: Checkpoint
     ) -> dict[str, Any]:
-        quantization = cls.with_flags(options)
         bits = [int(value) for value in _state(options.output_dir)["layer_bits"]]
         shapes = {path: tensor.shape for path, tensor in student.tensors.items()}
-        return {
-            "student_bytes": quantization.num_bytes(shapes, bits),
-            "layer_bits": bits,
-            "embedding_bits": quantization.embedding_bits,
-        }
+        return {"student_bytes": cls.quantization.num_bytes(shapes, bits), "layer_bits": bits}
 
     def _measured_bits(self) -> list[int]:
         """Returns the bits of each layer, by the top eigenvalues of the teacher's layers.
@@ -82,7 +75,7 @@ class QuantizedTraining(StudentTraining):
         They are measured on ten batches of 8 training examples, and printed with the bits. Returns
         [] if all layers have the same bits, or if the run resumes: its checkpoints hold the bits.
         """
-        options, teacher, bits = self._options, self._teacher, self.with_flags(self._options).bits
+        options, teacher, bits = self._options, self._teacher, self._bits
         if len(bits) == 1 or Run(options.output_dir).has_checkpoint:
             return []
         set_precision("float32")
@@ -104,9 +97,8 @@ class QuantizedTraining(StudentTraining):
                 "quantization trains on one device: give --strategy=cpu, or make one GPU visible "
                 "with CUDA_VISIBLE_DEVICES=0"
             )
-        quantization = self.with_flags(self._options)
-        bits = self._layer_bits or [quantization.bits[0]] * num_layers(config)
-        return QuantizedModel(self.task.build_model(config), quantization, bits)
+        bits = self._layer_bits or [self._bits[0]] * num_layers(config)
+        return QuantizedModel(self.task.build_model(config), self.quantization, bits)
 
     def preset_weights(self, model: QuantizedModel) -> list[keras.Variable]:
         return [weight for weight in model.weights if weight.path.startswith(f"{STATE}/")]
@@ -125,8 +117,9 @@ class QBertTraining(QuantizedTraining):
     """Trains a student that starts as its teacher, and whose sensitive layers have more bits."""
 
     unsuited = ("init_checkpoint", "student_layers", "preset", "bert_config_file")
-    own_flags = ("bits", "embedding_bits")
-    quantization = Quantization(symmetric=False, groups=128, bits=(2, 3))
+    own_flags = ("bits",)
+    quantization = Quantization(symmetric=False, groups=128)
+    default_bits = (2, 3)
 
 
 class QuantizedEvaluation(Training):

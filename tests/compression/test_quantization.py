@@ -73,8 +73,8 @@ def test_groups_and_bytes():
         QKV: (8, 24),
         "encoder/layer_1/attention/qkv_bias": (24,),
     }
-    how = Quantization(symmetric=False, groups=4, bits=(2, 3), embedding_bits=4)
-    expected = 80 / 2 + 2 * 4 * 4 + 40 + 2 * 4 * 4 + 192 * 3 / 8 + 2 * 4 * 12 + 4 * 24
+    how = Quantization(symmetric=False, groups=4)
+    expected = 80 + 2 * 4 * 4 + 40 + 2 * 4 * 4 + 192 * 3 / 8 + 2 * 4 * 12 + 4 * 24
     assert how.num_bytes(shapes, [2, 3]) == expected
     assert Q8BERT.num_bytes(shapes, [8, 8]) == 80 + 4 + 40 + 4 + 192 + 3 * 4 + 4 * 24
 

@@ -41,10 +41,16 @@ def embedding_map(
     Raises:
         ValueError: there are fewer than two vectors, or not as many labels or groups.
     """
+    from sklearn.decomposition import PCA
+
     values = style.check_shape("vectors", vectors, len(labels), None)
     groups = [""] * len(labels) if groups is None else groups
     groups = style.check_shape("groups", groups, len(labels))
-    points, shares = _principal_components(values.astype(np.float64))
+    pca = PCA(2, svd_solver="full")
+    # Without any variance, a share is 0 / 0.
+    with np.errstate(invalid="ignore"):
+        points = pca.fit_transform(values.astype(np.float64))
+    shares = np.nan_to_num(pca.explained_variance_ratio_)
     axes = ax or style.new_axes(6.4, 5.2)
     for index, group in enumerate(dict.fromkeys(groups)):
         members = points[groups == group]
@@ -68,17 +74,6 @@ def embedding_map(
     radii = np.full(len(texts), _RADIUS)
     style.label_points(axes, np.array(list(places)), radii, texts, size=9)
     return axes.figure
-
-
-def _principal_components(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the points [n, 2], and the two shares of the variance."""
-    from sklearn.decomposition import PCA
-
-    pca = PCA(2, svd_solver="full")
-    # Without any variance, a share is 0 / 0.
-    with np.errstate(invalid="ignore"):
-        points = pca.fit_transform(vectors)
-        return points, np.nan_to_num(pca.explained_variance_ratio_)
 
 
 def embedding_sum(

@@ -107,7 +107,7 @@ def _pretrain(
     if options.do_train and session.is_chief:
         run.write(spec, _flags(options, run, phases))
         remember_records(run, contents)
-    _announce(session, task, spec, trainer, phases)
+    _announce(session, spec, phases, task.initial_weights(trainer.model))
     if options.do_train and driver.step < phases[-1].until_step:
         say(announce_duration(spec.config, phases, driver.step, peak, task.training_flops))
     with _bad_records_explained(phases):
@@ -181,18 +181,16 @@ def _flags(
 
 def _announce(
     session: Session,
-    task: PretrainingTask,
     spec: ModelSpec,
-    trainer: Trainer,
     phases: Sequence[PhaseRecords],
+    weights: Sequence[keras.Variable],
 ) -> None:
-    options, say = session.options, session.say
-    config = spec.config
-    parameters = sum(math.prod(weight.shape) for weight in task.initial_weights(trainer.model))
+    options, say, config = session.options, session.say, spec.config
+    parameters = sum(math.prod(weight.shape) for weight in weights)
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
     say(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, "
-        f"{parameters:,} parameters, on {describe(trainer.strategy)}."
+        f"{parameters:,} parameters, on {describe(session.strategy)}."
     )
     if options.do_train and options.num_warmup_steps >= options.num_train_steps:
         say(

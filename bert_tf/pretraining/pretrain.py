@@ -17,15 +17,13 @@ from bert_tf.pretraining.records import (
     NamedRecords,
     PhaseRecords,
     check_records,
-    name_records,
-    resolve_objective,
-    stated_by_manifests,
-)
-from bert_tf.pretraining.trained_on import (
     check_unchanged,
     copies_of_records,
     describe_records,
+    name_records,
     remember_records,
+    resolve_objective,
+    stated_by_manifests,
 )
 from bert_tf.resolution import check_length, resolve_model
 from bert_tf.runs.run import COMMAND, Run

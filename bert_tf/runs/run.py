@@ -5,7 +5,7 @@
     tokenizer_config.json   its casing and added tokens, in the form that Hugging Face's tokenizers
                             read, and a checksum of the vocabulary
     flags.json              the flags of the last start
-    records.json            after pre-training: the records trained on; see `trained_on`
+    records.json            after pre-training: what it was trained on; see `records`
     head.json               of a fine-tuned model: what its head predicts
     ckpt-STEP.*             checkpoints; `checkpoint` names the newest
     metrics.jsonl, eval_metrics.jsonl, eval_results.txt, curves.png, train/, eval/   reports

@@ -142,7 +142,7 @@ def quick_runs():
     from bert_tf.training import reports
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pretrain, "peak_flops", lambda *_: (1e12, "not measured"))
+        patch.setattr(pretrain, "peak_flops", lambda *_: 1e12)
         patch.setattr(reports, "draw_curves", lambda *_: None)
         for module in (classification, multiple_choice, tagging):
             patch.setattr(module, "draw_confusion", lambda *_: None)

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import create_pretraining_data
 from bert_tf.config import Head, ModelSpec
 from bert_tf.examples.chunk import Chunk
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -90,6 +91,14 @@ def save_run(
         run.write_head(head)
     save_checkpoint(run.path, model, step)
     return run.path
+
+
+def create_records(folder: pathlib.Path, name: str, length: int, predictions: int, **flags) -> None:
+    """Creates NAME.tfrecord from text.txt and vocab.txt in a folder."""
+    files = dict(input_file="text.txt", vocab_file="vocab.txt", output_file=f"{name}.tfrecord")
+    flags |= {flag: str(folder / file) for flag, file in files.items()}
+    flags |= dict(max_seq_length=length, max_predictions_per_seq=predictions, num_workers=1)
+    create_pretraining_data.run(create_pretraining_data.Options(**flags))
 
 
 def tuning_options(files: pathlib.Path, output_dir, **changes) -> FineTuningOptions:

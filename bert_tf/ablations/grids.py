@@ -93,8 +93,6 @@ def parse_size(name: str) -> tuple[int, int, int]:
     if not match:
         raise ValueError(f"{name} is not a size: write layers, width and heads as L-2_H-128_A-2")
     layers, width, heads = map(int, match.groups())
-    if width % heads:
-        raise ValueError(f"{name}: the width {width} is not a multiple of {heads} heads")
     return layers, width, heads
 
 

@@ -22,11 +22,12 @@ from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOp
 from bert_tf.pretraining.records import (
     NamedRecords,
     check_records,
+    check_unchanged,
+    describe_records,
     name_records,
     resolve_objective,
     stated_by_manifests,
 )
-from bert_tf.pretraining.trained_on import check_unchanged, describe_records
 from bert_tf.resolution import EncoderFlags, resolve_model
 from bert_tf.runs.run import Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results

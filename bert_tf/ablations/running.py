@@ -19,7 +19,6 @@ from bert_tf.finetuning.runs.run_process import run_apart
 from bert_tf.finetuning.runs.sweep import sweep
 from bert_tf.finetuning.runs.tables import Score, aligned
 from bert_tf.finite import NonFinite
-from bert_tf.plots.curves import draw_steps
 from bert_tf.runs.run import FLAGS, SWEEP_RESULTS, Run
 from tfrecords.command_help import command_line
 from tfrecords.progress import say
@@ -35,8 +34,7 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
     """Pre-trains and fine-tunes every row of a grid, and compares them with the paper's.
 
     Finished runs are kept, and an interrupted one resumes. A run that diverges leaves its cell
-    empty. The tables are written after each row: GRID.txt, GRID.tsv, GRID.json, and for steps
-    GRID.png.
+    empty. The table is written after each row, to GRID.txt and GRID.json.
 
     Returns:
         the values of GRID.json.
@@ -58,8 +56,8 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
             _run_row(options, plan)
         except NonFinite as error:
             print(f"WARNING: {plan.row.name} diverged: {error}")
-        values = write_tables(options, plans)
-    print(f"\n{values['text']}\nWrote {options.output_dir}: {', '.join(values['files'])}.")
+        values = write_table(options, plans)
+    print(f"\n{values['text']}\nWrote {options.folder}.txt and {options.folder}.json.")
     return values
 
 
@@ -106,13 +104,9 @@ def read_scores(plan: RowPlan) -> dict[str, Score]:
     return scores
 
 
-def write_tables(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, Any]:
-    """Writes GRID.txt, GRID.tsv and GRID.json, and GRID.png for steps.
-
-    Returns:
-        the values of GRID.json, with the table as `text` and the names of the `files`.
-    """
-    grid, path = GRIDS[options.grid], f"{options.output_dir.rstrip('/')}/{options.grid}"
+def write_table(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, Any]:
+    """Writes GRID.txt and GRID.json; returns the values of GRID.json, with the table as `text`."""
+    grid = GRIDS[options.grid]
     names = [*grid.results, *(column.name for column in plans[0].finetuning)]
     rows = []
     for plan in plans:
@@ -131,14 +125,9 @@ def write_tables(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str
         )
     text = f"{grid.title}\n{aligned(_table(grid.title, names, rows).cells())}"
     values = {"grid": options.grid, "title": grid.title, "columns": names, "rows": rows}
-    atomic_write(f"{path}.json", json.dumps(values, indent=2) + "\n")
-    atomic_write(f"{path}.tsv", _tsv(names, rows))
-    atomic_write(f"{path}.txt", f"{text}\n")
-    files = [f"{options.grid}.{suffix}" for suffix in ("txt", "tsv", "json")]
-    if options.grid == "steps" and names:
-        draw_steps(_curves(names, rows), f"{path}.png")
-        files.append("steps.png")
-    return values | {"text": text, "files": files}
+    atomic_write(f"{options.folder}.json", json.dumps(values, indent=2) + "\n")
+    atomic_write(f"{options.folder}.txt", f"{text}\n")
+    return values | {"text": text}
 
 
 def _table(title: str, names: Sequence[str], rows: Sequence[Values]) -> Table:
@@ -165,29 +154,3 @@ def _table(title: str, names: Sequence[str], rows: Sequence[Values]) -> Table:
     if has_others:
         header.append("paper's row")
     return Table(title, header, lines, form=",.1f")
-
-
-def _tsv(names: Sequence[str], rows: Sequence[Values]) -> str:
-    """Returns one line per row: each score, its deviation over seeds and the paper's value."""
-    lines = [["row", "paper_row", "step", "parameters"]]
-    for name in names:
-        lines[0] += [name, f"{name} deviation", f"{name} paper"]
-    for row in rows:
-        line = [row[name] for name in lines[0][:4]]
-        for name in names:
-            score = row["scores"].get(name, {})
-            line += [score.get("mean"), score.get("deviation"), row["published"].get(name)]
-        lines.append(["" if cell is None else str(cell) for cell in line])
-    return "".join("\t".join(line) + "\n" for line in lines)
-
-
-def _curves(
-    names: Sequence[str], rows: Sequence[Values]
-) -> dict[str, dict[str, list[tuple[float, float, float]]]]:
-    """Returns for each column and each run the steps, means and deviations."""
-    curves: dict[str, dict[str, list[tuple[float, float, float]]]] = {name: {} for name in names}
-    for row in rows:
-        for name, score in row["scores"].items():
-            point = row["step"], score["mean"], score["deviation"] or 0.0
-            curves[name].setdefault(row["run"], []).append(point)
-    return curves

@@ -8,8 +8,7 @@ The folder holds output folders of run_finetuning, at any depth. Runs that diffe
 row for each setting of the flags, and show the metric that chooses the best weights. The others
 repeat the figures of the BERT paper for these tasks, in percent, and add a row for each model that
 was fine-tuned, at the setting that is best on the dev set. Their titles name the split: some
-published figures are from test sets whose labels are not public. --output_file=results.csv writes
-all metrics, one per line.
+published figures are from test sets whose labels are not public.
 """
 
 from dataclasses import dataclass
@@ -24,13 +23,13 @@ class Options(command.Options):
 
     folder: str = option(help="Folder with runs of run_finetuning.", kind="positional")
     output_file: str | None = option(
-        None, "Also write the tables to this file: .md for Markdown, .csv, or .txt."
+        None, "Also write the tables to this file: .md for Markdown, or .txt."
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.output_file and not self.output_file.endswith((".md", ".csv", ".txt")):
-            raise ValueError(f"--output_file={self.output_file}: end it with .md, .csv or .txt")
+        if self.output_file and not self.output_file.endswith((".md", ".txt")):
+            raise ValueError(f"--output_file={self.output_file}: end it with .md or .txt")
 
 
 def run(options: Options) -> None:
@@ -39,14 +38,11 @@ def run(options: Options) -> None:
     from tfrecords.writer import atomic_write
 
     groups, unfinished = runs.read_groups(options.folder)
-    published = runs.published_tables(groups)
-    tables = runs.task_tables(groups) + published
+    tables = runs.task_tables(groups) + runs.published_tables(groups)
     text = runs.print_tables(tables, unfinished)
     if not options.output_file:
         return
-    if options.output_file.endswith(".csv"):
-        text = runs.as_csv(groups, published)
-    elif options.output_file.endswith(".md"):
+    if options.output_file.endswith(".md"):
         text = runs.as_markdown(tables)
     atomic_write(options.output_file, text + "\n")
     print(f"\nWrote {options.output_file}.")

@@ -1,7 +1,5 @@
 """Compares the fine-tuning runs in a folder with each other and with published results."""
 
-import csv
-import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -195,28 +193,6 @@ def published_tables(groups: Sequence[Group]) -> list[Table]:
             shown = [row for row in rows if any(row[1:])]
             tables.append(Table(published.title, header, shown, factor=100, form=".1f"))
     return tables
-
-
-def as_csv(groups: Sequence[Group], published: Sequence[Table]) -> str:
-    """Returns a header, a row for each metric of each group, and one for each published score."""
-    rows = [
-        [group.task, group.folder, str(group.size), name, score]
-        for group in groups
-        for name, score in group.scores.items()
-    ]
-    rows += [
-        [table.title, system, "", name, score]
-        for table in published
-        for system, *scores in table.rows
-        for name, score in zip(table.header[1:], scores, strict=True)
-        if score
-    ]
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["table", "row", "runs", "metric", "mean", "deviation"])
-    for *row, score in rows:
-        writer.writerow([*row, *("" if x is None else f"{x:.6g}" for x in score)])
-    return file.getvalue().rstrip("\n")
 
 
 def _model_row(published: PublishedTable, groups: Sequence[Group]) -> list[str | Score | None]:

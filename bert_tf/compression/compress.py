@@ -92,7 +92,7 @@ def hold_out_as_teacher(options: CompressionOptions, teacher: Checkpoint) -> Com
 
 def _check_flags(options: CompressionOptions, recipe: Recipe) -> None:
     """Raises a ValueError for flags that do not suit the recipe."""
-    unsuited = {"feature_based", "lora_rank", "sparsity", "bits", "embedding_bits"}
+    unsuited = {"feature_based", "lora_rank", "sparsity", "bits"}
     unsuited |= {*recipe.training.unsuited}
     if recipe.last_stage:
         unsuited.add("early_stopping")  # it would end the run before the last stage

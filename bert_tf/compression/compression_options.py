@@ -106,9 +106,6 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         "Bits of the weights of a layer, for qbert, from 2 to 8. Such as 4, or 2/3, the "
         "default: the half of the layers that is more sensitive gets the larger number.",
     )
-    embedding_bits: int | None = rare_option(
-        None, "Bits of the word embeddings, for qbert. Default: 8.", at_least=2, at_most=8
-    )
     do_train: bool = rare_option(True, "Train the student; always on.")
     do_eval: bool = rare_option(
         True, "Evaluate the best weights on the dev set and on a test set with answers."

@@ -26,7 +26,7 @@ class Outcome:
         sparsity: the share of zeros in the weights that `PruningAdamW` prunes.
         student_nonzero: the number of its parameters that are not zero.
         teacher_gzip_bytes: the bytes of the teacher's weights under gzip.
-        layer_bits, embedding_bits, eigenvalues: see `quantized_student`.
+        layer_bits: the bits of each layer, if its weights are quantized.
     """
 
     recipe: str
@@ -41,8 +41,6 @@ class Outcome:
     student_nonzero: int | None = None
     teacher_gzip_bytes: int | None = None
     layer_bits: list[int] | None = None
-    embedding_bits: int | None = None
-    eigenvalues: list[list[float]] | None = None
 
     @classmethod
     def read(cls, folder: str) -> Self | None:

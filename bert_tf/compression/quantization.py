@@ -68,21 +68,18 @@ def num_groups(width: int, wanted: int) -> int:
 class Quantization:
     """How the matrices and tables of a model are quantized; its vectors stay in float32.
 
+    Layers have bits of their own. Whatever belongs to no layer, such as embeddings, has 8.
+
     Attributes:
         symmetric: whether the values of a group are symmetric about 0. Otherwise, they lie between
             its smallest and its largest weight.
         groups: the number of groups of neighboring columns in a matrix. Each group has a range of
             its own. Query, key and value are three matrices. Where the columns cannot be shared
             evenly, there are fewer groups.
-        bits: the bits of the weights of a layer. Of two numbers, the more sensitive half of the
-            layers gets the second.
-        embedding_bits: the bits of word embeddings. Whatever else belongs to no layer has 8.
     """
 
     symmetric: bool
     groups: int
-    bits: tuple[int, ...] = (8,)
-    embedding_bits: int = 8
 
     def rounded(self, path: str, value: tf.Tensor, layer_bits: Sequence | tf.Tensor) -> tf.Tensor:
         """Quantizes the weight at a path, float32 [in, out], given the bits of each layer."""
@@ -113,9 +110,8 @@ class Quantization:
         return matrices * num_groups(width // matrices, self.groups)
 
     def _bits(self, path: str, layer_bits: Sequence | tf.Tensor):
-        if match := re.search(r"/layer_(\d+)/", path):
-            return layer_bits[int(match[1])]
-        return self.embedding_bits if path.endswith("/word_embeddings") else 8
+        match = re.search(r"/layer_(\d+)/", path)
+        return layer_bits[int(match[1])] if match else 8
 
 
 def is_quantized(shape: Sequence[int]) -> bool:
@@ -132,9 +128,8 @@ class QuantizedModel(StudentModel):
     average of the largest absolute values in training.
 
     In addition to the weights of the student, checkpoints hold `activation_ranges`, the ends of the
-    grids in the order of the dense layers' calls, `layer_bits`, the bits of each layer, and
-    `eigenvalues` [layers, 2], by which the bits were chosen. A model that does not train has
-    `ranges`, and no `quantization`.
+    grids in the order of the dense layers' calls, and `layer_bits`, the bits of each layer. A model
+    that does not train has `ranges`, and no `quantization`.
 
     Source: Q8BERT (arXiv:1910.06188) section 2.
     """
@@ -144,7 +139,6 @@ class QuantizedModel(StudentModel):
         student: BertTaskModel,
         quantization: Quantization | None = None,
         layer_bits: Sequence[int] = (),
-        eigenvalues: np.ndarray | None = None,
         ranges: np.ndarray | None = None,
     ):
         super().__init__(student, STATE)
@@ -156,8 +150,6 @@ class QuantizedModel(StudentModel):
         if quantization:
             self._ranges = self._state("activation_ranges", np.zeros(num_dense(student)))
             self._layer_bits = self._state("layer_bits", layer_bits)
-        if eigenvalues is not None:
-            self._state("eigenvalues", eigenvalues)
         self.built = True
 
     def call(self, inputs, training=None):

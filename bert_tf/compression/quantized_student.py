@@ -1,6 +1,5 @@
 """A student with quantized weights: the bits of its layers, the task that it learns, its size."""
 
-import dataclasses
 import functools
 import os
 import re
@@ -44,24 +43,19 @@ Tensors = Sequence[tf.Tensor]
 class QuantizedTraining(StudentTraining):
     """Trains a task that a student learns with quantized weights.
 
-    In a run that resumes, the eigenvalues that decide the bits of the layers are zeros, because its
-    checkpoints hold the bits.
+    `default_bits` are those of a layer. Of two numbers, the more sensitive half of the layers gets
+    the second.
     """
 
     quantization: Quantization
+    default_bits: tuple[int, ...] = (8,)
 
     def __init__(
         self, options: CompressionOptions, recipe: "Recipe", task: Task, teacher: Checkpoint
     ):
         super().__init__(options, recipe, task, teacher)
-        self._eigenvalues = self._measure_sensitivity()
-
-    @classmethod
-    def with_flags(cls, options: CompressionOptions) -> Quantization:
-        """Returns how the recipe quantizes weights, with the values of the flags."""
-        flags = {"bits": options.layer_bits, "embedding_bits": options.embedding_bits}
-        given = {name: value for name, value in flags.items() if value}
-        return dataclasses.replace(cls.quantization, **given)
+        self._bits = options.layer_bits or self.default_bits
+        self._layer_bits = self._measured_bits()
 
     @staticmethod
     def evaluation(task: Task, folder: str) -> Training:
@@ -71,38 +65,30 @@ class QuantizedTraining(StudentTraining):
     def facts(
         cls, options: CompressionOptions, teacher: Checkpoint, student: Checkpoint
     ) -> dict[str, Any]:
-        quantization, state = cls.with_flags(options), _state(options.output_dir)
-        bits = [int(value) for value in state["layer_bits"]]
+        bits = [int(value) for value in _state(options.output_dir)["layer_bits"]]
         shapes = {path: tensor.shape for path, tensor in student.tensors.items()}
-        return {
-            "student_bytes": quantization.num_bytes(shapes, bits),
-            "layer_bits": bits,
-            "embedding_bits": quantization.embedding_bits,
-            "eigenvalues": state["eigenvalues"].tolist() if "eigenvalues" in state else None,
-        }
+        return {"student_bytes": cls.quantization.num_bytes(shapes, bits), "layer_bits": bits}
 
-    def _measure_sensitivity(self) -> np.ndarray | None:
-        """Returns mean and deviation of the top eigenvalues of the teacher's layers, [layers, 2].
+    def _measured_bits(self) -> list[int]:
+        """Returns the bits of each layer, by the top eigenvalues of the teacher's layers.
 
-        They are measured on ten batches of 8 training examples, and printed with the bits of each
-        layer. Returns zeros for a run that resumes, and None if all layers have the same bits.
+        They are measured on ten batches of 8 training examples, and printed with the bits. Returns
+        [] if all layers have the same bits, or if the run resumes: its checkpoints hold the bits.
         """
-        options, teacher, bits = self._options, self._teacher, self.with_flags(self._options).bits
-        if len(bits) == 1:
-            return None
-        if Run(options.output_dir).has_checkpoint:
-            return np.zeros([num_layers(teacher.spec.config), 2])
+        options, teacher, bits = self._options, self._teacher, self._bits
+        if len(bits) == 1 or Run(options.output_dir).has_checkpoint:
+            return []
         set_precision("float32")
         model = load_task_model(self.task, teacher)
         features = training_features(options, self.task, teacher)
         batches = train_batches(features, _EXAMPLES, range(_PARTS), options.random_seed)
         values = layer_eigenvalues(model, self.task.objective, batches, options.random_seed)
         found = np.stack([values.mean(axis=1), values.std(axis=1)], axis=1)
-        for layer, ((mean, deviation), count) in enumerate(
-            zip(found, choose_bits(found, *bits), strict=True)
-        ):
-            say(f"Layer {layer}: top eigenvalue {mean:.3g} +- {deviation:.2g}, {count} bits.")
-        return found
+        chosen = choose_bits(found, *bits)
+        for layer, (mean, deviation) in enumerate(found):
+            measured = f"top eigenvalue {mean:.3g} +- {deviation:.2g}"
+            say(f"Layer {layer}: {measured}, {chosen[layer]} bits.")
+        return chosen
 
     def build_model(self, config: BertConfig) -> keras.Model:
         # Each replica would move the ranges of its activations in its own way.
@@ -111,11 +97,8 @@ class QuantizedTraining(StudentTraining):
                 "quantization trains on one device: give --strategy=cpu, or make one GPU visible "
                 "with CUDA_VISIBLE_DEVICES=0"
             )
-        quantization, eigenvalues = self.with_flags(self._options), self._eigenvalues
-        bits = list(quantization.bits[:1]) * num_layers(config)
-        if eigenvalues is not None:
-            bits = choose_bits(eigenvalues, *quantization.bits)
-        return QuantizedModel(self.task.build_model(config), quantization, bits, eigenvalues)
+        bits = self._layer_bits or [self._bits[0]] * num_layers(config)
+        return QuantizedModel(self.task.build_model(config), self.quantization, bits)
 
     def preset_weights(self, model: QuantizedModel) -> list[keras.Variable]:
         return [weight for weight in model.weights if weight.path.startswith(f"{STATE}/")]
@@ -134,8 +117,9 @@ class QBertTraining(QuantizedTraining):
     """Trains a student that starts as its teacher, and whose sensitive layers have more bits."""
 
     unsuited = ("init_checkpoint", "student_layers", "preset", "bert_config_file")
-    own_flags = ("bits", "embedding_bits")
-    quantization = Quantization(symmetric=False, groups=128, bits=(2, 3))
+    own_flags = ("bits",)
+    quantization = Quantization(symmetric=False, groups=128)
+    default_bits = (2, 3)
 
 
 class QuantizedEvaluation(Training):

@@ -1,7 +1,6 @@
 """The largest batch whose training step fits into the memory of a device."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from bert_tf.devices.chips import USABLE
 from bert_tf.devices.compiler import CompiledStep, DoesNotFit
@@ -13,27 +12,12 @@ _MOST_GROWTH = 64
 _MULTIPLE = 8
 
 
-class LargestBatch(NamedTuple):
-    """The result of a search, for one replica.
-
-    Attributes:
-        size: number of sequences; 0 if not even one fits.
-        step: the step compiled for this size; None for size 0.
-        bytes_per_sequence: memory growth per sequence since the first size; None if the search
-            ended there.
-    """
-
-    size: int
-    step: CompiledStep | None
-    bytes_per_sequence: float | None = None
-
-
 def find_largest_batch(
     compile_for: Callable[[int], CompiledStep | DoesNotFit],
     size: int,
     step: CompiledStep | DoesNotFit,
     memory: float,
-) -> LargestBatch:
+) -> tuple[int, CompiledStep | None]:
     """Extrapolates the largest batch from two compiled sizes, and verifies it by compiling it.
 
     Memory grows linearly with the batch, except that the compiler makes different choices when
@@ -45,11 +29,13 @@ def find_largest_batch(
         size: the size that was tried first; smaller ones are tried until one fits.
         step: the result of `compile_for` for `size`.
         memory: bytes of memory of a replica.
+
+    Returns the number of sequences and the step compiled for it; 0 and None if not even one fits.
     """
     usable = USABLE * memory
     while isinstance(step, DoesNotFit):
         if size == 1:
-            return LargestBatch(0, None)
+            return 0, None
         size = max(1, min(size // 2, int(size * 0.5 * usable / step.needed)))
         step = compile_for(size)
     free = usable - (step.memory - step.temporaries)
@@ -76,5 +62,4 @@ def find_largest_batch(
             break
         target = fits + int((free - temporaries[fits]) / slope)
         target = min(target, too_large - 1) if too_large else target
-    growth = (temporaries[fits] - temporaries[size]) / (fits - size) if fits > size else None
-    return LargestBatch(fits, step, growth)
+    return fits, step

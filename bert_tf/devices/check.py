@@ -77,7 +77,7 @@ def check(options: DeviceCheckOptions) -> None:
     print(f"\n{report.describe_step(subject, step)}\n", flush=True)
     if options.find_largest_batch:
         largest = find_largest_batch(compile_for, size, step, topology.replica_memory)
-        print(f"\n{report.describe_largest(topology, largest)}")
+        print(f"\n{report.describe_largest(topology, *largest)}")
     if isinstance(step, DoesNotFit):
         raise ValueError(
             f"--train_batch_size={options.train_batch_size} does not fit on {topology.name}: use a "

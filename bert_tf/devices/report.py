@@ -3,7 +3,6 @@
 import textwrap
 from dataclasses import dataclass
 
-from bert_tf.devices.batch_size import LargestBatch
 from bert_tf.devices.chips import Topology, estimate_step_time
 from bert_tf.devices.compiler import CompiledStep, DoesNotFit
 from bert_tf.devices.device_check_options import DeviceCheckOptions
@@ -114,19 +113,17 @@ def _time(subject: Subject, step: CompiledStep) -> str:
     return "\n".join([table, "", "What this assumes", *notes])
 
 
-def describe_largest(topology: Topology, largest: LargestBatch) -> str:
+def describe_largest(topology: Topology, size: int, step: CompiledStep | None) -> str:
     """Describes the result of the search for the largest batch."""
-    if not largest.step:
+    if not step:
         return "Largest batch\n  none: not even one sequence fits; use a smaller model"
-    total, memory = largest.size * topology.num_replicas, largest.step.memory
-    size = (
-        f"{largest.size} sequences per {topology.replica}, {total} in total "
-        f"(--train_batch_size={total})"
+    total = size * topology.num_replicas
+    sequences = f"{size} sequences per {topology.replica}, {total} in total"
+    return _table(
+        "Largest batch that fits",
+        ("size", f"{sequences} (--train_batch_size={total})"),
+        ("memory", f"{_bytes(step.memory)}, {_share(step.memory, topology)}"),
     )
-    rows = [("size", size), ("memory", f"{_bytes(memory)}, {_share(memory, topology)}")]
-    if largest.bytes_per_sequence:
-        rows.append(("growth", f"{_bytes(largest.bytes_per_sequence)} per additional sequence"))
-    return _table("Largest batch that fits", *rows)
 
 
 def _table(title: str, *rows: tuple[str, ...]) -> str:

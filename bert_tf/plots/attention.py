@@ -26,8 +26,6 @@ def attention(
 
     Args:
         probabilities: of one head, or a mean of heads, float [S, S].
-        tokens: the S tokens.
-        ax: where to draw; a new figure by default.
 
     Example:
         bert_tf.plots.attention(np.eye(3), ["a", "small", "text"])

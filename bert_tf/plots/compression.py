@@ -39,10 +39,7 @@ def compressed_models(
 ) -> Figure:
     """Draws models as discs: size on the x-axis, quality on the y-axis, speed as the area.
 
-    Args:
-        models: measured models.
-        published: published ones, drawn as circles.
-        ax: where to draw; a new figure by default.
+    `models` are measured, and those that are `published` become circles.
     """
     from matplotlib.ticker import LogLocator, NullLocator
 

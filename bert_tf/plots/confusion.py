@@ -32,11 +32,7 @@ def confusion_matrix(
     """Draws a row per label and a column per prediction.
 
     A cell shows its number of examples and their share of the row; the share is also the color.
-
-    Args:
-        labels, predictions: classes, int [N].
-        names: the names of the classes.
-        ax: where to draw; a new figure by default.
+    `labels` and `predictions` are classes, int [N], and `names` those of the classes.
 
     Example:
         bert_tf.plots.confusion_matrix(np.array([0, 1]), np.array([0, 0]), ["bad", "good"])

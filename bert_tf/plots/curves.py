@@ -1,4 +1,4 @@
-"""Learning curves of a run, and scores over the number of pre-training steps."""
+"""Learning curves of a run."""
 
 from __future__ import annotations
 
@@ -14,34 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Points = Sequence[tuple[float, float, float]]
 Metrics = Sequence[Mapping[str, float]]
 
 # The running mean covers one part in `_SMOOTHED_PART` of a curve of at least `_SMOOTH_FROM` points.
 _SMOOTHED_PART, _SMOOTH_FROM = 50, 100
-
-
-def draw_steps(curves: Mapping[str, Mapping[str, Points]], path: str) -> None:
-    """Draws a panel for each metric into a PNG file, written atomically.
-
-    Args:
-        curves: metric -> model -> (step, mean, standard deviation) of its checkpoints.
-
-    Source: BERT (arXiv:1810.04805) figure 5.
-    """
-    figure = style.new_figure(5.5 * len(curves), 3.6)
-    panels = figure.subplots(1, len(curves), squeeze=False)[0]
-    for axes, (metric, models) in zip(panels, curves.items(), strict=True):
-        for (model, points), color in zip(models.items(), style.COLORS, strict=False):
-            steps, means, deviations = zip(*points, strict=True)
-            axes.errorbar(steps, means, deviations, marker="o", ms=5, color=color, label=model)
-        style.set_title(axes, metric)
-        axes.set_xlabel("pre-training step", color=style.INK)
-        axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
-        style.draw_grid(axes)
-        if models:
-            style.draw_legend(axes)
-    atomic_write(path, figure.png())
 
 
 def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:

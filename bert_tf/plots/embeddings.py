@@ -33,9 +33,7 @@ def embedding_map(
 
     Args:
         vectors: float [n, H], with n and H of 2 or more.
-        labels: the text beside each point.
         groups: the group of each vector, shown by color and marker.
-        ax: where to draw; a new figure by default.
 
     Example:
         bert_tf.plots.embedding_map(np.random.rand(3, 8), ["river", "money", "loan"])
@@ -43,10 +41,16 @@ def embedding_map(
     Raises:
         ValueError: there are fewer than two vectors, or not as many labels or groups.
     """
+    from sklearn.decomposition import PCA
+
     values = style.check_shape("vectors", vectors, len(labels), None)
     groups = [""] * len(labels) if groups is None else groups
     groups = style.check_shape("groups", groups, len(labels))
-    points, shares = _principal_components(values.astype(np.float64))
+    pca = PCA(2, svd_solver="full")
+    # Without any variance, a share is 0 / 0.
+    with np.errstate(invalid="ignore"):
+        points = pca.fit_transform(values.astype(np.float64))
+    shares = np.nan_to_num(pca.explained_variance_ratio_)
     axes = ax or style.new_axes(6.4, 5.2)
     for index, group in enumerate(dict.fromkeys(groups)):
         members = points[groups == group]
@@ -72,17 +76,6 @@ def embedding_map(
     return axes.figure
 
 
-def _principal_components(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the points [n, 2], and the two shares of the variance."""
-    from sklearn.decomposition import PCA
-
-    pca = PCA(2, svd_solver="full")
-    # Without any variance, a share is 0 / 0.
-    with np.errstate(invalid="ignore"):
-        points = pca.fit_transform(vectors)
-        return points, np.nan_to_num(pca.explained_variance_ratio_)
-
-
 def embedding_sum(
     tokens: Sequence[str],
     segments: Sequence[int],
@@ -95,10 +88,8 @@ def embedding_sum(
     The cells below a name are the first 32 numbers of its vector: blue above zero, red below.
 
     Args:
-        tokens: the S tokens.
-        segments: the segment of each token, 0 or 1.
+        segments: the segment of each of the S tokens, 0 or 1.
         vectors: the three embeddings of each token in this order, float [3, S, E].
-        ax: where to draw; a new figure by default.
 
     Example:
         bert_tf.plots.embedding_sum(["[CLS]", "[SEP]"], [0, 0], np.random.randn(3, 2, 128))

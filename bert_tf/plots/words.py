@@ -24,12 +24,7 @@ def word_probabilities(
     title: str = "Words for [MASK]",
     ax: Axes | None = None,
 ) -> Figure:
-    """Draws words with their probabilities as bars, from top to bottom.
-
-    Args:
-        words: the n words.
-        probabilities: float [n].
-        ax: where to draw; a new figure by default.
+    """Draws n words with their probabilities, float [n], as bars, from top to bottom.
 
     Example:
         bert_tf.plots.word_probabilities(["cat", "dog"], [0.7, 0.2])
@@ -63,10 +58,8 @@ def masked_example(
     of these has a box with a color and a caption of its own.
 
     Args:
-        tokens: the S tokens.
-        masked_tokens: what the model sees in their places.
+        masked_tokens: what the model sees in place of `tokens`.
         positions: the indices of the tokens that it has to predict.
-        ax: where to draw; a new figure by default.
 
     Example:
         bert_tf.plots.masked_example(["a", "dog", "barks"], ["a", "[MASK]", "barks"], [1])

@@ -17,15 +17,13 @@ from bert_tf.pretraining.records import (
     NamedRecords,
     PhaseRecords,
     check_records,
-    name_records,
-    resolve_objective,
-    stated_by_manifests,
-)
-from bert_tf.pretraining.trained_on import (
     check_unchanged,
     copies_of_records,
     describe_records,
+    name_records,
     remember_records,
+    resolve_objective,
+    stated_by_manifests,
 )
 from bert_tf.resolution import check_length, resolve_model
 from bert_tf.runs.run import COMMAND, Run
@@ -101,13 +99,13 @@ def _pretrain(
         check_batch_size(session.strategy, "train_batch_size", phase.train_batch_size, parts)
     objective = task.objective(resolve_objective(options, named), spec, options.num_train_steps)
     trainer = _make_trainer(session, task, spec, objective)
-    peak, _ = peak_flops(session.strategy, options.precision)
+    peak = peak_flops(session.strategy, options.precision)
     driver = Driver(run.path, trainer, _plan(options), peak)
     _set_weights(session, driver, trainer.model, task)
     if options.do_train and session.is_chief:
         run.write(spec, _flags(options, run, phases))
         remember_records(run, contents)
-    _announce(session, task, spec, trainer, phases)
+    _announce(session, spec, phases, task.initial_weights(trainer.model))
     if options.do_train and driver.step < phases[-1].until_step:
         say(announce_duration(spec.config, phases, driver.step, peak, task.training_flops))
     with _bad_records_explained(phases):
@@ -181,18 +179,16 @@ def _flags(
 
 def _announce(
     session: Session,
-    task: PretrainingTask,
     spec: ModelSpec,
-    trainer: Trainer,
     phases: Sequence[PhaseRecords],
+    weights: Sequence[keras.Variable],
 ) -> None:
-    options, say = session.options, session.say
-    config = spec.config
-    parameters = sum(math.prod(weight.shape) for weight in task.initial_weights(trainer.model))
+    options, say, config = session.options, session.say, spec.config
+    parameters = sum(math.prod(weight.shape) for weight in weights)
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
     say(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, "
-        f"{parameters:,} parameters, on {describe(trainer.strategy)}."
+        f"{parameters:,} parameters, on {describe(session.strategy)}."
     )
     if options.do_train and options.num_warmup_steps >= options.num_train_steps:
         say(

@@ -1,7 +1,15 @@
-"""The records that a run trains and evaluates on, checked before anything is computed."""
+"""The records that a run trains and evaluates on, checked before anything is computed.
+
+The run folder remembers them, so that a run does not resume on others unnoticed: `records.json`
+maps each --input_file and --eval_input_file, as the user gave it, to its files: their sizes, and
+their checksums from the manifest or else those of their first bytes. Another --input_file changes
+the records on purpose, so nothing is compared then.
+"""
 
 import dataclasses
+import hashlib
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,17 +19,30 @@ from bert_tf.config import ModelSpec
 from bert_tf.pretraining.phases import phase_named, read_phases
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
 from bert_tf.resolution import agreed, check_length
+from bert_tf.runs.provenance import check_same
+from bert_tf.runs.run import RECORDS, Run
 from tfrecords.dynamic_masking import DynamicMasking
-from tfrecords.input_files import check_complete, check_finished, expand_files
+from tfrecords.input_files import (
+    check_complete,
+    check_finished,
+    expand_files,
+    listed_files,
+    normalized,
+)
 from tfrecords.manifest import find_manifests, stored_vocabulary
 from tfrecords.order import RecordSet
 from tfrecords.reader import check_files
 from tfrecords.vocabulary import Vocabulary
-from tfrecords.writer import absolute_path
+from tfrecords.writer import absolute_path, atomic_write
 
 # The original's defaults, for records that no manifest describes.
 _DEFAULT_LENGTHS = {"max_seq_length": 128, "max_predictions_per_seq": 20}
 _DEFAULT_MASKED_LM_PROB = 0.15
+# Examples that are created again differ from the first on. Large files are never read as a whole.
+_FIRST_BYTES = 2**16
+
+# --input_file -> file -> "bytes" and "sha256" or "sha256_of_first_bytes".
+Contents = dict[str, dict[str, dict[str, int | str]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,3 +250,47 @@ def masked_lm_prob(options: PretrainingOptions, named: NamedRecords) -> float:
     if prob is None:
         _, prob = agreed("masked_lm_prob", named.settings("masked_lm_prob"))
     return _DEFAULT_MASKED_LM_PROB if prob is None else prob
+
+
+def describe_records(records: Sequence[NamedRecords]) -> Contents:
+    """Describes the files that the phases of a run read."""
+    contents: Contents = {}
+    for phase in records:
+        listed = listed_files(phase.manifests)
+        for pattern, files in phase.inputs.items():
+            contents[pattern] = {
+                file: {"bytes": size} | _checksum(file, listed.get(normalized(file)))
+                for file, size in files.items()
+            }
+    return contents
+
+
+def check_unchanged(run: Run, contents: Contents) -> None:
+    """Checks that the files of a run that resumes are those that it was trained on."""
+    before = run.read_json(RECORDS) if run.has_checkpoint else {}
+    for pattern in contents.keys() & before.keys():
+        advice = (
+            f"restore what {pattern} named, or start a new run with --init_checkpoint={run.path}, "
+            f"or remove {run.file(RECORDS)} to resume on the records as they are"
+        )
+        check_same(run.path, before[pattern], contents[pattern], advice)
+
+
+def copies_of_records(run: Run, records: Sequence[NamedRecords]) -> list[str]:
+    """Returns the files that have the size and checksum of one that the run was trained on."""
+    known = [entry for files in run.read_json(RECORDS).values() for entry in files.values()]
+    contents = describe_records(records)
+    return [name for files in contents.values() for name, x in files.items() if x in known]
+
+
+def remember_records(run: Run, contents: Contents) -> None:
+    """Writes what the run is trained on; keeps entries for every other --input_file."""
+    everything = run.read_json(RECORDS) | contents
+    atomic_write(run.file(RECORDS), json.dumps(everything, indent=1, sort_keys=True) + "\n")
+
+
+def _checksum(file: str, entry: dict | None) -> dict[str, str]:
+    if entry:
+        return {"sha256": entry["sha256"]}
+    with tf.io.gfile.GFile(file, "rb") as stream:
+        return {"sha256_of_first_bytes": hashlib.sha256(stream.read(_FIRST_BYTES)).hexdigest()}

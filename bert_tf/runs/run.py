@@ -5,7 +5,7 @@
     tokenizer_config.json   its casing and added tokens, in the form that Hugging Face's tokenizers
                             read, and a checksum of the vocabulary
     flags.json              the flags of the last start
-    records.json            after pre-training: the records trained on; see `trained_on`
+    records.json            after pre-training: what it was trained on; see `records`
     head.json               of a fine-tuned model: what its head predicts
     ckpt-STEP.*             checkpoints; `checkpoint` names the newest
     metrics.jsonl, eval_metrics.jsonl, eval_results.txt, curves.png, train/, eval/   reports
@@ -165,16 +165,13 @@ class Run:
             return self
         return Run(os.path.dirname(path) if path.endswith(BEST) else self.file(os.pardir))
 
-    def best_of_several(self) -> str | None:
-        """Returns the best run in a folder of --num_seeds or --grid; None for other folders."""
-        best = Run(self.file(str(self.read_json(SWEEP_RESULTS).get("best"))))
-        return best.path if tf.io.gfile.exists(best.file(FLAGS)) else None
-
     def check_single(self) -> None:
-        """Raises a FileNotFoundError if the folder holds several runs."""
-        if best := self.best_of_several():
+        """Raises a FileNotFoundError if the folder holds the runs of --num_seeds or --grid."""
+        best = Run(self.file(str(self.read_json(SWEEP_RESULTS).get("best"))))
+        if tf.io.gfile.exists(best.file(FLAGS)):
             raise FileNotFoundError(
-                f"{self.path} holds several runs and no model of its own: use the best run, {best}"
+                f"{self.path} holds several runs and no model of its own: use the best run, "
+                f"{best.path}"
             )
 
     def check_one_task(self) -> None:

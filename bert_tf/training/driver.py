@@ -35,7 +35,7 @@ class Phase:
         flops_per_sequence: floating-point operations to train on one sequence; 0 if unknown.
         shortcut: a form of the batches that takes less work; None for none.
         describe_batch: maps a step number to a sentence that names its records, for the message of
-            `NonFiniteLoss`.
+            `NonFinite`.
     """
 
     until_step: int
@@ -52,8 +52,8 @@ class Plan:
     """When a run saves, evaluates and reports, and which weights it keeps.
 
     Attributes:
-        save_checkpoints_steps: number of steps between checkpoints.
-        evaluation_steps: number of steps between evaluations, each of which follows a checkpoint.
+        save_checkpoints_steps, evaluation_steps: number of steps between checkpoints, and between
+            evaluations, each of which follows a checkpoint.
         log_steps: number of steps between lines of `metrics.jsonl`.
         iterations_per_loop: the most steps that run on the device without returning to the host.
         keep_checkpoints: number of checkpoints to keep; older ones are deleted.
@@ -79,17 +79,6 @@ class Plan:
         return min(until_step, *(step - step % interval + interval for interval in intervals))
 
 
-class NonFiniteLoss(NonFinite):
-    """The loss of `step`, counted from 1, is infinite or NaN; earlier checkpoints are kept."""
-
-    def __init__(self, step: int, records: str = ""):
-        super().__init__(
-            f"the loss of step {step:,} is not finite (earlier checkpoints are kept): try a lower "
-            f"learning rate or a longer warm-up{records and '. '}{records}"
-        )
-        self.step = step
-
-
 class Driver:
     """Trains a model in phases and keeps the run's folder up to date.
 
@@ -104,6 +93,9 @@ class Driver:
             utilization.
         evaluated_weights: makes a context in which the model has the weights to evaluate and to
             keep as the best, if these are not the ones that train.
+
+    Attributes:
+        best_results: the best evaluation so far with its `global_step`; {} without one.
 
     Example:
         driver = Driver("run", trainer, Plan(save_checkpoints_steps=1000, evaluation_steps=1000))
@@ -128,19 +120,14 @@ class Driver:
         self._checkpointer = Checkpointer(folder, model, state, keep, self._writes)
         step = {"step": trainer.step}
         self._best = Checkpointer(self._best_folder, model, step, 1, self._writes)
-        self._best_results: Metrics = {}
+        self.best_results: Metrics = {}
         if plan.best_metric:
-            self._best_results = read_results(f"{self._best_folder}/{EVAL_RESULTS}")
+            self.best_results = read_results(f"{self._best_folder}/{EVAL_RESULTS}")
 
     @property
     def step(self) -> int:
         """The number of finished steps."""
         return int(self._trainer.step.numpy())
-
-    @property
-    def best_results(self) -> Metrics:
-        """The best evaluation so far with its `global_step`; {} without one."""
-        return dict(self._best_results)
 
     def restore(self) -> str | None:
         """Resumes from the newest checkpoint that can be read; see `Checkpointer.restore`."""
@@ -157,7 +144,7 @@ class Driver:
         """Sets the weights and the step to those of the best evaluation."""
         # The chief may still be writing them.
         mean_over_workers(self._trainer.strategy, [0.0])
-        self._best.restore_from(f"{self._best_folder}/ckpt-{self._best_results['global_step']}")
+        self._best.restore_from(f"{self._best_folder}/ckpt-{self.best_results['global_step']}")
 
     def train(self, phases: Sequence[Phase]) -> Metrics:
         """Takes the remaining steps of all phases.
@@ -170,7 +157,7 @@ class Driver:
             there was none.
 
         Raises:
-            NonFiniteLoss: names the step.
+            NonFinite: names the step whose loss is infinite or NaN.
             Interrupted: SIGTERM or Ctrl-C stopped training; a checkpoint was saved.
         """
         self._checkpointer.tidy()
@@ -230,33 +217,33 @@ class Driver:
                         f"{name} is {value}: the weights of step {self.step:,} are damaged"
                     )
             if self.plan.best_metric and self._is_best(results):
-                self._best_results = results | {"global_step": self.step}
+                self.best_results = results | {"global_step": self.step}
                 self._best.save()
                 if self._writes:
-                    write_results(f"{self._best_folder}/{EVAL_RESULTS}", self._best_results)
+                    write_results(f"{self._best_folder}/{EVAL_RESULTS}", self.best_results)
         reports.evaluation(self.step, results, self.plan.best_metric)
 
     def _is_best(self, results: Metrics) -> bool:
         if self.step < self.plan.first_best_step:
             return False
-        if not self._best_results:
+        if not self.best_results:
             return True
         # A correlation, for example, may be NaN at first.
         name = self.plan.best_metric
-        return rank(name, results[name]) > rank(name, self._best_results[name])
+        return rank(name, results[name]) > rank(name, self.best_results[name])
 
     def _is_out_of_patience(self) -> bool:
         """Returns whether training ends early; a resumed run ends at the same step."""
-        if not (self.plan.patience and self._best_results):
+        if not (self.plan.patience and self.best_results):
             return False
-        best_step = self._best_results["global_step"]
+        best_step = self.best_results["global_step"]
         if (self.step - best_step) // self.plan.evaluation_steps < self.plan.patience:
             return False
         if self._writes:
             name = self.plan.best_metric
             say(
                 f"Stopping early after step {self.step:,}: {name} was best at step "
-                f"{best_step:,}, {self._best_results[name]:.4f}."
+                f"{best_step:,}, {self.best_results[name]:.4f}."
             )
         return True
 
@@ -269,8 +256,11 @@ class Driver:
             planned = min(steps, plan.iterations_per_loop, pause - step)
             started = time.perf_counter()
             if bad_step := trainer.train(batches[0], planned, phase.shortcut):
-                records = phase.describe_batch(bad_step) if phase.describe_batch else ""
-                raise NonFiniteLoss(bad_step, records)
+                records = f". {phase.describe_batch(bad_step)}" if phase.describe_batch else ""
+                raise NonFinite(
+                    f"the loss of step {bad_step:,} is not finite (earlier checkpoints are kept): "
+                    f"try a lower learning rate or a longer warm-up{records}"
+                )
             seconds = time.perf_counter() - started
             steps, step = self.step - step, self.step
             reports.steps_done(steps, seconds, trainer.training_means())

@@ -43,19 +43,15 @@ _PRODUCTS, _REPEATS = 4, 3
 _LONG_ENOUGH = 0.1  # seconds for `_PRODUCTS` products
 
 
-def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> tuple[float, str]:
-    """Returns the peak FLOP/s of all replicas together in matrix products, and its source.
+def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float:
+    """Returns the peak FLOP/s of all replicas together in matrix products.
 
     For known GPUs and TPUs, this is the published peak. For others, and for the CPU, it is measured
-    on all replicas of this machine at once, which takes about two seconds. The source is a
-    description such as "published for 8 x NVIDIA A100-SXM4-40GB".
+    on all replicas of this machine at once, which takes about two seconds.
     """
-    replicas = strategy.num_replicas_in_sync
-    name = _device_name(strategy)
-    if peak := published_flops(name, precision):
-        return replicas * peak, f"published for {replicas} x {name}"
-    peak, size = _measure(strategy, precision)
-    return peak, f"measured on {name}: products of {size} x {size} matrices in {precision}"
+    if peak := published_flops(_device_name(strategy), precision):
+        return strategy.num_replicas_in_sync * peak
+    return _measure(strategy, precision)
 
 
 def _device_name(strategy) -> str:
@@ -86,13 +82,13 @@ def published_flops(name: str, precision: str) -> float | None:
     return None
 
 
-def _measure(strategy, precision: str) -> tuple[float, int]:
-    """Returns the best FLOP/s of all replicas together and the matrix size that reached it."""
-    best = (0.0, 0)
+def _measure(strategy, precision: str) -> float:
+    """Returns the best FLOP/s of all replicas together, with any size of matrices."""
+    best = 0.0
     for size in _SIZES:
         seconds = _seconds(strategy, precision, size)
         flops = strategy.num_replicas_in_sync * _PRODUCTS * 2 * size**3
-        best = max(best, (flops / seconds, size))
+        best = max(best, flops / seconds)
         if seconds > _LONG_ENOUGH:
             break
     return best

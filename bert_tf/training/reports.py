@@ -238,22 +238,16 @@ def read_metrics(path: str) -> list[dict[str, float]]:
     metrics = []
     for number, line in enumerate(lines, start=1):
         try:
-            metrics.append(_parse(line))
-        except ValueError as error:
+            values = json.loads(line)
+            int(values["step"])
+            metrics.append(values)
+        except (ValueError, TypeError, KeyError):
             if number < len(lines):
-                raise ValueError(
-                    f"{path}: line {number} is damaged ({error}): remove the line or the file"
-                ) from None
+                message = f"{path}: line {number} is damaged: remove the line or the file"
+                raise ValueError(message) from None
     return metrics
 
 
 def _line(values: Mapping[str, float]) -> str:
     # Converts NumPy scalars to Python's.
     return json.dumps(dict(values), default=lambda number: number.item()) + "\n"
-
-
-def _parse(line: bytes) -> dict[str, float]:
-    values = json.loads(line)
-    if not isinstance(values, dict) or not isinstance(values.get("step"), int):
-        raise ValueError("not an object with a step")
-    return values

@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.flags import DeviceOptions
-from tfrecords.progress import say
+from tfrecords.progress import counted, say
 
 
 def make_strategy(options: DeviceOptions) -> tf.distribute.Strategy:
@@ -143,8 +143,7 @@ def _tpu_strategy(options: DeviceOptions) -> tf.distribute.Strategy:
 
 def describe(strategy: tf.distribute.Strategy) -> str:
     """Returns a description such as "2 GPU replicas"."""
-    count = strategy.num_replicas_in_sync
-    return f"{count} {device_type(strategy)} replica{'s' if count > 1 else ''}"
+    return counted(strategy.num_replicas_in_sync, f"{device_type(strategy)} replica")
 
 
 def device_type(strategy: tf.distribute.Strategy) -> str:
@@ -209,7 +208,7 @@ def check_batch_size(
     replicas = strategy.num_replicas_in_sync
     if batch_size % (replicas * parts):
         times = f" times --gradient_accumulation_steps={parts}" if parts > 1 else ""
-        count = "1 replica" if replicas == 1 else f"{replicas} replicas"
+        count = counted(replicas, "replica")
         raise ValueError(
             f"--{flag}={batch_size} is not a multiple of the {count}{times}: use a multiple of "
             f"{replicas * parts}"

@@ -3,8 +3,8 @@
 import pathlib
 
 import pytest
+from support import create_records
 
-from bert_tf import create_pretraining_data
 from bert_tf.ablation import Options
 from bert_tf.config import BertConfig
 
@@ -25,20 +25,8 @@ def data(tmp_path_factory) -> pathlib.Path:
     (folder / "phrases.txt").write_text("\n".join(PHRASES) + "\n")
     (folder / "text.txt").write_text("w0 w1 w2 w7\nw3 w4 w5\n\nw6 w1 w2\nw8 w9\n\n" * 12)
     for masking, lexicon in (("dynamic", str(folder / "phrases.txt")), ("wordpiece", None)):
-        create_pretraining_data.run(
-            create_pretraining_data.Options(
-                input_file=str(folder / "text.txt"),
-                vocab_file=str(folder / "vocab.txt"),
-                output_file=str(folder / f"{masking}.tfrecord"),
-                masking=masking,
-                lexicon_file=lexicon,
-                dupe_factor=1,
-                masked_lm_prob=0.4,
-                max_seq_length=16,
-                max_predictions_per_seq=6,
-                num_workers=1,
-            )
-        )
+        flags = dict(dupe_factor=1, masked_lm_prob=0.4, lexicon_file=lexicon, masking=masking)
+        create_records(folder, masking, 16, 6, **flags)
     config = BertConfig(25, 16, 2, 2, 32, max_position_embeddings=16)
     config.to_json_file(str(folder / "config.json"))
     for split, count in (("train", 8), ("dev", 4)):

@@ -105,7 +105,6 @@ def test_rows_are_chosen_by_name():
     ("grid", "change", "message"),
     [
         ("sizes", {"rows": "base"}, "base is not a size: write .* as L-2_H-128_A-2"),
-        ("sizes", {"rows": "L-2_H-10_A-3"}, "the width 10 is not a multiple of 3 heads"),
         ("tasks", {"rows": "gpt"}, "--rows=gpt: the rows of tasks are bert, no-nsp, ltr"),
         ("sizes", {"preset": "tiny"}, "--grid=sizes: choose sizes with --rows"),
         ("masking", {"replacements": "100,0,0"}, "--replacements does not suit --grid=masking"),

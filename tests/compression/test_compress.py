@@ -14,7 +14,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.comparison.runs import published_tables, read_groups
 from bert_tf.compress import run
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augmentation
-from bert_tf.compression.compress import compress, hold_out_as_teacher
+from bert_tf.compression.compress import hold_out_as_teacher
 from bert_tf.compression.distillation import TEACHER
 from bert_tf.compression.losses import soft_labels
 from bert_tf.compression.outcome import num_parameters
@@ -202,19 +202,16 @@ def test_several_seeds_make_several_students(make_options, monkeypatch):
         ("layers", {"augment": 2, "masked_lm": "x"}, "--augment does not suit --recipe=layers"),
         ("bilstm", {"preset": "tiny"}, "--preset does not suit --recipe=bilstm"),
         ("bilstm", {"layer_decay": 0.9}, "--layer_decay does not suit --recipe=bilstm"),
-        ("layers", {"max_seq_length": 99}, "max_seq_length 99 is more than"),
         ("layers", {"do_train": False}, "use run_finetuning --do_eval"),
         ("layers", {"preset": "tiny", "student_layers": "0"}, "--student_layers has no effect"),
         ("pd", {"sparsity": 0.5}, "--sparsity does not suit --recipe=pd"),
         ("heads", {"preset": "tiny"}, "--preset does not suit --recipe=heads"),
         ("weights", {"freeze_encoder": True}, "--freeze_encoder does not suit --recipe=weights"),
-        ("weights", {"num_train_epochs": 0.0}, "is less than one step"),
         ("q8bert", {"bits": "4"}, "--bits does not suit --recipe=q8bert"),
         ("qbert", {"bits": "2/9"}, "--bits=2/9: give a number from 2 to 8, or two such"),
         ("qbert", {"student_layers": "0"}, "--student_layers does not suit --recipe=qbert"),
         ("albert", {}, "--recipe=albert has no default student: give --init_checkpoint"),
         ("mobilebert", {}, "--recipe=mobilebert has no default student"),
-        ("layers", {"task": "swag"}, "--task=swag needs the kind multiple_choice"),
     ],
 )
 def test_flags_that_do_not_fit(recipe, changes, message, make_options, tmp_path):
@@ -273,20 +270,6 @@ def test_the_seed_chooses_what_is_held_out(config, tmp_path):
     assert held_out(random_seed=1) == held_out(random_seed=2)
     assert held_out(hold_out_seed=None, random_seed=2) == held_out(hold_out_seed=2)
     assert held_out(hold_out_seed=2) != held_out()
-
-
-def test_a_student_learns_with_another_metric(make_options, monkeypatch):
-    """Oracle: the losses of the recipe, and the metric."""
-    found = []
-
-    def stop(session, training, *_):
-        found.append((training.objective(1).losses, training.task.metric))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("bert_tf.finetuning.fine_tune.FineTuner", stop)
-    with pytest.raises(KeyboardInterrupt):
-        compress(make_options("pkd6", metric="macro_f1"))
-    assert found == [(("labels", "soft_labels", "patience"), "macro_f1")]
 
 
 @pytest.mark.parametrize(

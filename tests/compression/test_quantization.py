@@ -73,8 +73,8 @@ def test_groups_and_bytes():
         QKV: (8, 24),
         "encoder/layer_1/attention/qkv_bias": (24,),
     }
-    how = Quantization(symmetric=False, groups=4, bits=(2, 3), embedding_bits=4)
-    expected = 80 / 2 + 2 * 4 * 4 + 40 + 2 * 4 * 4 + 192 * 3 / 8 + 2 * 4 * 12 + 4 * 24
+    how = Quantization(symmetric=False, groups=4)
+    expected = 80 + 2 * 4 * 4 + 40 + 2 * 4 * 4 + 192 * 3 / 8 + 2 * 4 * 12 + 4 * 24
     assert how.num_bytes(shapes, [2, 3]) == expected
     assert Q8BERT.num_bytes(shapes, [8, 8]) == 80 + 4 + 40 + 4 + 192 + 3 * 4 + 4 * 24
 
@@ -248,7 +248,6 @@ def test_a_quantized_student_from_flags_to_its_readers(
     assert "Initializing randomly" not in printed
     values = json.loads((tmp_path / "student" / "compression.json").read_text())
     means, deviations = measured.mean(1), measured.std(1)
-    np.testing.assert_allclose(np.transpose(values["eigenvalues"]), [means, deviations], rtol=1e-6)
     bits = np.where(np.argsort(np.argsort(np.abs(means) + deviations)) > 0, 4, 2)
     assert values["layer_bits"] == bits.tolist()
     for layer, mean in enumerate(means):

@@ -20,8 +20,6 @@ from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.run_pretraining import Options, run
 from bert_tf.runs.run import Run
 from tfrecords.order import RecordSet
-from tfrecords.records import serialized_records
-from tfrecords.writer import write_records
 
 RECORDS = RecordSet(files=(), max_seq_length=128, max_predictions_per_seq=20, vocab_size=30522)
 
@@ -90,7 +88,7 @@ def test_an_evaluation_warns(flags, untrained, write_records_of, tmp_path, capsy
     assert f"WARNING: in 100.0% of the first 30 records of {path}, next_sentence_labels" in printed
 
 
-def test_records_with_nothing_to_teach_give_a_warning(data, tmp_path):
+def test_records_with_nothing_to_teach_give_a_warning(data, write_records_of, tmp_path):
     """Oracles: the labels of the records, which are all 1; weights that are all 0."""
     read = dict(max_seq_length=16, max_predictions_per_seq=3, vocab_size=40)
     train, heldout = (str(data / f"{name}.tfrecord") for name in ("train", "heldout"))
@@ -106,11 +104,8 @@ def test_records_with_nothing_to_teach_give_a_warning(data, tmp_path):
     assert f"the first 21 records of {heldout}" in second
     assert warnings(do_train=True) == [first] and warnings(do_eval=True) == [second]
     assert warnings(do_train=True, with_pairs=False) == []
-    rows = [tf.train.Example.FromString(row) for row in serialized_records(train)]
-    for row in rows:
-        row.features.feature["masked_lm_weights"].float_list.value[:] = [0.0] * 3
     empty = str(tmp_path / "empty.tfrecord")
-    write_records(empty, (row.SerializeToString() for row in rows))
+    write_records_of(empty, 24, masked_lm_weights=np.zeros((24, 3), np.float32))
     records = dataclasses.replace(records, train=RecordSet(files=(empty,), **read))
     (warning,) = warnings(do_train=True, with_pairs=False)
     assert warning.startswith(f"WARNING: the first 24 records of {empty} predict no token")

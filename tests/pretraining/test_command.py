@@ -11,8 +11,9 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import create_records
 
-from bert_tf import create_pretraining_data, run_pretraining
+from bert_tf import run_pretraining
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.folder_lock import locked
 from bert_tf.pretraining.records import check_records, name_records, stated_by_manifests
@@ -192,19 +193,8 @@ def created(data, tmp_path_factory) -> pathlib.Path:
     (folder / "text.txt").write_text("w1 w2 w3\nw4 w5\n\nw6 w7\nw8 w9\n" * 4)
     (folder / "vocab.txt").write_text((data / "vocab.txt").read_text() + "\n")
     for masking, changes in (("wordpiece", {}), ("dynamic", {"masked_lm_prob": 0.25})):
-        create_pretraining_data.run(
-            create_pretraining_data.Options(
-                input_file=str(folder / "text.txt"),
-                vocab_file=str(folder / "vocab.txt"),
-                output_file=str(folder / f"{masking}.tfrecord"),
-                masking=masking,
-                do_lower_case=False,
-                max_seq_length=24,
-                max_predictions_per_seq=4,
-                num_workers=1,
-                **changes,
-            )
-        )
+        changes |= dict(masking=masking, do_lower_case=False)
+        create_records(folder, masking, 24, 4, **changes)
     return folder
 
 

@@ -29,7 +29,7 @@ from bert_tf import run_pretraining
 def run(options, real=run_pretraining.run):
     from bert_tf.pretraining import pretrain
     from bert_tf.training import reports
-    pretrain.peak_flops = lambda *_: (1e12, "not measured")
+    pretrain.peak_flops = lambda *_: 1e12
     reports.draw_curves = lambda *_: None
     return real(options)
 

@@ -5,9 +5,9 @@ import types
 
 import numpy as np
 import pytest
-from support import tuning_options
+from support import create_records, tuning_options
 
-from bert_tf import compress, create_pretraining_data, run_finetuning, run_pretraining
+from bert_tf import compress, run_finetuning, run_pretraining
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.comparison.students import report
 from bert_tf.config import BertConfig
@@ -37,20 +37,9 @@ def pretrained(data, tmp_path_factory) -> types.SimpleNamespace:
     vocab = (data / "vocab.txt").read_text() + "\n"
     (folder / "vocab.txt").write_text(vocab)
     for seed, name in enumerate(("train", "heldout")):
-        (folder / f"{name}.txt").write_text(_documents(100, seed))
-        create_pretraining_data.run(
-            create_pretraining_data.Options(
-                input_file=str(folder / f"{name}.txt"),
-                vocab_file=str(folder / "vocab.txt"),
-                output_file=str(folder / f"{name}.tfrecord"),
-                objective="sop",
-                do_lower_case=False,
-                max_seq_length=32,
-                max_predictions_per_seq=4,
-                dupe_factor=5,
-                num_workers=1,
-            )
-        )
+        (folder / "text.txt").write_text(_documents(100, seed))
+        flags = dict(objective="sop", do_lower_case=False, dupe_factor=5)
+        create_records(folder, name, 32, 4, **flags)
     files = dict(input_file="train.tfrecord", eval_input_file="heldout.tfrecord")
     files |= dict(bert_config_file="albert.json", output_dir="run")
     flags = {name: str(folder / file) for name, file in files.items()}

@@ -12,7 +12,7 @@ from support import one_device
 from bert_tf.finite import NonFinite
 from bert_tf.training import driver as driver_module
 from bert_tf.training import reports
-from bert_tf.training.driver import Driver, NonFiniteLoss, Phase, Plan
+from bert_tf.training.driver import Driver, Phase, Plan
 from bert_tf.training.optimizers import AdamW, make_schedule
 from bert_tf.training.reports import rank, read_metrics, read_results
 from bert_tf.training.trainer import Trainer
@@ -367,9 +367,8 @@ def test_a_loss_that_is_not_finite_stops_at_its_step(make_run):
 
     driver = run.driver(break_weight)
     phase = run.phase(describe_batch=lambda step: f"Its records: those of {step}")
-    with pytest.raises(NonFiniteLoss, match="the loss of step 7 is not finite") as error:
+    with pytest.raises(NonFinite, match="the loss of step 7 is not finite") as error:
         driver.train([phase])
-    assert error.value.step == 7
     assert str(error.value).endswith("warm-up. Its records: those of 7")
     assert run.checkpoints() == ["ckpt-4", "ckpt-6"]
     assert [line["step"] for line in run.metrics()] == [3, 6]

@@ -3,7 +3,7 @@
 import threading
 
 from bert_tf.training import iteration
-from bert_tf.training.iteration import iterate, with_progress
+from bert_tf.training.iteration import with_progress
 from tfrecords.progress import progress_bar
 
 
@@ -40,13 +40,6 @@ def test_nobody_waits_for_an_iterator_that_is_slow_to_free():
     assert not dataset.freed.is_set()
     dataset.allowed.set()
     assert dataset.freed.wait(60)
-
-
-def test_all_batches_are_yielded():
-    dataset = _SlowToFree()
-    dataset.allowed.set()
-    assert list(iterate(dataset)) == [1, 2, 3]
-    assert dataset.freed.is_set()
 
 
 def test_slow_batches_have_a_progress_bar(monkeypatch, capsys):

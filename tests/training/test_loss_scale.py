@@ -33,24 +33,6 @@ def test_the_scale_halves_at_once_and_doubles_after_2000_good_steps():
     assert states(loss_scale) == (1.0, 0)
 
 
-def test_scaled_gradients_survive_float16_and_are_unscaled_exactly():
-    """Oracle: the derivative of 1e-9 x by hand; without a scale it is 0 in float16."""
-    loss_scale = DynamicLossScale()
-    x = tf.Variable(1.0)
-
-    @tf.function(jit_compile=True)
-    def gradient(scaled: bool):
-        with tf.GradientTape() as tape:
-            loss = tf.cast(tf.cast(x, tf.float16), tf.float32) * 1e-9
-            loss = loss_scale.scale_loss(loss) if scaled else loss
-        return tape.gradient(loss, x)
-
-    assert gradient(False).numpy() == 0.0
-    gradients, finite = loss_scale.unscale([gradient(True)])
-    assert finite.numpy()
-    assert gradients[0].numpy() == pytest.approx(1e-9, rel=1e-2)
-
-
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_one_bad_value_is_found_anywhere(value):
     """Oracle: the value inserted."""

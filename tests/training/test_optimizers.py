@@ -198,13 +198,3 @@ def test_without_warmup_the_rate_starts_at_its_highest(name):
     assert float(make_schedule(name, 0.2, 100, 0)(tf.constant(0))) == pytest.approx(0.2)
     assert float(make_schedule(name, 0.2, 8, 8)(tf.constant(4))) == pytest.approx(0.1)
     assert np.isfinite(make_schedule(name, 0.2, 8, 8)(tf.constant(8)))
-
-
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_compiled_rates_of_int64_steps_are_the_same(name):
-    """Oracle: the schedule without XLA."""
-    schedule = make_schedule(name, 1e-4, 1_000_000, 10_000)
-    compiled = tf.function(schedule, jit_compile=True)
-    for step in (0, 9_999, 10_000, 500_000, 999_999):
-        step = tf.constant(step, tf.int64)
-        np.testing.assert_allclose(compiled(step), schedule(step), rtol=1e-5, atol=1e-10)

@@ -41,20 +41,16 @@ def _examples() -> list[np.ndarray]:
 
 def _batches(examples, order, batch_size: int) -> tf.data.Dataset:
     """Batches of the examples in this order, each padded to a length of its own."""
-    order = np.append(order, np.full(-len(order) % batch_size, -1))
-    parts = []
-    for rows in order.reshape(-1, batch_size):
-        length = max(LENGTHS[rows])
-        ids, mask = np.zeros([2, batch_size, length], np.int32)
-        for row, index in enumerate(rows):
-            ids[row, : LENGTHS[index]] = examples[index][:length]
-            mask[row, : LENGTHS[index]] = 1
-        index = rows.astype(np.int32)
-        parts.append({"input_word_ids": ids, "input_mask": mask, "example_index": index})
-    spec = {
-        name: tf.TensorSpec([None] * values.ndim, tf.int32) for name, values in parts[0].items()
-    }
-    return tf.data.Dataset.from_generator(lambda: iter(parts), output_signature=spec)
+    order = np.append(order, np.full(-len(order) % batch_size, -1)).astype(np.int32)
+    ids = tf.ragged.constant([examples[index].tolist() for index in order], dtype=tf.int32)
+    rows = {"input_word_ids": ids, "input_mask": tf.ones_like(ids), "example_index": order}
+    dataset = tf.data.Dataset.from_tensor_slices(rows)
+    return dataset.ragged_batch(batch_size).map(
+        lambda batch: {
+            name: values.to_tensor() if isinstance(values, tf.RaggedTensor) else values
+            for name, values in batch.items()
+        }
+    )
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

@@ -111,7 +111,6 @@ class _SeedModel(keras.Model):
 class _SeedObjective:
     measures = ("first", "second")
     losses = ("first",)
-    reads_step = True
 
     def counts(self, batch):
         return {"first": tf.constant(1.0), "second": tf.constant(1.0)}

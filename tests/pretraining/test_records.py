@@ -2,8 +2,12 @@
 
 import pytest
 
-from bert_tf.pretraining.records import name_records
-from bert_tf.pretraining.trained_on import check_unchanged, describe_records, remember_records
+from bert_tf.pretraining.records import (
+    check_unchanged,
+    describe_records,
+    name_records,
+    remember_records,
+)
 from bert_tf.run_pretraining import Options
 from bert_tf.runs.run import Run
 from tfrecords.manifest import shard_entry, write_manifest

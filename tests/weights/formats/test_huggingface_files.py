@@ -163,7 +163,6 @@ def test_damaged_safetensors(folder, content, message):
         (lambda t: without(t, "bert.pooler.dense.bias"), "it lacks: bert.pooler.dense.bias"),
         (lambda t: t | {WORDS: t[WORDS].astype(np.int8)}, f"{WORDS} has type I8: .* was quantized"),
         (lambda t: t | {"cls.predictions.decoder.weight": t[WORDS] + 1}, "differs from bert.emb"),
-        (lambda t: t | {"bert.embeddings.position_ids": np.arange(3) + 2}, "is not 0, 1, 2"),
     ],
 )
 def test_tensors_that_do_not_fit(folder, change, message):
@@ -189,8 +188,6 @@ def test_tensors_that_do_not_fit(folder, change, message):
             "config.json: id2label: a label is empty or",
         ),
         ({"id2label": {"1": "a", "2": "b"}}, "the keys of id2label are not 0, 1, 2"),
-        ({"id2label": ["a"]}, r"id2label is \['a'\], not a dict"),
-        ({"architectures": 5}, "architectures is 5, not a list"),
         ({"num_hidden_layers": 10**9}, "the configuration has 1,000,000,000 layers"),
     ],
 )
@@ -233,17 +230,12 @@ def test_labels_are_in_the_order_of_their_ids(folder, capsys):
 
 
 @pytest.mark.parametrize(
-    "file, needs",
-    [
-        ("pytorch_model.bin", ""),
-        ("pytorch_model-00001-of-00002.bin", r" \(it also needs pytorch_model.bin.index.json\)"),
-        ("tf_model.h5", ""),
-    ],
+    "file", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "tf_model.h5"]
 )
-def test_other_forms_of_weights_are_refused(folder, file, needs):
-    """Oracle: the message says how to get safetensors, with what transformers needs for it."""
+def test_other_forms_of_weights_are_refused(folder, file):
+    """Oracle: the message says how to get safetensors."""
     (folder / FILE).rename(folder / file)
-    message = f"weights as {file}.*transformers{needs}: BertForSequenceClassification.from_"
+    message = f"weights as {file}.*transformers: BertForSequenceClassification.from_"
     for path in (folder, folder / file):
         assert_refused(path, message)
 

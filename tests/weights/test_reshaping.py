@@ -229,21 +229,9 @@ def test_the_file_round_trip_and_what_it_must_hold(tmp_path):
     data = json.loads(path.read_text())
     assert data["new_tokens"][0] == {"id": 1, "token": "é", "old_ids": [0]}
 
-    missing = [data["new_tokens"][0]]
-    for change, message in [
-        ({"new_tokens": missing}, "does not say what id 3 starts from"),
-        ({"old_size": 5}, "old_size 5 and new_size 4 do not fit together"),
-        ({"new_tokens": [{"id": 4, "old_ids": [0]}, *data["new_tokens"]]}, "id 4 starts from .0"),
-        ({"new_tokens": [{"id": 3, "old_ids": [3]}]}, r"not allow that id 3 starts from \[3\]"),
-        ({"new_tokens": [{"id": 3, "old_ids": []}]}, r"id 3 starts from \[\]"),
-        ({"new_tokens": [{"id": 3}]}, "it has no 'old_ids'"),
-        ({"new_tokens": 7}, "not iterable"),
-    ]:
-        path.write_text(json.dumps(data | change))
-        with pytest.raises(ValueError, match=f"mapping.json is not a mapping.*: .*{message}"):
+    for content in ('{"old_size": 3}', "[1, 2"):
+        path.write_text(content)
+        with pytest.raises(ValueError, match="mapping.json is not a mapping that build_vocab"):
             load_mapping(str(path))
-    path.write_text("[1, 2")
-    with pytest.raises(ValueError, match="mapping.json is not a mapping"):
-        load_mapping(str(path))
     with pytest.raises(OSError, match="cannot read .*absent.json"):
         load_mapping(str(tmp_path / "absent.json"))

@@ -106,7 +106,7 @@ def test_files_keep_every_weight_and_the_configuration(model, tmp_path):
             np.testing.assert_array_equal(value, weight)
     refusals = {
         google: "intra_bottleneck_size is 8, which google-research/bert",
-        kerashub: "has no intra_bottleneck_size, but this model has 8",
+        kerashub: "intra_bottleneck_size is 8, but KerasHub's",
     }
     if not model.config.key_query_shared_bottleneck:
         refusals[huggingface] = "which transformers' MobileBertModel lacks"

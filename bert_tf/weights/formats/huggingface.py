@@ -159,11 +159,7 @@ def architecture(checkpoint: Checkpoint) -> str:
 
 
 def download(name: str) -> str:
-    """Downloads a model from the Hugging Face Hub, unless it is already in its cache.
-
-    Args:
-        name: org/name or org/name@revision.
-    """
+    """Downloads org/name or org/name@revision of the Hugging Face Hub, unless its cache has it."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError:

@@ -30,7 +30,7 @@ class Size(NamedTuple):
     num_attention_heads: int | None = None
 
 
-NAMED_SIZES = {
+PRESETS = {
     "tiny": Size(2, 128),
     "mini": Size(4, 256),
     "small": Size(4, 512),
@@ -41,15 +41,12 @@ NAMED_SIZES = {
     "albert-large": Size(24, 1024, 128, 1),
     "albert-xlarge": Size(24, 2048, 128, 1, num_attention_heads=16),
     "albert-xxlarge": Size(12, 4096, 128, 1),
-}
-MINIATURES = {
+} | {
     f"L-{layers}_H-{hidden}": Size(layers, hidden)
     for layers in (2, 4, 6, 8, 10, 12)
     for hidden in (128, 256, 512, 768)
 }
-PRESETS = NAMED_SIZES | MINIATURES
 """Maps the values of --preset to sizes."""
-
 
 _BASE_WIDTH, _BASE_INITIALIZER_RANGE = 768, 0.02
 _WIDTH_WITHOUT_DROPOUT = 256

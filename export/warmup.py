@@ -43,11 +43,7 @@ _PredictionLog = message_factory.GetMessageClass(
 
 
 def warmup_requests(inputs: Sequence[tf.TensorSpec]) -> list[bytes]:
-    """Returns requests for a signature over strings: a short text, and one to be truncated.
-
-    Args:
-        inputs: the specifications of its inputs, strings [B] or [B, K].
-    """
+    """Returns requests for strings [B] or [B, K]: a short text, and one to be truncated."""
     texts = ("a text", "many words " * 512)
     return [
         warmup_request({spec.name: tf.fill([1, 2][: spec.shape.rank], text) for spec in inputs})

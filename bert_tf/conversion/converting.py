@@ -43,13 +43,10 @@ from tfrecords.writer import absolute_path, check_new_folder, whole_folder
 
 @dataclasses.dataclass(frozen=True)
 class _Target:
-    """A format that can be written.
+    """A format that can be written, and the parts that all its checkpoints have.
 
-    Attributes:
-        write: writes a checkpoint into an empty folder.
-        parts: those that every checkpoint of the format has; see `weights.names`.
-        says_all: whether a checkpoint of the format states the names of a head's labels, whether a
-            text may have several, and which tokens were added to the vocabulary.
+    `says_all` is whether they state the names of a head's labels, whether a text may have several,
+    and which tokens were added to the vocabulary.
     """
 
     write: Callable[[Checkpoint, str], None]

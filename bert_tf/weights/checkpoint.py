@@ -158,10 +158,9 @@ def describe_non_finite(source: str, found: Mapping[str, str]) -> str:
 
 
 def load_or_warn(checkpoint: Checkpoint, weights: Sequence[keras.Variable]) -> list[str]:
-    """Sets weights from a checkpoint; warns of missing `OPTIONAL` parts, NaN and infinity.
+    """Sets weights from a checkpoint; warns of NaN, infinity and missing `OPTIONAL` parts.
 
-    Returns:
-        the missing parts, which stay random.
+    Returns the missing parts, which stay random.
     """
     path, tensors = checkpoint.path, checkpoint.tensors
     kept = load_weights(path, tensors, weights, None, OPTIONAL, allow_non_finite=True)

@@ -68,11 +68,6 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         operations = _operations(graph)
         # Without any of them, it is the form of the Model Garden.
         act = next((act for name, act in _ACTIVATIONS.items() if name in operations), "gelu_new")
-        # The Model Garden calls both forms of GELU "gelu".
-        if config and config.hidden_act not in (act, "gelu" if act == "gelu_new" else act):
-            raise ValueError(
-                f"{path} computes {act}, not {config.hidden_act}: leave out --bert_config_file"
-            )
         config = config or model_garden.config_of(path, theirs)
         config = dataclasses.replace(config, hidden_act=act)
     casing = theirs.get("do_lower_case")

@@ -75,14 +75,6 @@ def test_old_names_and_copies(folder):
     assert set(open_checkpoint(str(folder)).unused) == copies
 
 
-def test_names_without_prefix(tmp_path):
-    """Oracle: the same tensors with the prefix. Only a BertModel has names without it."""
-    folder = made_up(tmp_path / "model", None)
-    expected = values(folder)
-    rewrite(folder, lambda t: {n.removeprefix("bert."): array for n, array in t.items()})
-    assert_equal(values(folder), expected)
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_is_read_exactly(folder, dtype):
     """Oracle: NumPy's own conversion, back and forth."""
@@ -118,10 +110,7 @@ def test_shards(folder):
 @pytest.mark.parametrize(
     ("changes", "damage", "message"),
     [
-        *(
-            ({WORDS: name}, None, "which is no .safetensors file beside it")
-            for name in ("../secret.safetensors", "/etc/passwd", 7)
-        ),
+        ({WORDS: "../secret.safetensors"}, None, "which is no .safetensors file beside it"),
         ({WORDS: SECOND}, None, f"says that {WORDS} is in {SECOND}, but it is in {FIRST}: downl"),
         ({"more": FIRST}, None, f"says that more is in {FIRST}, but it is in None"),
         ({}, lambda f: (f / SECOND).unlink(), f"{SECOND} is missing: download or copy it again"),
@@ -140,16 +129,11 @@ def test_bad_shards(folder, changes, damage, message):
     [
         (b"", "header too small"),
         (b"\5" + bytes(7) + b"{nope", "invalid JSON"),
-        (None, "No such device"),
     ],
 )
 def test_damaged_safetensors(folder, content, message):
-    """Oracle: one line that names the file and says what is wrong; None: a folder there."""
-    if content is None:
-        (folder / FILE).unlink()
-        (folder / FILE).mkdir()
-    else:
-        (folder / FILE).write_bytes(content)
+    """Oracle: one line that names the file and says what is wrong."""
+    (folder / FILE).write_bytes(content)
     pattern = f"{FILE} is damaged or incomplete .*({message}).*: download or copy it again$"
     assert_refused(folder, pattern)
 
@@ -194,12 +178,6 @@ def test_tensors_that_do_not_fit(folder, change, message):
 def test_configurations_that_do_not_fit(folder, changes, message):
     edit_json(folder / "config.json", **changes)
     assert_refused(folder, message)
-
-
-@pytest.mark.parametrize("content", [b"[1]", b"\xff"])
-def test_a_configuration_that_is_no_json_object(folder, content):
-    (folder / "config.json").write_bytes(content)
-    assert_refused(folder, "config.json is damaged .*: download or copy it again")
 
 
 @pytest.mark.parametrize(

@@ -107,26 +107,15 @@ class TestOwnExports:
         assert_refused(tmp_path / "e", "is an encoder in 8 bits, which is only for serving: give")
 
 
-def test_a_configuration_that_contradicts_the_source_is_refused(export, garden, tmp_path):
-    """Oracle: the configuration of the export; the operations in the Model Garden's functions,
-    which computes the tanh form by the name "gelu"."""
-    model, folder = export
-    file = str(tmp_path / "c.json")
-
-    def to_run(source, **changes):
-        dataclasses.replace(model.config, **changes).to_json_file(file)
-        output = str(tmp_path / "run")
-        shutil.rmtree(output, ignore_errors=True)
-        flags = dict(output_dir=output, bert_config_file=file)
-        convert(ConversionOptions(from_=str(source), to="run", **flags))
-        return open_checkpoint(output).spec.config
-
-    assert to_run(folder) == model.config
-    for act in ("gelu", "relu"):
-        with pytest.raises(ValueError, match=f"_config.json, .*hidden_act .gelu_new, not {act}"):
-            to_run(folder, hidden_act=act)
-    two = dict(num_hidden_layers=2)
-    assert to_run(garden / "encoder", hidden_act="gelu", **two).hidden_act == "gelu_new"
+def test_a_configuration_for_an_encoder_of_the_model_garden(garden, tmp_path):
+    """Oracle: the Model Garden computes the tanh form by the name "gelu"."""
+    file, output = str(tmp_path / "c.json"), str(tmp_path / "run")
+    config = dataclasses.replace(CONFIG, hidden_act="gelu", hidden_dropout_prob=0.2)
+    config.to_json_file(file)
+    flags = dict(from_=str(garden / "encoder"), output_dir=output, bert_config_file=file)
+    convert(ConversionOptions(to="run", **flags))
+    found = open_checkpoint(output).spec.config
+    assert found == dataclasses.replace(config, hidden_act="gelu_new")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +163,7 @@ def test_the_check_passes(garden, capsys):
     *lines, last = capsys.readouterr().out.splitlines()
     (advice,) = [line for line in lines if line.startswith(("WRONG", "advice"))]
     assert advice.startswith("advice  the outputs of serving_default are named default, pooled")
-    assert last == "19 of 20 points hold."
+    assert last == "18 of 19 points hold."
 
 
 def test_download(garden, monkeypatch):

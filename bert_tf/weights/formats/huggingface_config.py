@@ -69,11 +69,6 @@ _CLASSES = {
     "tagger": "BertForTokenClassification",
     "span": "BertForQuestionAnswering",
 }
-# The keys that only MobileBERT's config.json has.
-_MOBILE_KEYS = frozenset(
-    """classifier_activation intra_bottleneck_size key_query_shared_bottleneck
-    num_feedforward_networks""".split()
-)
 # A value of problem_type.
 _MULTI_LABEL = "multi_label_classification"
 # Heads without labels.
@@ -92,8 +87,6 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
     if model_type == "bert":
         # transformers' BERT ignores them.
         values |= {"embedding_size": None, "num_hidden_groups": None}
-    if model_type != "mobilebert":
-        values = {key: values[key] for key in values if key not in _MOBILE_KEYS}
     activation = values.get("hidden_act", "gelu")
     values["hidden_act"] = _ACTIVATIONS.get(str(activation), activation)
     # Versions and users add keys of their own. Those that change what is computed come with tensors
@@ -173,11 +166,6 @@ def config_json(checkpoint: Checkpoint) -> dict[str, Any]:
     architecture = _architecture(checkpoint)
     model_type = spec.config.model_type
     _check(spec.config, checkpoint.path)
-    if model_type == "albert" and "NextSentence" in architecture:
-        raise ValueError(
-            f"{checkpoint.path} has a sentence-order head without a masked-LM head, which "
-            "transformers' AlbertModel lacks: keep it in a run folder"
-        )
     architecture = architecture.replace("Bert", ARCHITECTURES[model_type].prefix)
     values = {"architectures": [architecture], "model_type": model_type}
     values |= config_values(spec.config)

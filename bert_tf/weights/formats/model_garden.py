@@ -107,12 +107,9 @@ def config_of(path: str, theirs: Mapping[str, Tensor]) -> BertConfig:
             type_vocab_size=theirs["type_embeddings/embeddings"].shape[0],
             embedding_size=None if width == hidden else width,
         )
-    except KeyError as error:
-        raise ValueError(f"{path} holds no {error.args[0]}: it is not a BERT encoder") from None
-    except (ValueError, IndexError) as error:
+    except (KeyError, ValueError, IndexError) as error:
         raise ValueError(
-            f"{path}: the shapes of the weights do not give a configuration ({error}): give "
-            "--bert_config_file"
+            f"{path}: the weights do not give a configuration ({error}): give --bert_config_file"
         ) from None
 
 

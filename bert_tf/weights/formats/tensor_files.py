@@ -25,24 +25,16 @@ def open_tensors(folder: str) -> tuple[dict[str, Tensor], set[str]]:
     """Returns the tensors of a folder by their names, and the types of the numbers on disk."""
     if tf.io.gfile.exists(os.path.join(folder, FILE)):
         return _open(os.path.join(folder, FILE))
-    tensors, types, shards = {}, set(), {}
-    stated = _read_index(os.path.join(folder, INDEX))
-    for shard in sorted(set(stated.values())):
+    tensors, types = {}, set()
+    for shard in _read_index(os.path.join(folder, INDEX)):
         found, shard_types = _open(os.path.join(folder, shard))
         tensors |= found
         types |= shard_types
-        shards |= dict.fromkeys(found, shard)
-    if wrong := sorted(n for n in stated | shards if stated.get(n) != shards.get(n)):
-        name = wrong[0]
-        raise ValueError(
-            f"{os.path.join(folder, INDEX)} says that {name} is in {stated.get(name)}, but it is "
-            f"in {shards.get(name)}: download or copy all files again"
-        )
     return tensors, types
 
 
-def _read_index(path: str) -> dict[str, str]:
-    """Returns the name of the shard that holds each tensor."""
+def _read_index(path: str) -> list[str]:
+    """Returns the names of the shards."""
     shards = read_json(path).get("weight_map")
     if not isinstance(shards, dict):
         raise ValueError(f'{path} is damaged (no "weight_map"): download or copy it again')
@@ -50,7 +42,7 @@ def _read_index(path: str) -> dict[str, str]:
         # A name with a folder could lead to any file of the machine.
         if not re.fullmatch(r"[^/\\:]+\.safetensors", str(name)):
             raise ValueError(f"{path} names {name!r}, which is no .safetensors file beside it")
-    return shards
+    return sorted(set(shards.values()))
 
 
 def _open(path: str) -> tuple[dict[str, Tensor], set[str]]:

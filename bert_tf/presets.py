@@ -86,9 +86,8 @@ def suggest_start(num_examples: int, max_seq_length: int, device_type: str) -> S
 def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
     """Returns the configuration of a published size, with training values for its width.
 
-    Args:
-        name: one of `PRESETS`, such as "tiny", "albert-base" or the miniature "L-6_H-256".
-        vocab_size: number of tokens in the vocabulary; 30522 is that of bert-base-uncased.
+    Sizes are those of `PRESETS`, such as "tiny", "albert-base" or the miniature "L-6_H-256". The
+    default vocabulary size is that of bert-base-uncased.
 
     Example:
         encoder = bert_tf.BertEncoder(bert_tf.preset_config("tiny", vocab_size=8000))

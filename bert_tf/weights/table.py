@@ -124,8 +124,7 @@ def import_tensors(
     encoder.
 
     Args:
-        checkpoint: a checkpoint whose tensors have the names of the foreign format.
-        rows: the table of the format.
+        checkpoint, rows: a checkpoint whose tensors have the foreign names, and their table.
         ignored: patterns of names that are not weights, such as optimizer states, and of weights,
             by their names or ours, that may be missing, additional or of another shape.
         classes: outputs of the head; None for as many as its bias has.

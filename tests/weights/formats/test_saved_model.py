@@ -16,6 +16,7 @@ from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.conversion.converting import convert
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.weights.formats import model_garden
+from bert_tf.weights.formats.saved_model import read_preprocessor
 from bert_tf.weights.table import entries
 from export import check
 from export.encoder import export_encoder
@@ -89,6 +90,7 @@ class TestOwnExports:
         assert_equal(found, {name: expected[name] for name in expected if name not in head})
         vocab = load_vocab(str(garden / "encoder/assets/vocab.txt"))
         assert checkpoint.spec == ModelSpec(model.config, vocab, lower_case=False)
+        assert read_preprocessor(str(folder)) is None
 
     def test_configuration(self, export, tmp_path):
         """Oracle: the file beside the functions."""

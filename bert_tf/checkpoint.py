@@ -81,10 +81,6 @@ def local_path(path: str) -> str:
     prefix, colon, name = path.partition(":")
     if not colon or prefix not in DOWNLOADS or os.path.exists(path):
         return path
-    if not name:
-        raise ValueError(
-            f"{path} names nothing to download: add a name; docs/checkpoints.md has examples"
-        )
     return DOWNLOADS[prefix](name)
 
 

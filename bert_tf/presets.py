@@ -30,7 +30,7 @@ class Size(NamedTuple):
     num_attention_heads: int | None = None
 
 
-NAMED_SIZES = {
+PRESETS = {
     "tiny": Size(2, 128),
     "mini": Size(4, 256),
     "small": Size(4, 512),
@@ -41,15 +41,12 @@ NAMED_SIZES = {
     "albert-large": Size(24, 1024, 128, 1),
     "albert-xlarge": Size(24, 2048, 128, 1, num_attention_heads=16),
     "albert-xxlarge": Size(12, 4096, 128, 1),
-}
-MINIATURES = {
+} | {
     f"L-{layers}_H-{hidden}": Size(layers, hidden)
     for layers in (2, 4, 6, 8, 10, 12)
     for hidden in (128, 256, 512, 768)
 }
-PRESETS = NAMED_SIZES | MINIATURES
 """Maps the values of --preset to sizes."""
-
 
 _BASE_WIDTH, _BASE_INITIALIZER_RANGE = 768, 0.02
 _WIDTH_WITHOUT_DROPOUT = 256
@@ -89,9 +86,8 @@ def suggest_start(num_examples: int, max_seq_length: int, device_type: str) -> S
 def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
     """Returns the configuration of a published size, with training values for its width.
 
-    Args:
-        name: one of `PRESETS`, such as "tiny", "albert-base" or the miniature "L-6_H-256".
-        vocab_size: number of tokens in the vocabulary; 30522 is that of bert-base-uncased.
+    Sizes are those of `PRESETS`, such as "tiny", "albert-base" or the miniature "L-6_H-256". The
+    default vocabulary size is that of bert-base-uncased.
 
     Example:
         encoder = bert_tf.BertEncoder(bert_tf.preset_config("tiny", vocab_size=8000))

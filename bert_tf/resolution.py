@@ -60,8 +60,7 @@ def resolve_model(
     Args:
         run: the output folder, if the model is trained.
         vocabs, casings: the values that data states, by the name of their source.
-        init: the initial checkpoint.
-        mapping: grows the vocabulary of `init`.
+        init, mapping: the initial checkpoint, and what grows its vocabulary.
     """
     replace_vocab = flags.replace_vocab
     given = flag_values(flags.vocab_file, flags.do_lower_case, replace_vocab)

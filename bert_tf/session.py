@@ -128,10 +128,8 @@ class Session:
     ) -> TokenCapacity | None:
         """Returns how to skip padding where XLA compiles the step; on CPUs the model does it.
 
-        Args:
-            sizes: returns the number of tokens of each example, or of a sample of them, and the
-                number of places of an example, which includes its padding.
-            batch_size: examples per step, over all replicas.
+        `sizes` returns the number of tokens of each example, or of a sample of them, and the number
+        of places of an example, which includes its padding. The batch is that of all replicas.
         """
         if device_type(self.strategy) == "CPU":
             return None
@@ -160,11 +158,8 @@ class Session:
            their random values.
         3. The random values that the model was created with.
 
-        Args:
-            weights: the weights of the model that the initial checkpoint sets.
-            preset: the paths of weights that have their initial values already.
-
-        Returns whether the run resumes.
+        The initial checkpoint sets `weights`, and those with the paths `preset` have their values
+        already. Returns whether the run resumes.
         """
         init, say = self.init, self.say
         if path := driver.restore():

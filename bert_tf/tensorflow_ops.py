@@ -17,9 +17,7 @@ def recompute(function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], x: tf.Tenso
     """Computes `function(x, zero)`, and again in the backward pass, so that only x is kept.
 
     `keras.remat` does the same, but the compiler for TPUs sees through it and keeps everything.
-
-    Args:
-        function: may read variables. Its second argument is a scalar 0.
+    `function` may read variables; `zero` is a scalar.
     """
 
     @tf.custom_gradient

@@ -59,11 +59,6 @@ class Options(VocabularyOptions):
         "that the encoder takes.",
         **SINGLE_LENGTH,
     )
-    huggingface: bool = option(
-        True,
-        "Add the form for transformers. It needs the package safetensors, and transformers "
-        "lacks some configurations, such as an ALBERT with is_decoder.",
-    )
 
 
 def run(options: Options) -> None:
@@ -119,19 +114,16 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
     from tfrecords.writer import atomic_write, make_folder
 
     encoder = open_checkpoint(f"{folder}/encoder")
-    if options.huggingface:
-        # Without a pooler that is random because the source has none.
-        source = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
-        make_folder(f"{folder}/huggingface")
-        huggingface.write(with_parts(encoder, source.parts), f"{folder}/huggingface")
+    # Without a pooler that is random because the source has none.
+    source = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
+    make_folder(f"{folder}/huggingface")
+    huggingface.write(with_parts(encoder, source.parts), f"{folder}/huggingface")
     spec = encoder.spec
     write_vocab(f"{folder}/vocab.txt", spec.vocab)
     if spec.vocab.tokenizer_values():
         Run(folder).write_tokenizer(spec.vocab, spec.lower_case)
     spec.config.to_json_file(f"{folder}/bert_config.json")
-    names = ["bert_config.json", "vocab.txt"]
-    if options.huggingface:
-        names.insert(0, "huggingface")
+    names = ["huggingface", "bert_config.json", "vocab.txt"]
     rows = "\n".join(f"| `{name}` | {_HOLDS[name]} |" for name in [*models, *names])
     card = model_card(
         options.output_dir,

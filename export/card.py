@@ -35,17 +35,12 @@ def model_card(
     run: Run | None = None,
     converted_from: str | None = None,
 ) -> str:
-    """Writes a model card in the form of Hugging Face's: YAML, then Markdown.
+    """Returns a model card in the form of Hugging Face's: YAML, then Markdown.
 
     Args:
-        output_dir: the folder of the model.
-        kind: what the model is, in a few words.
-        about: the same in a sentence or two.
-        code: Python that loads "FOLDER", this folder, and calls it.
-        vocab, lower_case: the vocabulary of the model.
-        license: the license of the weights.
-        config: the configuration of the encoder; None if the model has none.
-        run: the run that trained it; None if nothing, or another program, trained it.
+        kind, about: what the model is, in a few words and in a sentence or two.
+        code: Python that loads "FOLDER", which becomes `output_dir`, and calls it.
+        run: the run that trained it, if one did.
         converted_from: the checkpoint of another program that the weights come from.
     """
     name = os.path.basename(os.path.abspath(output_dir))

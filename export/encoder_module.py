@@ -63,10 +63,8 @@ class EncoderModule(ReusableModel):
     The outputs are `default`, `pooled_output`, `sequence_output` and `encoder_outputs`, all
     float32. The sub-object `mlm`, for a pretrainer, also takes `masked_lm_positions` [B, P] and
     returns `mlm_logits` [B, P, V]; the variables of its head are not among those of the root.
-    `vocab_file` and `do_lower_case` describe the tokenizer.
-
-    Args:
-        int8: whether the matrices of a float32 model are stored in 8 bits.
+    `vocab_file` and `do_lower_case` describe the tokenizer. With `int8`, the matrices of a float32
+    model are stored in 8 bits.
 
     Source: tensorflow/models official/nlp/tools/export_tfhub_lib.py `export_model`.
     """

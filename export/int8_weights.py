@@ -23,10 +23,7 @@ class Int8Weights:
     """The matrices and tables of a model in 8 bits; vectors stay as they are.
 
     Every column of a matrix has a scale, that is, every output of a dense layer; so has every row
-    of a table of embeddings.
-
-    Args:
-        weights: the weights of the model, in float32; () to leave all as they are.
+    of a table of embeddings. Without weights, all stay as they are.
     """
 
     def __init__(self, weights: Sequence[keras.Variable]):

@@ -30,15 +30,10 @@ def export(options: Options) -> None:
 def convert(
     function: Function, weights: Sequence[keras.Variable], length: int, quantize: str = "none"
 ) -> bytes:
-    """Returns the LiteRT model of a function.
+    """Returns the LiteRT model of a function of the encoder's inputs, int32 [1, length].
 
-    Args:
-        function: maps the encoder's inputs, int32 [1, length], to float32 tensors by name.
-        weights: the variables that it uses.
-        length: tokens per example.
-        quantize: how the weights are stored: "none" (float32), "float16", or "int8", LiteRT's
-            dynamic-range quantization, which also computes in 8 bits and quantizes the inputs of
-            matrix products as it runs.
+    "int8" is LiteRT's dynamic-range quantization, which also computes in 8 bits and quantizes the
+    inputs of matrix products as it runs.
     """
     module = tf.Module()
     module.weights = [weight.value for weight in weights]

@@ -43,13 +43,10 @@ def export(options: Options) -> None:
 
 
 def convert(source: Source, texts: Mapping[str, str], quantize: str = "none") -> bytes:
-    """Returns the ONNX model of a classifier or an encoder.
+    """Returns the ONNX model of a classifier or an encoder, with texts in its metadata.
 
-    Args:
-        texts: what to store in its metadata, by name.
-        quantize: how the weights are stored: "none" (float32), or "int8", ONNX Runtime's dynamic
-            quantization, which also computes in 8 bits and quantizes the inputs of matrix products
-            as it runs.
+    "int8" is ONNX Runtime's dynamic quantization, which also computes in 8 bits and quantizes the
+    inputs of matrix products as it runs.
     """
     model = make_model(source.model, source.task and source.task.head)
     if quantize == "int8":

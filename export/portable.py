@@ -38,14 +38,9 @@ Function = Callable[[dict], dict[str, tf.Tensor]]
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What to export.
+    """What to export: a function from the encoder's inputs to outputs by name, and its model.
 
-    Attributes:
-        checkpoint: where it comes from.
-        length: tokens per example.
-        function: maps the encoder's inputs to outputs by name.
-        model: the model that `function` calls.
-        task: what it was fine-tuned for; None for an encoder.
+    It reads examples of `length` tokens. An encoder has no task.
     """
 
     checkpoint: Checkpoint
@@ -62,9 +57,7 @@ def export(
 ) -> None:
     """Exports a model, compares it with the original, and prints what was written.
 
-    Args:
-        convert: maps the model, and the texts to put beside it by name, to the file.
-        form: opens the file.
+    `convert` maps the model, and the texts to put beside it by name, to a file for `form`.
     """
     path = options.output_file
     if tf.io.gfile.exists(path):
@@ -202,11 +195,9 @@ def random_inputs(vocab_size: int, length: int, seed: int) -> dict[str, np.ndarr
 
 
 def scores(task: Task, features: Features, run: Callable[[dict], dict]) -> dict[str, float]:
-    """Returns the metrics of a function for a split, one example at a time.
+    """Returns the metrics of a function for a split.
 
-    Args:
-        features: the split; its `max_seq_length` is the length of the inputs.
-        run: maps the encoder's inputs, int32 [1, length] by name, to `probabilities` or a `value`.
+    It maps the encoder's inputs, int32 [1, length] by name, to `probabilities` or a `value`.
     """
     rows: dict[int, np.ndarray] = {}
     # Like a TPU, the model has one length.

@@ -50,11 +50,8 @@ def write_text_model(
 ) -> None:
     """Writes a SavedModel with its vocabulary, model card, warm-up requests and batching advice.
 
-    Args:
-        build_model: builds the model, with its weights, under the precision's policy.
-        make_module: makes the module to save from the model.
-        kind, about, call: for the model card: what the model is, in a few words and in sentences,
-            and the arguments of an example call.
+    `build_model` is called under the policy of the precision. `kind` and `about` are those of the
+    model card, and `call` is the arguments of an example call.
     """
     precision, source = options.precision, options.checkpoint
     int8, before = precision == "int8", keras.config.dtype_policy()
@@ -91,8 +88,6 @@ def write_text_model(
 def batching_files(inputs: Sequence[tf.TensorSpec]) -> dict[str, str]:
     """Returns the file of a SavedModel's folder, by name, or none if requests cannot be joined.
 
-    Args:
-        inputs: the specifications of the signature's inputs. Requests are joined along the first
-            axis, so all other axes must have the same size in every request.
+    They are joined along the first axis, so all other axes must have fixed sizes.
     """
     return {BATCHING: _PARAMETERS} if all(spec.shape.rank == 1 for spec in inputs) else {}

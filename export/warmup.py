@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
-from google.protobuf.message import DecodeError
 from tensorflow.core.framework import tensor_pb2
 
 WARMUP = "assets.extra/tf_serving_warmup_requests"
@@ -43,11 +42,7 @@ _PredictionLog = message_factory.GetMessageClass(
 
 
 def warmup_requests(inputs: Sequence[tf.TensorSpec]) -> list[bytes]:
-    """Returns requests for a signature over strings: a short text, and one to be truncated.
-
-    Args:
-        inputs: the specifications of its inputs, strings [B] or [B, K].
-    """
+    """Returns requests for strings [B] or [B, K]: a short text, and one to be truncated."""
     texts = ("a text", "many words " * 512)
     return [
         warmup_request({spec.name: tf.fill([1, 2][: spec.shape.rank], text) for spec in inputs})
@@ -55,11 +50,11 @@ def warmup_requests(inputs: Sequence[tf.TensorSpec]) -> list[bytes]:
     ]
 
 
-def warmup_request(inputs: dict[str, tf.Tensor], signature: str = "serving_default") -> bytes:
+def warmup_request(inputs: dict[str, tf.Tensor]) -> bytes:
     """Returns a request as a serialized PredictionLog."""
     log = _PredictionLog()
     request = log.predict_log.request
-    request.model_spec.signature_name = signature
+    request.model_spec.signature_name = "serving_default"
     for name, tensor in inputs.items():
         request.inputs[name] = tf.make_tensor_proto(tensor).SerializeToString()
     return log.SerializeToString(deterministic=True)
@@ -67,15 +62,9 @@ def warmup_request(inputs: dict[str, tf.Tensor], signature: str = "serving_defau
 
 def parse_warmup_request(record: bytes) -> tuple[str, dict[str, tf.Tensor]]:
     """Returns the signature and the inputs of a request."""
-    try:
-        log = _PredictionLog.FromString(record)
-        request = log.predict_log.request
-        inputs = {
-            name: tf.constant(tf.make_ndarray(tensor_pb2.TensorProto.FromString(value)))
-            for name, value in request.inputs.items()
-        }
-    except (DecodeError, TypeError) as error:
-        raise ValueError("not a PredictionLog") from error
-    if not log.HasField("predict_log"):
-        raise ValueError("not a request to predict")
+    request = _PredictionLog.FromString(record).predict_log.request
+    inputs = {
+        name: tf.constant(tf.make_ndarray(tensor_pb2.TensorProto.FromString(value)))
+        for name, value in request.inputs.items()
+    }
     return request.model_spec.signature_name or "serving_default", inputs

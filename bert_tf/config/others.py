@@ -39,10 +39,6 @@ class MobileBertConfig(BertConfig):
                     f"intra_bottleneck_size makes the model a MobileBERT, which cannot have {key} "
                     f"{value!r}"
                 )
-        if self.embedding_size > self.hidden_size:
-            raise ValueError(
-                f"embedding_size {self.embedding_size} is more than hidden_size {self.hidden_size}"
-            )
 
     @property
     def own_sizes(self) -> dict[str, int]:

@@ -14,7 +14,6 @@ from bert_tf.finite import note_non_finite
 from bert_tf.resolution import (
     agreed,
     agreed_casing,
-    differences,
     fitting_length,
     flag_values,
     read_vocab_file,
@@ -43,13 +42,10 @@ from tfrecords.writer import absolute_path, check_new_folder, whole_folder
 
 @dataclasses.dataclass(frozen=True)
 class _Target:
-    """A format that can be written.
+    """A format that can be written, and the parts that all its checkpoints have.
 
-    Attributes:
-        write: writes a checkpoint into an empty folder.
-        parts: those that every checkpoint of the format has; see `weights.names`.
-        says_all: whether a checkpoint of the format states the names of a head's labels, whether a
-            text may have several, and which tokens were added to the vocabulary.
+    `says_all` is whether they state the names of a head's labels, whether a text may have several,
+    and which tokens were added to the vocabulary.
     """
 
     write: Callable[[Checkpoint, str], None]
@@ -160,15 +156,12 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
     )
     if checkpoint.run:
         checkpoint.run.check_one_task()
-    spec, own = checkpoint.spec, checkpoint.config_file
-    # Of the same file, a format may interpret some values differently.
-    if config and own and absolute_path(file) != absolute_path(own):
-        if found := differences(config, spec.config):
-            raise ValueError(
-                f"{own}, the configuration of --from, differs from --bert_config_file={file} in "
-                f"{found}: leave out --bert_config_file"
-            )
-    vocab_file, vocab = checkpoint.vocab_file, spec.vocab
+    own = checkpoint.config_file
+    if file and own and absolute_path(file) != absolute_path(own):
+        raise ValueError(
+            f"{own} is the configuration of --from: leave out --bert_config_file={file}"
+        )
+    spec, vocab_file, vocab = checkpoint.spec, checkpoint.vocab_file, checkpoint.spec.vocab
     vocabs, casings = flag_values(options.vocab_file, options.do_lower_case)
     if options.vocab_file and not options.init_vocab_mapping:
         sources = vocabs | {vocab_file or checkpoint.path: vocab}

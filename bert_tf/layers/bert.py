@@ -8,7 +8,7 @@ from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.layers.dropout import Dropout, next_seed
 from bert_tf.layers.layer import Layer, LayerNormalization
-from bert_tf.layers.padding import Tokens, map_rows, pack, rows_and_length, rows_at
+from bert_tf.layers.padding import Tokens, pack, rows_and_length, rows_at
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -127,7 +127,11 @@ class SelfAttention(Layer):
             shape = *rows_and_length(qkv), self.output_kernel.shape[0]
             return ops.reshape(ops.transpose(context, (0, 2, 1, 3)), shape)
 
-        context = map_rows(attend, self._qkv(x), attention_mask, tokens)
+        qkv = self._qkv(x)
+        if tokens:
+            context = tokens.map_rows(attend, qkv, attention_mask)
+        else:
+            context = attend(qkv, attention_mask, 0)
         return self.dense("output", rows_at(context, numbers))
 
     def probabilities(self, x, attention_mask):
@@ -165,12 +169,7 @@ def _bias(attention_mask):
 class EncoderBlock(Layer):
     """A post-norm transformer layer.
 
-    Args:
-        index: the index of the layer.
-        recompute: as in `SelfAttention` and `Dropout`.
-
-    Call: `x` [B, S, H], `attention_mask`, `seeds`, `tokens` and `numbers` as in `SelfAttention` ->
-    [B, S, H], or with tokens [T, H], or with numbers [M, H].
+    Args, Call: as `SelfAttention`.
 
     Source: google-research/bert modeling.py `transformer_model`.
     """

@@ -17,9 +17,6 @@ class DropoutSeeds:
 
     Args:
         seed: int32 [2], from which all seeds are derived.
-        number: the number of the first seed.
-
-    Attributes:
         number: the number of the next seed.
     """
 

@@ -256,8 +256,7 @@ def attention(query, key, value, bias, rate: float = 0.0, seed=None, recompute: 
         seed: int32 [2], decides which probabilities are dropped; not needed if `rate` is 0.
         recompute: whether the backward pass recomputes the probabilities.
 
-    Returns:
-        the context [B, N, S, D].
+    Returns the context [B, N, S, D].
     """
 
     def probabilities(query, key, bias, seed):

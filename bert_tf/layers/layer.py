@@ -46,9 +46,6 @@ class Configured:
 class Layer(Configured, keras.layers.Layer):
     """The base class of layers.
 
-    Args:
-        config: sizes and rates; see `BertConfig`.
-
     Attributes:
         reads: maps the name and the input of a dense layer to what it reads; see `dense_inputs`.
     """

@@ -216,13 +216,3 @@ def rows_at(x, numbers):
 def pack(x, tokens: Tokens | None):
     """Returns `tokens.pack(x)`, or x where all places are computed."""
     return tokens.pack(x) if tokens else x
-
-
-def spread(x, tokens: Tokens | None):
-    """Returns `tokens.spread(x)`, or x where all places are computed."""
-    return tokens.spread(x) if tokens else x
-
-
-def map_rows(function: Callable, x, mask, tokens: Tokens | None):
-    """Returns `tokens.map_rows(function, x, mask)`, or `function(x, mask, 0)` for all places."""
-    return tokens.map_rows(function, x, mask) if tokens else function(x, mask, 0)

@@ -12,7 +12,7 @@ from bert_tf.layers.bert import BertEmbeddings, EncoderBlock
 from bert_tf.layers.dropout import DropoutSeeds
 from bert_tf.layers.layer import Layer
 from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
-from bert_tf.layers.padding import SortedTokens, Tokens, spread
+from bert_tf.layers.padding import SortedTokens, Tokens
 from bert_tf.models.inputs import BertModel
 from bert_tf.tensorflow_ops import recompute
 
@@ -20,11 +20,6 @@ from bert_tf.tensorflow_ops import recompute
 # little more is gained.
 _GROUPS, _ROWS_PER_GROUP = 4, 4
 _LAYERS = {"mobilebert": (TrigramEmbeddings, BottleneckBlock)}
-
-
-def layers_of(config: BertConfig) -> tuple[type[BertEmbeddings], type[EncoderBlock]]:
-    """Returns the classes of the embeddings and of the layers."""
-    return _LAYERS.get(config.model_type, (BertEmbeddings, EncoderBlock))
 
 
 def skip_padding(model: keras.Model) -> None:
@@ -45,7 +40,7 @@ class BertEncoder(BertModel):
 
     With `num_hidden_groups` in the config, consecutive layers share weights, as in ALBERT: the
     first L / groups layers use those of `layer_0`, the next ones those of `layer_1`, and so on.
-    Embeddings and layers are those of `layers_of(config)`.
+    The embeddings and layers of a MobileBERT are classes of their own.
 
     Args:
         config: sizes and rates; see `BertConfig`.
@@ -97,7 +92,7 @@ class BertEncoder(BertModel):
     ):
         super().__init__(config, name, **kwargs)
         self.rematerialize = rematerialize
-        embeddings, block = layers_of(config)
+        embeddings, block = _LAYERS.get(config.model_type, (BertEmbeddings, EncoderBlock))
         policy = dict(dtype=self.dtype_policy)
         self.embeddings = embeddings(config, name="embeddings", **policy)
         self.blocks = [
@@ -144,7 +139,8 @@ class BertEncoder(BertModel):
         if places is not None:
             batch = ops.shape(inputs["input_mask"])[0]
             return {"pooled_output": self.pooler(x[:batch, None]), "at_places": x[batch:]}
-        outputs = [spread(x, tokens) for x in outputs]
+        if tokens:
+            outputs = [tokens.spread(x) for x in outputs]
         return {
             "sequence_output": outputs[-1],
             "pooled_output": self.pool(outputs[-1], inputs["input_mask"]),

@@ -64,11 +64,7 @@ class MaskedLMHead(Layer):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class DenseHead(Layer):
-    """Dropout and a dense layer on `pooled_output`.
-
-    Args:
-        outputs: width of the dense layer.
-        rate: dropout rate of the input.
+    """Dropout of a `rate`, and a dense layer.
 
     Call: `pooled` [B, H], `seeds` as in `Dropout` -> [B, outputs].
     """

@@ -54,14 +54,15 @@ class BertModel(Configured, keras.Model):
             ValueError: an input is missing or unknown, or has a wrong type, shape or value. Values
                 are checked only outside graphs.
         """
-        try:
-            named = _with_our_names(inputs, self.reads)
-        except ValueError as error:
+        named = _with_our_names(inputs, self.reads)
+        if named is None:
+            is_dict = isinstance(inputs, Mapping)
+            found = f"of {', '.join(map(str, inputs))}" if is_dict else type(inputs).__name__
             names = [" or ".join(names) for names in _NAMES.values()]
             names[1] += " (1 for tokens, 0 for padding)"
             names[2] += " (without it, 0)"
             takes = f"{type(self).__name__} takes a dict of {', '.join([*names, *self.reads])}"
-            raise ValueError(f"{error}: {takes}") from None
+            raise ValueError(f"{takes}, not {found}")
         for name in (*INPUTS, *self.reads):
             if name in named:
                 rank = 2 if name == POSITIONS else self.input_rank
@@ -96,23 +97,17 @@ def rows_of(inputs: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _with_our_names(inputs: Any, reads: tuple[str, ...]) -> dict[str, Any]:
+def _with_our_names(inputs: Any, reads: tuple[str, ...]) -> dict[str, Any] | None:
+    """Returns None if an input is missing, there twice, or would be ignored by mistake."""
     if not isinstance(inputs, Mapping):
-        raise ValueError(f"the inputs are of the type {type(inputs).__name__}")
+        return None
     named = {_OUR_NAMES.get(name, name): value for name, value in inputs.items()}
-    if len(named) < len(inputs):
-        raise ValueError(f"two names of one input among {', '.join(map(str, inputs))}")
-    needed = (*INPUTS, *reads)
-    missing = [name for name in needed if name not in named]
-    unknown = [str(name) for name in named if name not in (*needed, *_OPTIONAL)]
+    missing = {*INPUTS, *reads} - named.keys()
+    unknown = named.keys() - {*INPUTS, *reads, *_OPTIONAL}
     # Batches have all inputs, and other tensors. In other dicts, an unknown name may be a typo.
-    if not missing:
-        unknown = [name for name in unknown if name in _REFUSED]
-    if not unknown:
-        missing = [name for name in missing if name != INPUTS[2]]
-    if unknown or missing:
-        problems = (("unknown input", unknown), ("no", missing))
-        raise ValueError(" and ".join(f"{what} {', '.join(x)}" for what, x in problems if x))
+    wrong = unknown if missing else unknown & _REFUSED
+    if wrong or missing - {INPUTS[2]} or len(named) < len(inputs):
+        return None
     return named
 
 

@@ -28,12 +28,8 @@ class TokenCapacity:
     def for_rows(cls, lengths: np.ndarray, rows: int, places: int) -> Self | None:
         """Returns a capacity that batches hardly ever exceed, or None if there is little padding.
 
-        It lies four standard deviations above the mean of a random batch.
-
-        Args:
-            lengths: the tokens of each row that batches draw from.
-            rows: rows of a batch.
-            places: the tokens and the padding of each row.
+        It lies four standard deviations above the mean of a random batch. Its rows have any of the
+        `lengths`, and with padding this many `places`.
         """
         tokens = rows * lengths.mean() + 4 * math.sqrt(rows) * lengths.std()
         capacity = math.ceil(tokens / _STEP) * _STEP

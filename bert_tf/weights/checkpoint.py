@@ -116,17 +116,12 @@ def load_weights(
     optional_parts: Sequence[str] = (),
     allow_non_finite: bool = False,
 ) -> list[str]:
-    """Sets `weights` from the tensors with the same paths.
+    """Sets `weights` from the tensors of a checkpoint, the `source`, with the same paths.
 
-    Args:
-        source: the checkpoint that the tensors are from, for messages.
-        mapping: grows the tables with one row per token to an extended vocabulary.
-        optional_parts: parts of `names.PARTS` that keep their values if the checkpoint has none of
-            their weights.
-        allow_non_finite: print a warning about NaN and infinity instead of raising.
+    `optional_parts` of `names.PARTS` keep their values if the checkpoint has none of their weights.
+    `allow_non_finite` prints a warning about NaN and infinity instead of raising.
 
-    Returns:
-        the paths of the weights that kept their values.
+    Returns the paths of the weights that kept their values.
     """
     found = {part_of(path) for path in tensors}
     absent = [part for part in optional_parts if part not in found]
@@ -158,10 +153,9 @@ def describe_non_finite(source: str, found: Mapping[str, str]) -> str:
 
 
 def load_or_warn(checkpoint: Checkpoint, weights: Sequence[keras.Variable]) -> list[str]:
-    """Sets weights from a checkpoint; warns of missing `OPTIONAL` parts, NaN and infinity.
+    """Sets weights from a checkpoint; warns of NaN, infinity and missing `OPTIONAL` parts.
 
-    Returns:
-        the missing parts, which stay random.
+    Returns the missing parts, which stay random.
     """
     path, tensors = checkpoint.path, checkpoint.tensors
     kept = load_weights(path, tensors, weights, None, OPTIONAL, allow_non_finite=True)

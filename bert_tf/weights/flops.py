@@ -12,11 +12,6 @@ def training_flops(config: BertConfig, max_seq_length: int, max_predictions_per_
     A product of [m, k] and [k, n] counts as 2 m k n. The backward pass has two such products for
     each one of the forward pass. Padding counts, rematerialization does not.
 
-    Args:
-        config: sizes of the encoder.
-        max_seq_length: tokens per sequence, including padding.
-        max_predictions_per_seq: positions per sequence that the masked-LM head scores.
-
     Source: the model FLOPs of PaLM (arXiv:2204.02311) appendix B, with the sizes of BERT's heads.
     """
     # How many rows a kernel multiplies; those of the other parts multiply all tokens.

@@ -165,14 +165,9 @@ def _changed(checkpoint: Checkpoint, tensors: Mapping[str, Tensor], **values: An
 def complete(
     checkpoint: Checkpoint, parts: Sequence[str], allowed: Collection[str]
 ) -> tuple[Checkpoint, list[str]]:
-    """Adds the weights that a checkpoint lacks, with the random values of a new model.
+    """Adds the weights that a checkpoint lacks of some parts, with a new model's random values.
 
-    Args:
-        parts: those of `names.PARTS` that the result must have.
-        allowed: patterns of the paths of weights that may be missing.
-
-    Returns:
-        the complete checkpoint, and the paths of the added weights.
+    Those whose paths match an `allowed` pattern may be missing. Also returns what was added.
     """
     config = checkpoint.spec.config
     shapes = {entry.ours: entry.our_shape for entry in entries(own_rows(config), config, parts)}

@@ -72,14 +72,7 @@ def own_rows(config: BertConfig) -> list[Row]:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A `Row` for one layer of one model.
-
-    Attributes:
-        ours, theirs: the path, and the format's names.
-        transposed: as in `Row`.
-        our_shape: the shape of our weight.
-        their_shape: the shape of each of theirs.
-    """
+    """A `Row` for one layer of one model: our path and the format's names, with their shapes."""
 
     ours: str
     theirs: tuple[str, ...]
@@ -108,9 +101,7 @@ def entries(
 ) -> Iterator[Entry]:
     """Yields the entries of the parts, layer by layer within the rows of the layers.
 
-    Args:
-        parts: those of `names.PARTS` that the model has.
-        classes: outputs of the head.
+    `classes` is the number of outputs of the head.
     """
     chosen = [row for row in rows if part_of(row.weight.path) in parts]
     per_layer = {False: [0], True: range(num_layers(config))}
@@ -133,8 +124,7 @@ def import_tensors(
     encoder.
 
     Args:
-        checkpoint: a checkpoint whose tensors have the names of the foreign format.
-        rows: the table of the format.
+        checkpoint, rows: a checkpoint whose tensors have the foreign names, and their table.
         ignored: patterns of names that are not weights, such as optimizer states, and of weights,
             by their names or ours, that may be missing, additional or of another shape.
         classes: outputs of the head; None for as many as its bias has.

@@ -80,18 +80,13 @@ def _without_gradient(model: Any, inputs: dict[str, tf.Tensor], outputs: Sequenc
 
 @POINTS(
     "a call maps a dict of input_word_ids, input_mask and input_type_ids, int32 [batch, "
-    f"seq_length], to a dict of {', '.join(NAMES)}"
+    "seq_length], to float32 pooled_output and default [batch, hidden], sequence_output [batch, "
+    "seq_length, hidden] and encoder_outputs, a list with one such tensor per layer"
 )
-def outputs(subject: Subject) -> str:
-    return missing(NAMES, subject.model(_inputs(subject)))
-
-
-@POINTS(
-    "outputs are float32: pooled_output [batch, hidden], sequence_output [batch, seq_length, "
-    "hidden], encoder_outputs a list with one such tensor per layer"
-)
-def shapes(subject: Subject, batch: int = 2, length: int = 6) -> str:
+def outputs(subject: Subject, batch: int = 2, length: int = 6) -> str:
     tensors = dict(subject.model(_inputs(subject, batch, length)))
+    if problem := missing(NAMES, tensors):
+        return problem
     layers = tensors.pop("encoder_outputs")
     if not isinstance(layers, list | tuple):
         return f"encoder_outputs is a {type(layers).__name__}"
@@ -108,7 +103,7 @@ def shapes(subject: Subject, batch: int = 2, length: int = 6) -> str:
 def any_shape(subject: Subject) -> str:
     longest = [v.shape[0] for v in subject.model.variables if "position_embedding" in v.name]
     for batch, length in ((1, 1), (3, 7), *((1, most) for most in longest)):
-        if problem := shapes(subject, batch, length):
+        if problem := outputs(subject, batch, length):
             return f"for {batch} of {length} tokens: {problem}"
     return ""
 

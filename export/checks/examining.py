@@ -14,11 +14,7 @@ RESULTS = ("ok", "WRONG", "advice")
 def open_subject(folder: str) -> tuple[Subject, str, Sequence[Point]]:
     """Loads a SavedModel; returns it, what it is, and the points for this kind."""
     if not tf.saved_model.contains_saved_model(folder):
-        entries = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-        names = sorted(entry.strip("/") for entry in entries)
-        versions = [name for name in names if name.isdigit()]
-        advice = f": did you mean {folder}/{versions[-1]}?" if versions else ""
-        raise ValueError(f"{folder} holds no saved_model.pb{advice}")
+        raise ValueError(f"{folder} holds no saved_model.pb")
     try:
         subject = Subject(folder, tf.saved_model.load(folder))
     # TensorFlow raises errors of many types for damaged files.

@@ -16,12 +16,7 @@ from export.card import CONFIG_COPY
 
 @dataclass(frozen=True)
 class Subject:
-    """A loaded SavedModel.
-
-    Attributes:
-        folder: where it is.
-        model: the object that `tf.saved_model.load` returned.
-    """
+    """A folder, and the object that `tf.saved_model.load` returned for it."""
 
     folder: str
     model: Any
@@ -44,13 +39,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class Point:
-    """One expectation.
+    """One expectation, in words.
 
-    Attributes:
-        name: a short name.
-        expected: what should hold, as a clause.
-        problem: returns what was found instead; "" if the point holds.
-        required: whether a problem is an error; otherwise it is advice.
+    `problem` returns what was found instead, or "" if the point holds. If it is not `required`,
+    that is only advice.
     """
 
     name: str
@@ -102,12 +94,7 @@ def largest_difference(found: Any, expected: Any) -> float:
 def not_served(
     subject: Subject, expected: Mapping[str, tf.Tensor], same: Callable[..., bool], *args, **kwargs
 ) -> str:
-    """Says which outputs the default signature does not return, whatever their names there.
-
-    Args:
-        same: compares two outputs.
-        args, kwargs: the arguments of the signature.
-    """
+    """Says which outputs the default signature does not return for its arguments, by any name."""
     found = subject.signature(*args, **kwargs).values()
     lost = [name for name, value in expected.items() if not any(same(x, value) for x in found)]
     return f"no output that equals {', '.join(lost)}" if lost else ""

@@ -108,14 +108,9 @@ def special_tokens(subject: Subject) -> str:
     return differences(found, expected) or wrong_tensors(tensors, scalars, "int32")
 
 
-@POINTS("tokenize_with_offsets exists", required=False)
-def has_offsets(subject: Subject) -> str:
-    return "" if hasattr(subject.model, "tokenize_with_offsets") else "no tokenize_with_offsets"
-
-
 @POINTS("tokenize_with_offsets, if it exists, adds where tokens start and end in bytes, int64")
 def offsets(subject: Subject) -> str:
-    if has_offsets(subject):
+    if not hasattr(subject.model, "tokenize_with_offsets"):
         return ""
     text = "a b c, d"
     tokens, starts, limits = subject.model.tokenize_with_offsets(tf.constant([text]))
@@ -193,12 +188,6 @@ def keras_layer(subject: Subject) -> str:
 def serving(subject: Subject) -> str:
     texts = tf.constant(_TEXTS)
     return not_served(subject, subject.model(texts), _equal, texts)
-
-
-@POINTS(f"the outputs of serving_default are named {', '.join(_NAMES)}", required=False)
-def readable(subject: Subject) -> str:
-    names = set(subject.signature.structured_outputs)
-    return "" if names == set(_NAMES) else ", ".join(sorted(names))
 
 
 @POINTS("saved again, moved and loaded, the model gives the same outputs")

@@ -105,10 +105,3 @@ def requests(subject: Subject) -> str:
         except Exception as error:
             return f"request {number}: {type(error).__name__}: {str(error).splitlines()[0][:200]}"
     return ""
-
-
-@POINTS("the name of the folder is a version, as servers expect", required=False)
-def version(subject: Subject) -> str:
-    name = subject.folder.rstrip("/").rpartition("/")[2]
-    advice = "serve a copy as NAME/1, with the folder NAME as the base path"
-    return "" if name.isdigit() else f"{name}: {advice}"

@@ -1,7 +1,6 @@
 """The exported encoder, against the Keras model it was made from."""
 
 import contextlib
-import dataclasses
 import io
 import json
 import os
@@ -28,7 +27,7 @@ from tfrecords.vocabulary import Vocabulary
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
 # More rows than the vocabulary has, which is fine.
-CONFIG = BertConfig(40, 16, 1, 2, 32, max_position_embeddings=24)
+CONFIG = BertConfig(40, 16, 2, 2, 32, max_position_embeddings=24)
 MOBILE = dict(hidden_act="relu", embedding_size=4, intra_bottleneck_size=8)
 MOBILE |= dict(num_feedforward_networks=2, key_query_shared_bottleneck=True)
 
@@ -251,7 +250,7 @@ def test_the_folder_keeps_the_contract_where_it_is_moved(folder, tmp_path, capsy
     check.run(check.Options(saved_model_dir=moved))
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith(("WRONG", "advice"))] == []
-    assert lines[-1] == "20 of 20 points hold."
+    assert lines[-1] == "19 of 19 points hold."
 
 
 def test_the_contract_of_a_mobilebert(run_folder, tmp_path, capsys):
@@ -260,7 +259,7 @@ def test_the_contract_of_a_mobilebert(run_folder, tmp_path, capsys):
     output = str(tmp_path / "mobile")
     encoder.export_encoder(model, f"{run_folder}/vocab.txt", output, do_lower_case=True)
     check.run(check.Options(saved_model_dir=output))
-    assert capsys.readouterr().out.endswith("19 of 19 points hold.\n")
+    assert capsys.readouterr().out.endswith("18 of 18 points hold.\n")
 
 
 def test_the_folder_describes_itself(folder, run_folder, run_card):
@@ -330,19 +329,6 @@ def test_an_encoder_without_the_heads_of_pretraining(model, run_folder, tmp_path
     assert_equal(module.__call__(inputs)["pooled_output"], model.encoder(inputs)["pooled_output"])
 
 
-def test_each_output_is_of_its_layer(run_folder):
-    """Oracle: a pre-trainer of two layers; the other tests have one."""
-    config = dataclasses.replace(CONFIG, num_hidden_layers=2, initializer_range=0.3)
-    deeper = BertPretrainer(config)
-    module = EncoderModule(deeper, Vocabulary(tuple(VOCAB)), do_lower_case=True)
-    inputs = make_inputs()
-    outputs, expected = module.__call__(inputs), deeper.encoder(inputs)
-    assert_equal(outputs, expected | {"default": expected["pooled_output"]})
-    inputs["masked_lm_positions"] = np.array([[1, 2], [0, 3], [4, 4]], np.int32)
-    outputs, expected = module.mlm.__call__(inputs), deeper(inputs)
-    np.testing.assert_allclose(outputs["mlm_logits"], expected["mlm_logits"], atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("changes", "int8"),
     [
@@ -409,11 +395,4 @@ def test_bad_input_is_one_clear_line(run_folder, model, folder, tmp_path):
     with pytest.raises(ValueError, match="has 51 tokens, more than the encoder's 40"):
         encoder.export_encoder(model, str(big), str(tmp_path / "out"), do_lower_case=True)
     refuse("do_lower_case: .*says False, but .*says True", do_lower_case=False)
-    for file in run_folder.glob("ckpt-7*"):
-        shutil.copy(file, tmp_path)
-    vocab_file = str(run_folder / "vocab.txt")
-    refuse("bert_config.json", tmp_path / "ckpt-7", vocab_file=vocab_file)
-    other = BertConfig.from_dict(CONFIG.to_dict() | {"intermediate_size": 48})
-    other.to_json_file(str(tmp_path / "bert_config.json"))
-    refuse("shapes differ from the configuration", tmp_path / "ckpt-7", vocab_file=vocab_file)
     assert not list(tmp_path.glob("out*")) and not list(run_folder.glob("*.tmp-*"))

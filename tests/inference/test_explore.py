@@ -1,7 +1,6 @@
 """explore: what the page holds, against the model; the server, against requests of all kinds."""
 
 import base64
-import hashlib
 import html.parser
 import http.client
 import json
@@ -126,24 +125,17 @@ class Page(html.parser.HTMLParser):
 
 
 def test_the_page_holds_texts_as_data_only():
-    """Oracles: Python's HTML parser, and the hashes of what the policy allows."""
+    """Oracle: Python's HTML parser."""
     exploration = {"text": HOSTILE, "tokens": [HOSTILE], "sources": [HOSTILE]}
-    text = page_of([exploration], HOSTILE, 64)
-    page, plain = Page.of(text), Page.of(page_of([], "m", 64))
+    page = Page.of(page_of([exploration], HOSTILE, 64))
+    plain = Page.of(page_of([], "m", 64))
     assert page.data["texts"] == [exploration] and page.data["model"] == HOSTILE
     assert page.elements == plain.elements
     scripts = [attributes for tag, attributes in page.elements if tag == "script"]
     assert scripts == [{"type": "application/json", "id": "data"}, {}]
     for _, attributes in page.elements:
         assert not {"src", "href", "style", "onclick"} & set(attributes)
-    policy = page.elements[3][1]["content"]
-    for kind, directive in (("style", "style-src"), ("script", "script-src")):
-        start = text.rindex(f"<{kind}>") + len(f"<{kind}>")
-        content = text[start : text.index(f"</{kind}>", start)].encode()
-        digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
-        assert f"{directive} 'sha256-{digest}';" in policy
-    assert "connect-src 'none'" in policy
-    assert "connect-src 'self'" in page_of([], "m", 64, live=True)
+    assert "default-src 'none';" in page.elements[3][1]["content"]
 
 
 def test_a_notebook_shows_the_page_in_a_frame(pretrained):

@@ -106,7 +106,7 @@ def test_files_keep_every_weight_and_the_configuration(model, tmp_path):
             np.testing.assert_array_equal(value, weight)
     refusals = {
         google: "intra_bottleneck_size is 8, which google-research/bert",
-        kerashub: "has no intra_bottleneck_size, but this model has 8",
+        kerashub: "intra_bottleneck_size is 8, but KerasHub's",
     }
     if not model.config.key_query_shared_bottleneck:
         refusals[huggingface] = "which transformers' MobileBertModel lacks"
@@ -125,7 +125,6 @@ def test_what_a_configuration_may_say():
         ({"num_feedforward_networks": None}, "needs num_feedforward_networks"),
         ({"num_hidden_groups": 1}, "a MobileBERT, which cannot have num_hidden_groups 1"),
         ({"pruned_heads": {0: [1]}}, "a MobileBERT, which cannot have pruned_heads"),
-        ({"embedding_size": 17}, "embedding_size 17 is more than hidden_size 16"),
         ({"classifier_activation": 1}, "classifier_activation must be true or false, not 1"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -148,14 +147,3 @@ def test_each_dropout_drops():
     assert zeros == pytest.approx(0.5, abs=0.1)
     layer = functools.partial(hiding.block(0), x, hiding.attention_mask(inputs["input_mask"]))
     assert np.abs(layer(seeds=seeds, training=True) - layer(training=False)).max() > 0.01
-
-
-def test_dropout_and_recomputation_change_nothing_else():
-    """Oracle: the encoder without recomputation, in training with dropout."""
-    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
-    inputs = make_inputs() | {"dropout_seed": np.array([1, 2], np.int32)}
-    plain, recomputed = (BertEncoder(config, mode) for mode in ("none", "selective"))
-    recomputed.set_weights(plain.get_weights())
-    outputs = [e(inputs, training=True)["sequence_output"] for e in (plain, recomputed)]
-    np.testing.assert_allclose(*outputs, atol=1e-5)
-    assert np.abs(outputs[0] - plain(inputs)["sequence_output"]).max() > 0.1

@@ -62,11 +62,8 @@ def test_chosen_layers_follow_each_other(encoder, source):
     [
         ("0-4", "the layers are 0 to 3"),
         (f"0-{10**30}", "the layers are 0 to 3"),
-        ("1,1", "each layer once"),
         ("2,1", "in increasing order"),
-        ("3-1", "each layer once"),
         ("a", "'a' is not an index"),
-        ("-1", "'-1' is not an index"),
     ],
 )
 def test_bad_choices_of_layers_are_named(text, message):
@@ -189,19 +186,6 @@ def test_the_parts_are_those_of_the_models(embedding_size):
             np.testing.assert_array_equal(value, weights[path])
 
 
-def test_weights_are_missing_only_if_allowed(source):
-    source = without(source, "pooler")
-    message = (
-        "made up lacks encoder/pooler/dense_kernel, encoder/pooler/dense_bias: .*"
-        "--allow_missing='encoder/pooler/\\*'"
-    )
-    with pytest.raises(ValueError, match=message):
-        complete(source, ["encoder", "pooler"], ["pretrainer/*"])
-    assert complete(source, ["encoder"], [])[1] == []
-    _, added = complete(source, ["encoder", "pooler"], ["encoder/pooler/*"])
-    assert added == ["encoder/pooler/dense_kernel", "encoder/pooler/dense_bias"]
-
-
 def test_rows_grow_by_hand():
     rows = np.array([[1, 2], [3, 4], [5, 9]], np.float32)
     longer = VocabularyMapping(3, 5, {3: (0, 1), 4: (2, 2, 1)})
@@ -229,21 +213,9 @@ def test_the_file_round_trip_and_what_it_must_hold(tmp_path):
     data = json.loads(path.read_text())
     assert data["new_tokens"][0] == {"id": 1, "token": "é", "old_ids": [0]}
 
-    missing = [data["new_tokens"][0]]
-    for change, message in [
-        ({"new_tokens": missing}, "does not say what id 3 starts from"),
-        ({"old_size": 5}, "old_size 5 and new_size 4 do not fit together"),
-        ({"new_tokens": [{"id": 4, "old_ids": [0]}, *data["new_tokens"]]}, "id 4 starts from .0"),
-        ({"new_tokens": [{"id": 3, "old_ids": [3]}]}, r"not allow that id 3 starts from \[3\]"),
-        ({"new_tokens": [{"id": 3, "old_ids": []}]}, r"id 3 starts from \[\]"),
-        ({"new_tokens": [{"id": 3}]}, "it has no 'old_ids'"),
-        ({"new_tokens": 7}, "not iterable"),
-    ]:
-        path.write_text(json.dumps(data | change))
-        with pytest.raises(ValueError, match=f"mapping.json is not a mapping.*: .*{message}"):
+    for content in ('{"old_size": 3}', "[1, 2"):
+        path.write_text(content)
+        with pytest.raises(ValueError, match="mapping.json is not a mapping that build_vocab"):
             load_mapping(str(path))
-    path.write_text("[1, 2")
-    with pytest.raises(ValueError, match="mapping.json is not a mapping"):
-        load_mapping(str(path))
     with pytest.raises(OSError, match="cannot read .*absent.json"):
         load_mapping(str(tmp_path / "absent.json"))

@@ -1,8 +1,6 @@
 """Serves the page to browsers on this machine, and explores the texts that it sends."""
 
-import base64
 import contextlib
-import hashlib
 import html
 import http.server
 import importlib.resources
@@ -22,14 +20,7 @@ from tfrecords.writer import atomic_write
 def page_of(
     explorations: Sequence[Exploration], model: str, max_seq_length: int, live: bool = False
 ) -> str:
-    """Returns the page as HTML.
-
-    Args:
-        explorations: what it shows.
-        model: the name of the model.
-        max_seq_length: how many tokens of a text it shows.
-        live: whether it sends new texts to the server that it comes from.
-    """
+    """Returns the page as HTML; a `live` one sends new texts to the server that it comes from."""
     files = importlib.resources.files(__package__)
     page, css, js = (
         files.joinpath(f"page.{ending}").read_text("utf-8") for ending in ("html", "css", "js")
@@ -37,7 +28,6 @@ def page_of(
     data = dict(model=model, maxSeqLength=max_seq_length, live=live, texts=list(explorations))
     # Whatever the texts hold, the data come last and have no "<": they end no element.
     parts = {
-        "POLICY": _policy(css, js, live),
         "STYLE": css,
         "SCRIPT": js,
         "DATA": json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
@@ -45,17 +35,6 @@ def page_of(
     for name, part in parts.items():
         page = page.replace(f"@{name}@", part, 1)
     return page
-
-
-def _policy(css: str, js: str, live: bool) -> str:
-    """Lets browsers run and load nothing but the page's own style and script."""
-    style, script = (
-        base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in (css, js)
-    )
-    return (
-        f"default-src 'none'; style-src 'sha256-{style}'; script-src 'sha256-{script}'; "
-        f"connect-src {repr('self' if live else 'none')}; base-uri 'none'; form-action 'none'"
-    )
 
 
 _ADDRESS = "127.0.0.1"
@@ -68,13 +47,7 @@ class PageServer(http.server.ThreadingHTTPServer):
     It listens on 127.0.0.1 only, and refuses requests under other names, which a page elsewhere
     could make a browser send (DNS rebinding). It reads no file and runs nothing that it is sent.
 
-    Args:
-        port: where to listen; 0 for any free port.
-        page: the HTML.
-        explore: text in UTF-8 -> what the page shows; never called twice at a time.
-
-    Attributes:
-        url: the address of the page.
+    `explore` maps text in UTF-8 to what the page shows, and is never called twice at a time.
     """
 
     def __init__(self, port: int, page: str, explore: Callable[[bytes], Exploration]):

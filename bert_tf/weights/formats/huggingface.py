@@ -31,10 +31,9 @@ from tfrecords.writer import atomic_write
 NAME = "Hugging Face"
 CONFIG = "config.json"
 
-_PICKLE_INDEX, _PICKLE_SHARDS = "pytorch_model.bin.index.json", "pytorch_model-*-of-*.bin"
-_PICKLES = ("pytorch_model.bin", _PICKLE_INDEX, _PICKLE_SHARDS)
+_PICKLES = "pytorch_model*.bin*"
 # Patterns of weight files, in order of precedence: the first one in a folder counts.
-_WEIGHTS = (FILE, INDEX, *_PICKLES, "tf_model.h5", "flax_model.msgpack")
+_WEIGHTS = (FILE, INDEX, _PICKLES, "tf_model.h5", "flax_model.msgpack")
 
 
 def recognizes(path: str) -> bool:
@@ -105,11 +104,10 @@ def _check_weights(folder: str, config: Mapping[str, Any]) -> None:
     if found in (FILE, INDEX):
         return
     model = str(next(iter(config.get("architectures") or ()), "BertModel"))
-    why = ", a pickle, which can run any code" if matches(found, _PICKLES) else ""
-    needs = f" (it also needs {_PICKLE_INDEX})" if matches(found, [_PICKLE_SHARDS]) else ""
+    why = ", a pickle, which can run any code" if matches(found, [_PICKLES]) else ""
     raise ValueError(
         f"{folder} holds its weights as {found}{why}: only {FILE} is read. If you trust the "
-        f"file, convert it with transformers{needs}: {model}.from_pretrained({folder!r})"
+        f"file, convert it with transformers: {model}.from_pretrained({folder!r})"
         ".save_pretrained('NEW_FOLDER')"
     )
 
@@ -161,11 +159,7 @@ def architecture(checkpoint: Checkpoint) -> str:
 
 
 def download(name: str) -> str:
-    """Downloads a model from the Hugging Face Hub, unless it is already in its cache.
-
-    Args:
-        name: org/name or org/name@revision.
-    """
+    """Downloads org/name or org/name@revision of the Hugging Face Hub, unless its cache has it."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError:

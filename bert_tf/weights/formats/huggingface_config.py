@@ -45,8 +45,8 @@ def rows(config: BertConfig, kind: str | None, prefix: bool = True, old: bool = 
 
 
 def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]:
-    """Returns the names of tensors that add nothing: tied weights and positions."""
-    found = []
+    """Returns the names of tensors that add nothing: tied weights, and 0, 1, 2, ..."""
+    found = ["embeddings.position_ids", f"{type_name}.embeddings.position_ids"]
     for names in _TIED.items():
         copy, original = (renamed(n, ARCHITECTURES[type_name].huggingface) for n in names)
         if copy in theirs and original in theirs:
@@ -55,12 +55,6 @@ def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]
                 raise ValueError(
                     f"{path}: {copy} differs from {original}: only tied weights are supported"
                 )
-    for name in ("embeddings.position_ids", f"{type_name}.embeddings.position_ids"):
-        if name in theirs:
-            found.append(name)
-            positions = theirs[name].read().ravel()
-            if not np.array_equal(positions, np.arange(len(positions))):
-                raise ValueError(f"{path}: {name} is not 0, 1, 2, ...: this is not supported")
     return found
 
 
@@ -75,11 +69,6 @@ _CLASSES = {
     "tagger": "BertForTokenClassification",
     "span": "BertForQuestionAnswering",
 }
-# The keys that only MobileBERT's config.json has.
-_MOBILE_KEYS = frozenset(
-    """classifier_activation intra_bottleneck_size key_query_shared_bottleneck
-    num_feedforward_networks""".split()
-)
 # A value of problem_type.
 _MULTI_LABEL = "multi_label_classification"
 # Heads without labels.
@@ -94,15 +83,10 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
             f"{path}: model_type is {model_type!r}: only models of type 'bert', 'albert' and "
             "'mobilebert' can be read"
         )
-    for key, kind in (("architectures", list), ("id2label", dict)):
-        if not isinstance(values.get(key) or kind(), kind):
-            raise ValueError(f"{path}: {key} is {values[key]!r}, not a {kind.__name__}")
     values = {**ARCHITECTURES[model_type].defaults, **values}
     if model_type == "bert":
         # transformers' BERT ignores them.
         values |= {"embedding_size": None, "num_hidden_groups": None}
-    if model_type != "mobilebert":
-        values = {key: values[key] for key in values if key not in _MOBILE_KEYS}
     activation = values.get("hidden_act", "gelu")
     values["hidden_act"] = _ACTIVATIONS.get(str(activation), activation)
     # Versions and users add keys of their own. Those that change what is computed come with tensors
@@ -182,11 +166,6 @@ def config_json(checkpoint: Checkpoint) -> dict[str, Any]:
     architecture = _architecture(checkpoint)
     model_type = spec.config.model_type
     _check(spec.config, checkpoint.path)
-    if model_type == "albert" and "NextSentence" in architecture:
-        raise ValueError(
-            f"{checkpoint.path} has a sentence-order head without a masked-LM head, which "
-            "transformers' AlbertModel lacks: keep it in a run folder"
-        )
     architecture = architecture.replace("Bert", ARCHITECTURES[model_type].prefix)
     values = {"architectures": [architecture], "model_type": model_type}
     values |= config_values(spec.config)

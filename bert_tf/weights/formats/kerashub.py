@@ -18,10 +18,10 @@ from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import download_errors
-from bert_tf.weights.formats.tensor_files import hdf5_tensors, read_index, write_hdf5
+from bert_tf.weights.formats.tensor_files import hdf5_tensors, write_hdf5
 from bert_tf.weights.names import HEAD_BIAS, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
-from tfrecords.files import read_json
+from tfrecords.files import errors_at, read_json
 from tfrecords.vocabulary import load_vocab, write_vocab
 from tfrecords.writer import atomic_write, make_folder
 
@@ -47,17 +47,13 @@ _KEYS = {
 _FIXED = {"hidden_act": "gelu_new", "layer_norm_eps": 1e-12}
 _MASKED_LM_FORM = {"masked_lm_act": "gelu", "masked_lm_layer_norm_eps": 1e-5}
 
-_CONFIG, _WEIGHTS, _SHARDS = "config.json", "model.weights.h5", "model.weights.json"
+_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _TASK_WEIGHTS, _TOKENIZER = "task.weights.h5", "tokenizer.json"
 _VOCAB = "assets/tokenizer/vocabulary.txt"
 
 
 def download(name: str) -> str:
-    """Downloads a preset, such as "bert_tiny_en_uncased", or opens the copy that is kept.
-
-    Args:
-        name: a preset in KerasHub's list, or a Kaggle handle.
-    """
+    """Downloads a preset in KerasHub's list or with a Kaggle handle, or opens the copy kept."""
     try:
         import kagglehub
         import keras_hub
@@ -65,14 +61,8 @@ def download(name: str) -> str:
         raise ModuleNotFoundError(f"keras:{name} needs KerasHub: pip install keras-hub") from error
     presets = keras_hub.models.BertBackbone.presets
     handle = presets[name]["kaggle_handle"] if name in presets else name
-    handle = handle.removeprefix("kaggle://")
-    if handle.count("/") < 3:
-        raise ValueError(
-            f"keras:{name}: no such BERT: give one of {', '.join(sorted(presets))}, or a Kaggle "
-            "handle, such as keras/bert/keras/bert_tiny_en_uncased"
-        )
     with download_errors(f"keras:{name}"):
-        return kagglehub.model_download(handle)
+        return kagglehub.model_download(handle.removeprefix("kaggle://"))
 
 
 def rows(config: BertConfig) -> list[Row]:
@@ -83,8 +73,7 @@ def rows(config: BertConfig) -> list[Row]:
 
 def recognizes(path: str) -> bool:
     """Returns whether a path is a preset's folder."""
-    files = (_WEIGHTS, _SHARDS)
-    return any(tf.io.gfile.exists(os.path.join(path, name)) for name in files)
+    return tf.io.gfile.exists(os.path.join(path, _WEIGHTS))
 
 
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
@@ -116,8 +105,6 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     """
     spec = checkpoint.spec
     _check_config(spec.config, "masked_lm" in checkpoint.parts)
-    if "pooler" not in checkpoint.parts:
-        raise ValueError("BertBackbone has a pooler, but this checkpoint has none")
     if checkpoint.head and checkpoint.head.kind != "classifier":
         raise ValueError(f"KerasHub has no BERT with a head of the kind {checkpoint.head.kind}")
     config = dataclasses.replace(spec.config, masked_lm_act=None, masked_lm_layer_norm_eps=None)
@@ -186,32 +173,18 @@ def _check_config(config: BertConfig, masked_lm: bool) -> None:
     form = dict(zip(_MASKED_LM_FORM, config.masked_lm_form, strict=True))
     for key, value in fixed.items():
         ours = form[key] if key in form else getattr(config, key)
-        if ours == value:
-            continue
-        theirs, advice = f"no {key}" if value is None else f"{key} {value!r}", ""
-        if key in form:
-            advice = (
-                ": leave the masked-LM head out with convert_checkpoint "
-                "--allow_extra='pretrainer/masked_lm/*'"
+        if ours != value:
+            raise ValueError(
+                f"{key} is {ours!r}, but KerasHub's BERT can only have {value!r}: in "
+                "convert_checkpoint, --hidden_act=gelu_new takes slightly different outputs for "
+                "gelu, and --allow_extra='pretrainer/masked_lm/*' leaves the masked-LM head out"
             )
-        elif ours == "gelu":
-            advice = (
-                ": to accept slightly different outputs, give convert_checkpoint "
-                "--hidden_act=gelu_new"
-            )
-        raise ValueError(f"KerasHub's BERT has {theirs}, but this model has {ours!r}{advice}")
 
 
 def _tensors(folder: str) -> dict[str, Tensor]:
     """Returns the weights in all files of a preset."""
-    files = [_WEIGHTS]
-    if not tf.io.gfile.exists(os.path.join(folder, _WEIGHTS)):
-        _, files = read_index(os.path.join(folder, _SHARDS), ".h5")
-    found: dict[str, Tensor] = {}
-    for file in files:
-        for name, tensor in hdf5_tensors(os.path.join(folder, file)).items():
-            if found.setdefault(_renamed(name), tensor) is not tensor:
-                raise ValueError(f"{folder}: two of its files hold {name}: copy the preset again")
+    tensors = hdf5_tensors(os.path.join(folder, _WEIGHTS))
+    found = {_renamed(name): tensor for name, tensor in tensors.items()}
     task = os.path.join(folder, _TASK_WEIGHTS)
     if tf.io.gfile.exists(task):
         found |= {f"task/{name}": tensor for name, tensor in hdf5_tensors(task).items()}
@@ -231,27 +204,20 @@ def _their_name(name: str) -> str:
 
 
 def _read_config(folder: str) -> BertConfig:
-    """Reads the configuration; raises a ValueError that names the file and the value."""
     path = os.path.join(folder, _CONFIG)
     name, values = _read_object(path)
     if name != "BertBackbone":
         raise ValueError(f"{path}: the preset holds {name}, but only BertBackbone can be read")
     if missing := sorted(set(_KEYS.values()) - values.keys()):
         raise ValueError(f"{path}: {missing[0]} is missing: copy the preset again")
-    try:
+    with errors_at(path):
         return BertConfig(**{ours: values[theirs] for ours, theirs in _KEYS.items()}, **_FIXED)
-    except ValueError as error:
-        message = re.sub(r"\w+", lambda word: _KEYS.get(word[0], word[0]), str(error))
-        raise ValueError(f"{path}: {message}") from None
 
 
 def _read_lower_case(folder: str) -> bool | None:
     """Reads the casing; returns None if it is not stated."""
     path = os.path.join(folder, _TOKENIZER)
-    value = _read_object(path)[1].get("lowercase") if tf.io.gfile.exists(path) else None
-    if not isinstance(value, bool | None):
-        raise ValueError(f"{path}: lowercase is {value!r}, not a boolean")
-    return value
+    return _read_object(path)[1].get("lowercase") if tf.io.gfile.exists(path) else None
 
 
 def _read_object(path: str) -> tuple[str, dict[str, Any]]:

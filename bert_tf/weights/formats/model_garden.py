@@ -32,15 +32,6 @@ IGNORED = (
 )
 
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-# The first published encoders had these names.
-_EARLIER_NAMES = (
-    (r"embedding_postprocessor/type_embeddings$", "type_embeddings/embeddings"),
-    (r"embedding_postprocessor/position_embeddings$", "position_embedding/embeddings"),
-    (r"embedding_postprocessor/layer_norm/", "embeddings/layer_norm/"),
-    (r"encoder/(layer_\d+)/", r"transformer/\1/"),
-    (r"/self_attention_output/", "/self_attention/attention_output/"),
-    (r"cls/predictions/output_bias$", "cls/predictions/output_bias/bias"),
-)
 # Our own exports keep our names.
 _OWN = ("encoder/", "pretrainer/", "task_model/")
 # What a table's name begins with; the names of enclosing models may come first.
@@ -116,12 +107,9 @@ def config_of(path: str, theirs: Mapping[str, Tensor]) -> BertConfig:
             type_vocab_size=theirs["type_embeddings/embeddings"].shape[0],
             embedding_size=None if width == hidden else width,
         )
-    except KeyError as error:
-        raise ValueError(f"{path} holds no {error.args[0]}: it is not a BERT encoder") from None
-    except (ValueError, IndexError) as error:
+    except (KeyError, ValueError, IndexError) as error:
         raise ValueError(
-            f"{path}: the shapes of the weights do not give a configuration ({error}): give "
-            "--bert_config_file"
+            f"{path}: the weights do not give a configuration ({error}): give --bert_config_file"
         ) from None
 
 
@@ -159,8 +147,6 @@ def _name(key: str, full_name: str) -> str:
         return key
     if full_name.startswith(_OWN):
         return full_name
-    for pattern, name in _EARLIER_NAMES:
-        full_name = re.sub(pattern, name, full_name)
     known = _BEGINNINGS.fullmatch(full_name)
     return known[1] if known else full_name
 

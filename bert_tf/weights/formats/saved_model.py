@@ -4,12 +4,10 @@ Only the variables and the description of the objects are read. No function is l
 """
 
 import dataclasses
-import functools
 import os
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
@@ -53,10 +51,9 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     """Opens an encoder; the shapes of the Model Garden's weights state their configuration."""
     graph = read_graph(path)
     prefix = os.path.join(path, "variables", "variables")
-    stored = model_garden.variables(prefix) if tf.io.gfile.exists(f"{prefix}.index") else {}
-    theirs = _in_float32(stored)
+    theirs = model_garden.variables(prefix) if tf.io.gfile.exists(f"{prefix}.index") else {}
     if kind := _other_kind(graph, theirs):
-        raise ValueError(f"{path} is {kind}, not a BERT encoder: give an encoder's SavedModel")
+        raise ValueError(f"{path} is {kind}: give the SavedModel of a BERT encoder")
     config_file = os.path.join(path, _OWN_CONFIG)
     config_file = config_file if tf.io.gfile.exists(config_file) else None
     if config_file:
@@ -71,18 +68,13 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         operations = _operations(graph)
         # Without any of them, it is the form of the Model Garden.
         act = next((act for name, act in _ACTIVATIONS.items() if name in operations), "gelu_new")
-        # The Model Garden calls both forms of GELU "gelu".
-        if config and config.hidden_act not in (act, "gelu" if act == "gelu_new" else act):
-            raise ValueError(
-                f"{path} computes {act}, not {config.hidden_act}: leave out --bert_config_file"
-            )
         config = config or model_garden.config_of(path, theirs)
         config = dataclasses.replace(config, hidden_act=act)
     casing = theirs.get("do_lower_case")
     lower_case = bool(casing.read()) if casing and casing.shape == () else None
     checkpoint = Checkpoint(
         path=path,
-        format=NAME if theirs.keys() == stored.keys() else f"{NAME}, int8",
+        format=NAME,
         spec=ModelSpec(config, lower_case=lower_case),
         tensors=theirs,
         config_file=config_file,
@@ -105,22 +97,6 @@ def read_graph(path: str) -> MetaGraphDef:
         raise OSError(f"{file} is damaged or incomplete: download or copy it again") from None
 
 
-def _in_float32(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the weights, those of our exports in 8 bits as the float32 values they compute with.
-
-    See `export.lite_model`. The weights of other SavedModels stay as they are.
-    """
-    scales = stored.keys() & {f"{name}_scale" for name in stored}
-
-    def read(name: str) -> np.ndarray:
-        return stored[name].read().astype(np.float32) * stored[f"{name}_scale"].read()
-
-    theirs = {name: tensor for name, tensor in stored.items() if name not in scales}
-    for name in (scale.removesuffix("_scale") for scale in scales):
-        theirs[name] = Tensor(stored[name].shape, functools.partial(read, name))
-    return theirs
-
-
 def _other_kind(graph: MetaGraphDef, theirs: Mapping[str, Tensor]) -> str | None:
     """Says what a SavedModel is; returns None for an encoder."""
     if not graph.object_graph_def.nodes:
@@ -132,6 +108,8 @@ def _other_kind(graph: MetaGraphDef, theirs: Mapping[str, Tensor]) -> str | None
         return "a model with a SentencePiece vocabulary, such as ALBERT"
     if any(name.startswith("task_model/") for name in theirs):
         return "a fine-tuned model"
+    if f"{_OWN_WORDS}_scale" in theirs:
+        return "an encoder in 8 bits, which is only for serving"
     if _OWN_WORDS in theirs or model_garden.ENCODER <= theirs.keys():
         return None
     if not theirs:

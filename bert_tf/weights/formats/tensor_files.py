@@ -6,7 +6,6 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import h5py
 import ml_dtypes
@@ -26,39 +25,24 @@ def open_tensors(folder: str) -> tuple[dict[str, Tensor], set[str]]:
     """Returns the tensors of a folder by their names, and the types of the numbers on disk."""
     if tf.io.gfile.exists(os.path.join(folder, FILE)):
         return _open(os.path.join(folder, FILE))
-    tensors, types, shards = {}, set(), {}
-    stated, files = read_index(os.path.join(folder, INDEX), ".safetensors")
-    for shard in files:
+    tensors, types = {}, set()
+    for shard in _read_index(os.path.join(folder, INDEX)):
         found, shard_types = _open(os.path.join(folder, shard))
         tensors |= found
         types |= shard_types
-        shards |= dict.fromkeys(found, shard)
-    if wrong := sorted(n for n in stated | shards if stated.get(n) != shards.get(n)):
-        name = wrong[0]
-        raise ValueError(
-            f"{os.path.join(folder, INDEX)} says that {name} is in {stated.get(name)}, but it is "
-            f"in {shards.get(name)}: download or copy all files again"
-        )
     return tensors, types
 
 
-def read_index(path: str, ending: str) -> tuple[dict[str, Any], list[str]]:
-    """Reads which shard holds which tensors; returns the map, and the names of the shards.
-
-    Args:
-        path: a file in which "weight_map" maps tensors to a shard or a list of shards.
-        ending: of the shards' names.
-    """
+def _read_index(path: str) -> list[str]:
+    """Returns the names of the shards."""
     shards = read_json(path).get("weight_map")
     if not isinstance(shards, dict):
         raise ValueError(f'{path} is damaged (no "weight_map"): download or copy it again')
-    lists = (names if isinstance(names, list) else [names] for names in shards.values())
-    names = {str(name) for names in lists for name in names}
-    for name in sorted(names):
+    for name in shards.values():
         # A name with a folder could lead to any file of the machine.
-        if not re.fullmatch(rf"[^/\\:]+{re.escape(ending)}", name):
-            raise ValueError(f"{path} names {name!r}, which is no {ending} file beside it")
-    return shards, sorted(names)
+        if not re.fullmatch(r"[^/\\:]+\.safetensors", str(name)):
+            raise ValueError(f"{path} names {name!r}, which is no .safetensors file beside it")
+    return sorted(set(shards.values()))
 
 
 def _open(path: str) -> tuple[dict[str, Tensor], set[str]]:

@@ -75,14 +75,6 @@ def test_old_names_and_copies(folder):
     assert set(open_checkpoint(str(folder)).unused) == copies
 
 
-def test_names_without_prefix(tmp_path):
-    """Oracle: the same tensors with the prefix. Only a BertModel has names without it."""
-    folder = made_up(tmp_path / "model", None)
-    expected = values(folder)
-    rewrite(folder, lambda t: {n.removeprefix("bert."): array for n, array in t.items()})
-    assert_equal(values(folder), expected)
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_is_read_exactly(folder, dtype):
     """Oracle: NumPy's own conversion, back and forth."""
@@ -118,12 +110,7 @@ def test_shards(folder):
 @pytest.mark.parametrize(
     ("changes", "damage", "message"),
     [
-        *(
-            ({WORDS: name}, None, "which is no .safetensors file beside it")
-            for name in ("../secret.safetensors", "/etc/passwd", 7)
-        ),
-        ({WORDS: SECOND}, None, f"says that {WORDS} is in {SECOND}, but it is in {FIRST}: downl"),
-        ({"more": FIRST}, None, f"says that more is in {FIRST}, but it is in None"),
+        ({WORDS: "../secret.safetensors"}, None, "which is no .safetensors file beside it"),
         ({}, lambda f: (f / SECOND).unlink(), f"{SECOND} is missing: download or copy it again"),
         ({}, lambda f: (f / f"{FILE}.index.json").write_text("{}"), "index.json is damaged .no"),
     ],
@@ -140,16 +127,11 @@ def test_bad_shards(folder, changes, damage, message):
     [
         (b"", "header too small"),
         (b"\5" + bytes(7) + b"{nope", "invalid JSON"),
-        (None, "No such device"),
     ],
 )
 def test_damaged_safetensors(folder, content, message):
-    """Oracle: one line that names the file and says what is wrong; None: a folder there."""
-    if content is None:
-        (folder / FILE).unlink()
-        (folder / FILE).mkdir()
-    else:
-        (folder / FILE).write_bytes(content)
+    """Oracle: one line that names the file and says what is wrong."""
+    (folder / FILE).write_bytes(content)
     pattern = f"{FILE} is damaged or incomplete .*({message}).*: download or copy it again$"
     assert_refused(folder, pattern)
 
@@ -163,7 +145,6 @@ def test_damaged_safetensors(folder, content, message):
         (lambda t: without(t, "bert.pooler.dense.bias"), "it lacks: bert.pooler.dense.bias"),
         (lambda t: t | {WORDS: t[WORDS].astype(np.int8)}, f"{WORDS} has type I8: .* was quantized"),
         (lambda t: t | {"cls.predictions.decoder.weight": t[WORDS] + 1}, "differs from bert.emb"),
-        (lambda t: t | {"bert.embeddings.position_ids": np.arange(3) + 2}, "is not 0, 1, 2"),
     ],
 )
 def test_tensors_that_do_not_fit(folder, change, message):
@@ -189,20 +170,12 @@ def test_tensors_that_do_not_fit(folder, change, message):
             "config.json: id2label: a label is empty or",
         ),
         ({"id2label": {"1": "a", "2": "b"}}, "the keys of id2label are not 0, 1, 2"),
-        ({"id2label": ["a"]}, r"id2label is \['a'\], not a dict"),
-        ({"architectures": 5}, "architectures is 5, not a list"),
         ({"num_hidden_layers": 10**9}, "the configuration has 1,000,000,000 layers"),
     ],
 )
 def test_configurations_that_do_not_fit(folder, changes, message):
     edit_json(folder / "config.json", **changes)
     assert_refused(folder, message)
-
-
-@pytest.mark.parametrize("content", [b"[1]", b"\xff"])
-def test_a_configuration_that_is_no_json_object(folder, content):
-    (folder / "config.json").write_bytes(content)
-    assert_refused(folder, "config.json is damaged .*: download or copy it again")
 
 
 @pytest.mark.parametrize(
@@ -233,17 +206,12 @@ def test_labels_are_in_the_order_of_their_ids(folder, capsys):
 
 
 @pytest.mark.parametrize(
-    "file, needs",
-    [
-        ("pytorch_model.bin", ""),
-        ("pytorch_model-00001-of-00002.bin", r" \(it also needs pytorch_model.bin.index.json\)"),
-        ("tf_model.h5", ""),
-    ],
+    "file", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "tf_model.h5"]
 )
-def test_other_forms_of_weights_are_refused(folder, file, needs):
-    """Oracle: the message says how to get safetensors, with what transformers needs for it."""
+def test_other_forms_of_weights_are_refused(folder, file):
+    """Oracle: the message says how to get safetensors."""
     (folder / FILE).rename(folder / file)
-    message = f"weights as {file}.*transformers{needs}: BertForSequenceClassification.from_"
+    message = f"weights as {file}.*transformers: BertForSequenceClassification.from_"
     for path in (folder, folder / file):
         assert_refused(path, message)
 
@@ -339,7 +307,6 @@ def test_tokenizers_that_split_in_another_way(folder, capsys):
     [
         ({"num_hidden_groups": 1}, "embeddings as wide as its layers"),
         ({"embedding_size": 2, "is_decoder": True}, "is_decoder"),
-        ({"embedding_size": 2}, "a sentence-order head without a masked-LM head"),
     ],
 )
 def test_models_that_transformers_cannot_express(tmp_path, keys, what):
@@ -440,12 +407,10 @@ def cached(folder: pathlib.Path, cache: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("prefix", ["hf", "keras", "tfhub"])
 def test_a_folder_is_no_download(prefix, tmp_path, monkeypatch):
-    """Oracle: the name itself; a name that is missing is an error before any request."""
+    """Oracle: the name itself."""
     monkeypatch.chdir(tmp_path)
     for name in (prefix, f"./{prefix}", f"{prefix}/part", rf"C:\{prefix}"):
         assert local_path(name) == name
-    with pytest.raises(ValueError, match=f"{prefix}: names nothing"):
-        local_path(f"{prefix}:")
     monkeypatch.setitem(DOWNLOADS, prefix, "downloaded {}".format)
     assert local_path(f"{prefix}:x") == "downloaded x"
     (tmp_path / f"{prefix}:x").mkdir()

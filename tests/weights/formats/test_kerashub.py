@@ -9,7 +9,7 @@ import keras_hub
 import numpy as np
 import pytest
 from checkpoints import assert_equal, assert_refused, pretrainer, values, written
-from support import assert_same_tensors, edit_json
+from support import assert_same_tensors
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import Head
@@ -56,7 +56,6 @@ def presets(models, tmp_path_factory):
     folder = tmp_path_factory.mktemp("presets")
     for name, model in models.items():
         model.save_to_preset(str(folder / name))
-    models["backbone"].save_to_preset(str(folder / "shards"), max_shard_size=1e-6)
     return folder
 
 
@@ -83,11 +82,6 @@ class TestReading:
         )
         logits = models["masked_lm"](INPUTS | POSITIONS)
         np.testing.assert_allclose(ours["mlm_logits"], logits, atol=1e-5)
-
-    def test_shards(self, presets):
-        """Oracle: the same weights in one file."""
-        whole, shards = (open_checkpoint(str(presets / n)) for n in ("backbone", "shards"))
-        assert_same_tensors(whole.tensors, shards.tensors)
 
     def test_bfloat16(self, models, tmp_path):
         """Oracle: KerasHub's variables."""
@@ -148,13 +142,11 @@ class TestWriting:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"hidden_act": "gelu"}, "has hidden_act 'gelu_new', but .*: to .*=gelu_new"),
-            ({"hidden_act": "relu"}, "KerasHub's BERT has hidden_act 'gelu_new', but .* 'relu'$"),
-            ({"layer_norm_eps": 1e-5}, "layer_norm_eps 1e-12, but this model has 1e-05"),
-            ({"is_decoder": True}, "KerasHub's BERT has no is_decoder, but this model has True"),
-            ({"pruned_heads": {0: [1]}}, "has no pruned_heads, but this model has"),
-            ({"masked_lm_act": None}, "masked_lm_act 'gelu', but .* 'gelu_new': .*allow_extra"),
-            ({"masked_lm_layer_norm_eps": None}, "masked_lm_layer_norm_eps 1e-05, but this"),
+            ({"hidden_act": "gelu"}, "hidden_act is 'gelu', but .* 'gelu_new': in convert.*=gelu"),
+            ({"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05, but .* can only have 1e-12"),
+            ({"is_decoder": True}, "is_decoder is True, but KerasHub's BERT can only have None"),
+            ({"masked_lm_act": None}, "masked_lm_act is 'gelu_new', but .* 'gelu': .*allow_extra"),
+            ({"masked_lm_layer_norm_eps": None}, "layer_norm_eps is 1e-12, but .* 1e-05"),
         ],
     )
     def test_refuses_what_kerashub_does_not_compute(self, presets, changes, message, tmp_path):
@@ -185,7 +177,7 @@ def config(**changes):
         ("config.json", lambda _: b'{"x": 1}', "config.json does not describe an object"),
         ("config.json", lambda _: b"{", "config.json is damaged"),
         ("config.json", config(num_heads=None), "config.json: num_heads is missing"),
-        ("config.json", config(num_layers=-1), "num_layers must be a positive integer"),
+        ("config.json", config(num_layers=-1), "json: num_hidden_layers must be a positive int"),
         ("config.json", config(num_layers=3), "lacks: layers/transformer_encoder_2"),
         ("model.weights.h5", lambda x: x[:-5000], "model.weights.h5 is damaged or incomplete"),
         ("assets/tokenizer/vocabulary.txt", lambda x: x + b"more\n", "has 13 tokens, more than"),
@@ -220,15 +212,6 @@ def test_bad_weights(preset, name, values, message):
     assert_refused(preset, message)
 
 
-def test_bad_shards(presets, tmp_path):
-    folder = shutil.copytree(presets / "shards", tmp_path / "shards")
-    (folder / "model_00002.weights.h5").unlink()
-    assert_refused(folder, "cannot read .*model_00002.weights.h5")
-    names = {"/layers/dense/vars": "../model.weights.h5"}
-    edit_json(folder / "model.weights.json", weight_map=names)
-    assert_refused(folder, "../model.weights.h5', which is no .h5 file beside it")
-
-
 class TestDownload:
     def test_preset(self, presets, monkeypatch):
         """Oracle: KerasHub's list of presets."""
@@ -238,6 +221,5 @@ class TestDownload:
         assert open_checkpoint("keras:bert_tiny_en_uncased").path == str(presets / "backbone")
 
     def test_unknown(self):
-        """Oracle: the message lists the presets."""
-        with pytest.raises(ValueError, match="keras:bert_huge: no such BERT: give .*bert_base_en,"):
-            kerashub.download("bert_huge")
+        """Oracle: the message of kagglehub, which sends no request."""
+        assert_refused("keras:bert_huge", "cannot download keras:bert_huge: Invalid model handle")

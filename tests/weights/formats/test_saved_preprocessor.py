@@ -63,14 +63,3 @@ def test_reads_the_savedmodel_of_another_program(tmp_path, lower_case):
     file.write_bytes(message.SerializeToString())
     with pytest.raises(ValueError, match="does not state the length of its outputs"):
         read_preprocessor(folder)
-
-
-def test_reads_nothing_else(tmp_path):
-    """Oracle: None for what is no preprocessor; the message names a damaged file."""
-    assert read_preprocessor(str(tmp_path)) is None
-    tf.saved_model.save(tf.Module(), str(tmp_path))
-    assert read_preprocessor(str(tmp_path)) is None
-    file = pathlib.Path(tmp_path, "saved_model.pb")
-    file.write_bytes(file.read_bytes()[:-3])
-    with pytest.raises(OSError, match="saved_model.pb is damaged or incomplete"):
-        read_preprocessor(str(tmp_path))

@@ -14,6 +14,7 @@ from bert_tf.finite import note_non_finite
 from bert_tf.resolution import (
     agreed,
     agreed_casing,
+    differences,
     fitting_length,
     flag_values,
     read_vocab_file,
@@ -156,12 +157,15 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
     )
     if checkpoint.run:
         checkpoint.run.check_one_task()
-    own = checkpoint.config_file
-    if file and own and absolute_path(file) != absolute_path(own):
-        raise ValueError(
-            f"{own} is the configuration of --from: leave out --bert_config_file={file}"
-        )
-    spec, vocab_file, vocab = checkpoint.spec, checkpoint.vocab_file, checkpoint.spec.vocab
+    spec, own = checkpoint.spec, checkpoint.config_file
+    # Of the same file, a format may interpret some values differently.
+    if config and own and absolute_path(file) != absolute_path(own):
+        if found := differences(config, spec.config):
+            raise ValueError(
+                f"{own}, the configuration of --from, differs from --bert_config_file={file} in "
+                f"{found}: leave out --bert_config_file"
+            )
+    vocab_file, vocab = checkpoint.vocab_file, spec.vocab
     vocabs, casings = flag_values(options.vocab_file, options.do_lower_case)
     if options.vocab_file and not options.init_vocab_mapping:
         sources = vocabs | {vocab_file or checkpoint.path: vocab}

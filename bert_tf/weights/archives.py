@@ -2,6 +2,7 @@
 
 import atexit
 import gzip
+import io
 import lzma
 import os
 import shutil
@@ -23,6 +24,7 @@ _DAMAGE = (
 # Trained weights hardly shrink. Test data does, so small archives may grow more than that.
 _MAX_GROWTH = 100
 _ALWAYS_ALLOWED = 2**26
+_MAX_FILES = 10_000
 
 
 def is_archive(path: str) -> bool:
@@ -48,8 +50,12 @@ def extract(path: str) -> str:
         if "://" in path:
             # TensorFlow's files lack some of what Python's libraries need.
             tf.io.gfile.copy(path, local := f"{folder}{ending}")
-        room = _Room(path, os.path.getsize(local), folder)
-        (_unzip if ending == ".zip" else _untar)(local, folder, room)
+        with open(local, "rb") as file:
+            room = _Room(path, os.path.getsize(local), folder)
+            if ending == ".zip":
+                _unzip(file, folder, room)
+            else:
+                _untar(file, folder, room)
     except BaseException as error:
         shutil.rmtree(temporary)
         if isinstance(error, tf.errors.OpError):
@@ -64,46 +70,69 @@ def extract(path: str) -> str:
 
 
 class _Room:
-    """How many bytes an archive of a size may still expand to in a folder."""
+    """How much more an archive of a size in bytes may expand to in a folder."""
 
     def __init__(self, path: str, size: int, folder: str):
         free = shutil.disk_usage(folder).free
-        self._path = path
-        self._limit = self._left = min(max(_MAX_GROWTH * size, _ALWAYS_ALLOWED), free)
+        self._path, self._files = path, _MAX_FILES
+        self._limit = self._bytes = min(max(_MAX_GROWTH * size, _ALWAYS_ALLOWED), free)
 
-    def take(self, name: str, size: int, regular: bool) -> None:
-        """Subtracts a file or folder; raises a ValueError if it is unsafe or too large."""
-        if not regular or not name or name.startswith("/") or ".." in name.split("/"):
-            raise ValueError(f"{self._path} is unsafe: {name!r} is no regular file in its folder")
-        self._left -= size
-        if self._left < 0:
+    def take(self, size: int) -> None:
+        """Subtracts bytes; raises a ValueError if they are too many."""
+        self._bytes -= size
+        if self._bytes < 0:
             raise ValueError(
                 f"{self._path} expands to more than {self._limit:,} bytes, the limit of its size "
                 f"and of the disk: no checkpoint grows {_MAX_GROWTH}-fold; if the disk is full, "
                 "set TMPDIR to a folder with more room"
             )
 
+    def take_file(self, name: str, regular: bool) -> None:
+        """Subtracts a file; raises a ValueError if it is unsafe or one too many."""
+        if not regular or not name or name.startswith("/") or ".." in name.split("/"):
+            raise ValueError(f"{self._path} is unsafe: {name!r} is no regular file in its folder")
+        self._files -= 1
+        if self._files < 0:
+            raise ValueError(f"{self._path} holds more than {_MAX_FILES:,} files")
 
-def _unzip(path: str, folder: str, room: _Room) -> None:
-    with zipfile.ZipFile(path) as archive:
+
+def _unzip(file: io.IOBase, folder: str, room: _Room) -> None:
+    with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             kind = stat.S_IFMT(member.external_attr >> 16)
-            regular = kind in (0, stat.S_IFREG, stat.S_IFDIR)
-            room.take(member.filename, member.file_size, regular)
+            room.take_file(member.filename, kind in (0, stat.S_IFREG, stat.S_IFDIR))
+            # Never more than this is extracted.
+            room.take(member.file_size)
         archive.extractall(folder)
 
 
-def _untar(path: str, folder: str, room: _Room) -> None:
+class _Limited(gzip.GzipFile):
+    """A stream that counts the bytes that are read.
+
+    In a .tar.gz, not only files can be large, but also their names.
+    """
+
+    room: _Room
+
+    def read(self, size: int) -> bytes:
+        data = super().read(size)
+        self.room.take(len(data))
+        return data
+
+
+def _untar(file: io.IOBase, folder: str, room: _Room) -> None:
+    stream = _Limited(fileobj=file)
+    stream.room = room
     # Python has filters for `extractall` since 3.11.4 only.
-    with gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             regular = member.isreg() and not member.issparse()
-            room.take(member.name, member.size, regular or member.isdir())
+            room.take_file(member.name, regular or member.isdir())
             target = os.path.join(folder, member.name)
             os.makedirs(os.path.dirname(target) if regular else target, exist_ok=True)
             if regular:
                 with open(target, "wb") as extracted:
                     shutil.copyfileobj(archive.extractfile(member), extracted)
-        # The checksum is at the end.
-        while stream.read(2**20):
-            pass
+    # The checksum is at the end.
+    while stream.read(2**20):
+        pass

@@ -204,18 +204,24 @@ def test_a_run_whose_configuration_was_changed_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["run", "google", "huggingface", "kerashub"])
-def test_a_second_configuration_is_refused(tmp_path, kind):
-    """Oracle: every format states the configuration itself."""
+def test_a_configuration_that_contradicts_the_source_is_refused(tmp_path, kind):
+    """Oracle: the configuration at the start, which every format states itself."""
     path = to(kind, save(tmp_path / "start"), tmp_path / "source")
     file = str(tmp_path / "c.json")
     CONFIG.to_json_file(file)
-    message = f"source/.*config.json is the configuration of --from: leave out .*_file={file}"
-    with pytest.raises(ValueError, match=message):
-        to("run", path, tmp_path / "a", bert_config_file=file)
-    assert not (tmp_path / "a").exists()
+    assert_equal(to("run", path, tmp_path / "same", bert_config_file=file), path)
+    for changes, message in (
+        ({"hidden_act": "relu"}, r"hidden_act \(gelu_new, not relu\): leave out --bert_conf"),
+        ({"num_hidden_layers": 3}, r"num_hidden_layers \(2, not 3\): leave"),
+    ):
+        dataclasses.replace(CONFIG, **changes).to_json_file(file)
+        message = rf"source/.*config.json, .* differs from --bert_config_file={file} in {message}"
+        with pytest.raises(ValueError, match=message):
+            to("run", path, tmp_path / "a", bert_config_file=file)
+        assert not (tmp_path / "a").exists()
 
 
-def test_the_file_of_the_source_may_be_named(tmp_path):
+def test_the_file_of_the_source_does_not_contradict_it(tmp_path):
     """Oracle: Google's ALBERT calls the tanh form "gelu", and --bert_config_file the exact one."""
     narrow = dict(embedding_size=4, num_hidden_groups=1, classifier_dropout_prob=0.1)
     config = dataclasses.replace(CONFIG, **narrow)

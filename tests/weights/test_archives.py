@@ -95,7 +95,7 @@ def test_links_and_devices_are_refused(tmp_path, temporary):
 
 @pytest.mark.parametrize("ending", [".zip", ".tgz"])
 def test_an_archive_that_expands_without_end_is_refused(tmp_path, temporary, ending, monkeypatch):
-    """Oracle: zeros shrink a thousandfold; the limits of bytes and disk space."""
+    """Oracle: zeros shrink a thousandfold; the limits of bytes, disk space and files."""
     path = make(tmp_path / f"a{ending}", {"bert_model.ckpt.data": bytes(10**6)})
     archives.extract(path)
     for name in os.listdir(temporary):
@@ -110,6 +110,11 @@ def test_an_archive_that_expands_without_end_is_refused(tmp_path, temporary, end
     assert "more than 1,000 bytes, the limit of its size and of the disk" in problem(
         path, temporary
     )
+    monkeypatch.undo()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(archives, "_MAX_FILES", 1)
+    path = make(tmp_path / f"b{ending}", {"a": b"", "b": b""})
+    assert problem(path, temporary) == f"{path} holds more than 1 files"
 
 
 @pytest.mark.parametrize("ending", [".zip", ".tar.gz"])

@@ -83,6 +83,9 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
             f"{path}: model_type is {model_type!r}: only models of type 'bert', 'albert' and "
             "'mobilebert' can be read"
         )
+    for key, kind in (("architectures", list), ("id2label", dict)):
+        if not isinstance(values.get(key) or kind(), kind):
+            raise ValueError(f"{path}: {key} is {values[key]!r}, not a {kind.__name__}")
     values = {**ARCHITECTURES[model_type].defaults, **values}
     if model_type == "bert":
         # transformers' BERT ignores them.
@@ -166,6 +169,11 @@ def config_json(checkpoint: Checkpoint) -> dict[str, Any]:
     architecture = _architecture(checkpoint)
     model_type = spec.config.model_type
     _check(spec.config, checkpoint.path)
+    if model_type == "albert" and "NextSentence" in architecture:
+        raise ValueError(
+            f"{checkpoint.path} has a sentence-order head without a masked-LM head, which "
+            "transformers' AlbertModel lacks: keep it in a run folder"
+        )
     architecture = architecture.replace("Bert", ARCHITECTURES[model_type].prefix)
     values = {"architectures": [architecture], "model_type": model_type}
     values |= config_values(spec.config)

@@ -32,6 +32,15 @@ IGNORED = (
 )
 
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+# The first published encoders had these names.
+_EARLIER_NAMES = (
+    (r"embedding_postprocessor/type_embeddings$", "type_embeddings/embeddings"),
+    (r"embedding_postprocessor/position_embeddings$", "position_embedding/embeddings"),
+    (r"embedding_postprocessor/layer_norm/", "embeddings/layer_norm/"),
+    (r"encoder/(layer_\d+)/", r"transformer/\1/"),
+    (r"/self_attention_output/", "/self_attention/attention_output/"),
+    (r"cls/predictions/output_bias$", "cls/predictions/output_bias/bias"),
+)
 # Our own exports keep our names.
 _OWN = ("encoder/", "pretrainer/", "task_model/")
 # What a table's name begins with; the names of enclosing models may come first.
@@ -147,6 +156,8 @@ def _name(key: str, full_name: str) -> str:
         return key
     if full_name.startswith(_OWN):
         return full_name
+    for pattern, name in _EARLIER_NAMES:
+        full_name = re.sub(pattern, name, full_name)
     known = _BEGINNINGS.fullmatch(full_name)
     return known[1] if known else full_name
 

@@ -170,6 +170,8 @@ def test_tensors_that_do_not_fit(folder, change, message):
             "config.json: id2label: a label is empty or",
         ),
         ({"id2label": {"1": "a", "2": "b"}}, "the keys of id2label are not 0, 1, 2"),
+        ({"id2label": ["a"]}, r"id2label is \['a'\], not a dict"),
+        ({"architectures": 5}, "architectures is 5, not a list"),
         ({"num_hidden_layers": 10**9}, "the configuration has 1,000,000,000 layers"),
     ],
 )
@@ -307,6 +309,7 @@ def test_tokenizers_that_split_in_another_way(folder, capsys):
     [
         ({"num_hidden_groups": 1}, "embeddings as wide as its layers"),
         ({"embedding_size": 2, "is_decoder": True}, "is_decoder"),
+        ({"embedding_size": 2}, "a sentence-order head without a masked-LM head"),
     ],
 )
 def test_models_that_transformers_cannot_express(tmp_path, keys, what):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from checkpoints import assert_equal, assert_refused, pretrainer
+from support import assert_same_tensors
 from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf.checkpoint import open_checkpoint
@@ -23,6 +24,15 @@ from export.encoder import export_encoder
 from tfrecords.vocabulary import load_vocab
 
 CONFIG = BertConfig(12, 8, 2, 2, 16, hidden_act="gelu_new", max_position_embeddings=10)
+# The first published encoders had other names; see TF-Hub's bert_en_uncased_L-12_H-768_A-12/1.
+EARLIER_NAMES = {
+    "word_embeddings/embeddings": "word_embeddings/embeddings",
+    "position_embedding/embeddings": "embedding_postprocessor/position_embeddings",
+    "type_embeddings/embeddings": "embedding_postprocessor/type_embeddings",
+    "embeddings/layer_norm/": "embedding_postprocessor/layer_norm/",
+    "transformer/layer": "encoder/layer",
+    "self_attention/attention_output/": "self_attention_output/",
+}
 
 
 @pytest.fixture
@@ -55,6 +65,27 @@ def test_outputs_of_the_model_garden(garden, kind):
     ours["next_sentence"] = ours["next_sentence_logits"]
     for name in theirs.keys() - inputs.keys():
         np.testing.assert_allclose(ours[name], theirs[name], atol=1e-5, err_msg=name)
+
+
+def test_names_of_the_first_encoders(garden, tmp_path):
+    """Oracle: the same weights under the present names."""
+    present = open_checkpoint(str(garden / "encoder"))
+    theirs = model_garden.variables(str(garden / "encoder/variables/variables"))
+    root = tf.train.Checkpoint()
+    root.do_lower_case = tf.Variable(False, name="Variable")
+    root.variables = []
+    for name in theirs.keys() - {"do_lower_case"}:
+        if not name.startswith("cls/"):
+            value = theirs[name].read()
+            for new, old in EARLIER_NAMES.items():
+                name = name.replace(new, old)
+            root.variables.append(tf.Variable(value, name=f"bert_model/{name}"))
+    tf.saved_model.save(root, str(tmp_path))
+    checkpoint = open_checkpoint(str(tmp_path))
+    same = {name: t for name, t in present.tensors.items() if "masked_lm" not in name}
+    assert_same_tensors(checkpoint.tensors, same)
+    assert checkpoint.spec.config == CONFIG
+    assert (checkpoint.spec.vocab, checkpoint.spec.lower_case) == (None, False)
 
 
 def test_activation_of_the_model_garden(encoder):
@@ -109,15 +140,26 @@ class TestOwnExports:
         assert_refused(tmp_path / "e", "is an encoder in 8 bits, which is only for serving: give")
 
 
-def test_a_configuration_for_an_encoder_of_the_model_garden(garden, tmp_path):
-    """Oracle: the Model Garden computes the tanh form by the name "gelu"."""
-    file, output = str(tmp_path / "c.json"), str(tmp_path / "run")
-    config = dataclasses.replace(CONFIG, hidden_act="gelu", hidden_dropout_prob=0.2)
-    config.to_json_file(file)
-    flags = dict(from_=str(garden / "encoder"), output_dir=output, bert_config_file=file)
-    convert(ConversionOptions(to="run", **flags))
-    found = open_checkpoint(output).spec.config
-    assert found == dataclasses.replace(config, hidden_act="gelu_new")
+def test_a_configuration_that_contradicts_the_source_is_refused(export, garden, tmp_path):
+    """Oracle: the configuration of the export; the operations in the Model Garden's functions,
+    which computes the tanh form by the name "gelu"."""
+    model, folder = export
+    file = str(tmp_path / "c.json")
+
+    def to_run(source, **changes):
+        dataclasses.replace(model.config, **changes).to_json_file(file)
+        output = str(tmp_path / "run")
+        shutil.rmtree(output, ignore_errors=True)
+        flags = dict(output_dir=output, bert_config_file=file)
+        convert(ConversionOptions(from_=str(source), to="run", **flags))
+        return open_checkpoint(output).spec.config
+
+    assert to_run(folder) == model.config
+    for act in ("gelu", "relu"):
+        with pytest.raises(ValueError, match=f"_config.json, .*hidden_act .gelu_new, not {act}"):
+            to_run(folder, hidden_act=act)
+    two = dict(num_hidden_layers=2)
+    assert to_run(garden / "encoder", hidden_act="gelu", **two).hidden_act == "gelu_new"
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
 """The encoder with one vector per text."""
 
+from typing import Self
+
 import keras
 from keras import ops
 
 from bert_tf.choices import EMBEDDING_POOLINGS
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, Head
+from bert_tf.layers import fused
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.heads import DenseHead
 from bert_tf.models.inputs import BertModel
 
 
@@ -18,35 +22,63 @@ class BertEmbedder(BertModel):
         pooling: how to compute the vector: "mean" or "max" of the last layer's outputs for all
             tokens, [CLS] and [SEP] included, or "cls", its output for [CLS].
         normalize: whether to divide each vector by its length.
+        outputs: width of a dense layer between pooling and normalization; None for no such layer.
+        activation: of the dense layer, a `hidden_act` of `BertConfig`.
+        truncate_dim: how many numbers of the result to keep; None for all.
 
-    Call: the encoder's inputs [B, S] -> float32 [B, H].
+    Attributes:
+        width: the size V of a vector.
 
-    Source: Sentence-BERT (arXiv:1908.10084) section 3; sentence-transformers Pooling and Normalize.
+    Call: the encoder's inputs [B, S] -> float32 [B, V].
+
+    Source: Sentence-BERT (arXiv:1908.10084) section 3; sentence-transformers Pooling, Dense and
+    Normalize.
     """
 
-    arguments = ("pooling", "normalize")
+    arguments = ("pooling", "normalize", "outputs", "activation", "truncate_dim")
 
     def __init__(
         self,
         config: BertConfig,
         pooling: str = "mean",
         normalize: bool = False,
+        outputs: int | None = None,
+        activation: str = "linear",
+        truncate_dim: int | None = None,
         name: str = "embedder",
         **kwargs,
     ):
         super().__init__(config, name, **kwargs)
         if pooling not in EMBEDDING_POOLINGS:
             raise ValueError(f"pooling {pooling!r} is not one of {', '.join(EMBEDDING_POOLINGS)}")
-        self.pooling, self.normalize = pooling, normalize
+        self.pooling, self.normalize, self.outputs = pooling, normalize, outputs
+        self.activation, self.truncate_dim = activation, truncate_dim
+        width = outputs or config.hidden_size
+        self.width = min(width, truncate_dim or width)
         self.encoder = BertEncoder(config, dtype=self.dtype_policy)
         # Nothing reads the pooler.
         self.encoder.pooler.trainable = False
+        if outputs:
+            self.head = DenseHead(config, outputs, name="head", dtype=self.dtype_policy)
+            # Its weights have the paths of those of other heads.
+            with keras.name_scope("task_model"):
+                self.head.build((None, config.hidden_size))
         self.built = True
+
+    @classmethod
+    def of(cls, config: BertConfig, head: Head) -> Self:
+        """Creates the embedder that a head describes."""
+        return cls(config, **{name: getattr(head, name) for name in cls.arguments})
 
     def call(self, inputs, training=None):
         sequence = self.encoder(inputs, training=training)["sequence_output"]
         vectors = self._pooled(ops.cast(sequence, "float32"), inputs["input_mask"])
-        return ops.normalize(vectors, epsilon=1e-12) if self.normalize else vectors
+        if self.outputs:
+            vectors = ops.cast(self.head(vectors, training=training), "float32")
+            vectors = fused.activation(self.activation)(vectors)
+        if self.normalize:
+            vectors = ops.normalize(vectors, epsilon=1e-12)
+        return vectors[:, : self.width]
 
     def _pooled(self, sequence, mask):
         if self.pooling == "cls":

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -17,6 +18,7 @@ from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.regression import RegressionTask
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.weights.names import part_of
 
 # The flags that only these tasks read.
 FLAGS = ("label_type", "pooling", "normalize")
@@ -38,6 +40,12 @@ def with_settings(head: Head, options: FineTuningOptions) -> Head:
     return replace(head, kind=EMBEDDING, **{x: given[x] for x in given if given[x] is not None})
 
 
+def with_vectors_of(task: "_EmbeddingTask", head: Head) -> "_EmbeddingTask":
+    """Returns a task that makes vectors as another head does, with its own pooling."""
+    names = ("outputs", "activation", "truncate_dim")
+    return replace(task, head=replace(task.head, **{name: getattr(head, name) for name in names}))
+
+
 class _EmbeddingTask(TextTask):
     """Trains a `BertEmbedder`, which reads every text of an example alone.
 
@@ -47,6 +55,10 @@ class _EmbeddingTask(TextTask):
     head: Head
     apart = True
     predicted = "the value, which their cosine stands for"
+
+    def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
+        """Returns those of the encoder, and of the dense layer after the pooling."""
+        return model.encoder.weights + [x for x in model.weights if part_of(x.path) == "head"]
 
     @staticmethod
     def encode(

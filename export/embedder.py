@@ -65,8 +65,7 @@ def run(options: Options) -> None:
     )
     tokenizer = load_tokenizer(checkpoint, options)
     head = settings.head
-    pooling = f"{head.pooling} pooling"
-    pooling += f", a dense layer ({head.activation})" if head.outputs else ""
+    pooling = f"{head.pooling} pooling{', a dense layer' if head.outputs else ''}"
     pooling += ", normalized" if head.normalize else ""
     write_text_model(
         options,
@@ -86,8 +85,8 @@ def run(options: Options) -> None:
         "calls the signature `serving_default`.",
         call='(["a text", "another"])["embedding"]',
     )
-    size = head.outputs or checkpoint.spec.config.hidden_size
-    size = min(size, head.truncate_dim or size)
+    sizes = head.outputs or checkpoint.spec.config.hidden_size, head.truncate_dim
+    size = min(filter(None, sizes))
     print(f"Wrote {options.output_dir}: maps a text to {size} numbers, {pooling}.")
     say(f"Next: {command_line('export.check', saved_model_dir=options.output_dir)}")
 

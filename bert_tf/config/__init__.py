@@ -44,8 +44,7 @@ class Head:
             without labels learned. It predicts the output of its dense layer times the deviation,
             plus the mean. For an `EMBEDDING` that learned numbers, the mean is the number of the
             cosine 0, and the deviation is how much larger that of the cosine 1 is.
-        pooling, normalize, outputs, activation, truncate_dim: how an `EMBEDDING` makes vectors; see
-            `BertEmbedder`.
+        pooling, ..., truncate_dim: how an `EMBEDDING` makes vectors; see `BertEmbedder`.
     """
 
     kind: str

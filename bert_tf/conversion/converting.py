@@ -23,11 +23,7 @@ from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import save_tensors
 from bert_tf.weights.checkpoint import Checkpoint, describe_non_finite, matches
 from bert_tf.weights.formats import google, huggingface, kerashub
-from bert_tf.weights.formats.sentence_transformers import (
-    EmbeddingSettings,
-    settings_of,
-    write_settings,
-)
+from bert_tf.weights.formats.sentence_transformers import settings_of, write_settings
 from bert_tf.weights.growing import load_mapping
 from bert_tf.weights.names import PARTS, part_of
 from bert_tf.weights.reshaping import (
@@ -84,7 +80,11 @@ def convert(options: ConversionOptions) -> None:
     target = _TARGETS[options.to]
     missing, extra = _patterns(options.allow_missing), _patterns(options.allow_extra)
     source = _opened(options, [*missing, *extra])
-    embedding = _embedding(source)
+    try:
+        embedding = settings_of(source)
+    except ValueError as error:
+        print(f"WARNING: sentence-transformers' settings are left out: {error}")
+        embedding = None
     source = _reshaped(options, source)
     # Missing weights start like those of a new model, with the same values each time.
     keras.utils.set_random_seed(0)
@@ -111,8 +111,16 @@ def convert(options: ConversionOptions) -> None:
     _warn_about_text(checkpoint, options.to)
     with whole_folder(options.output_dir) as folder:
         target.write(checkpoint, folder)
-        if embedding:
-            _keep_embedding(options, embedding, checkpoint, folder)
+        config = checkpoint.spec.config
+        length = embedding and fitting_length(config, embedding.max_seq_length)
+        if embedding and options.to == "huggingface":
+            write_settings(embedding._replace(max_seq_length=length), config.hidden_size, folder)
+        elif embedding and options.to == "run":
+            Run(folder).write(checkpoint.spec, {"max_seq_length": length})
+        elif embedding:
+            print(
+                f"WARNING: --to={options.to} cannot state how vectors are computed: use --to=run."
+            )
     bad: dict[str, str] = {}
     for path, tensor in checkpoint.tensors.items():
         note_non_finite(bad, path, tensor.read())
@@ -120,29 +128,6 @@ def convert(options: ConversionOptions) -> None:
         print(f"WARNING: {describe_non_finite(checkpoint.path, bad)}.")
     print(_report(options, checkpoint, [*left_out, *checkpoint.unused], random))
     say(f"Next: {_next_step(options, checkpoint)}")
-
-
-def _embedding(source: Checkpoint) -> EmbeddingSettings | None:
-    """Returns how the source computes vectors; warns if it does so in a way not supported."""
-    try:
-        return settings_of(source)
-    except ValueError as error:
-        print(f"WARNING: sentence-transformers' settings are left out: {error}")
-        return None
-
-
-def _keep_embedding(
-    options: ConversionOptions, settings: EmbeddingSettings, checkpoint: Checkpoint, folder: str
-) -> None:
-    """Writes how vectors are computed, or warns that the format cannot say it."""
-    config = checkpoint.spec.config
-    length = fitting_length(config, settings.max_seq_length or config.max_position_embeddings)
-    if options.to == "huggingface":
-        write_settings(settings._replace(max_seq_length=length), config.hidden_size, folder)
-    elif options.to == "run":
-        Run(folder).write(checkpoint.spec, {"max_seq_length": length})
-    else:
-        print(f"WARNING: --to={options.to} cannot state how vectors are computed: use --to=run.")
 
 
 def _warn_about_text(checkpoint: Checkpoint, to: str) -> None:

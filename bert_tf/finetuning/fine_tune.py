@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.choices import VECTOR_TYPES
-from bert_tf.config import EMBEDDING, Head, ModelSpec
+from bert_tf.config import EMBEDDING, ModelSpec
 from bert_tf.finetuning import saved_run
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import in_task_order, load_task_model
@@ -20,8 +20,8 @@ from bert_tf.finetuning.multi_task import MultiTask, MultiTaskTraining
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.task import DataFiles, Task, TrainableTask
-from bert_tf.finetuning.tasks.embedding import with_vectors_of
-from bert_tf.resolution import fitting_length, resolve_model
+from bert_tf.finetuning.tasks.embedding import with_settings
+from bert_tf.resolution import resolve_model
 from bert_tf.runs.run import COMMAND, FINISHED, Run
 from bert_tf.session import Session, training_devices
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -30,11 +30,7 @@ from bert_tf.training.reports import EVAL_RESULTS, read_results, write_results
 from bert_tf.training.strategy import check_batch_size, chief_say
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.formats.sentence_transformers import (
-    EmbeddingSettings,
-    settings_of,
-    with_dense,
-)
+from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
 from tfrecords.command_help import command_line, unused_name
 from tfrecords.vocabulary import warn_about_casing
 from tfrecords.writer import atomic_write
@@ -83,21 +79,29 @@ def _fine_tune(
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
     session = Session.open(options, strategy, run, init)
-    vectors = Head(EMBEDDING)
-    if options.label_type in VECTOR_TYPES:
-        options, init, vectors = _with_vectors_of(session.init, options)
+    # Vectors are computed as by the initial checkpoint, unless flags say otherwise.
+    settings = EmbeddingSettings()
+    if session.init and options.label_type in VECTOR_TYPES:
+        settings = settings_of(session.init, options.pooling) or settings
+        tensors = {**session.init.tensors, **settings.dense}
+        init = dataclasses.replace(session.init, tensors=tensors)
         session = dataclasses.replace(session, init=init)
     trained = None if trains else _open_trained(run, session.init, options.label_type)
     if trained and trained is session.init and trained.run:
         options = saved_run.with_values_of(options, trained.run.flags, saved_run.LENGTHS)
     spec = model_spec(session)
+    if options.label_type in VECTOR_TYPES:
+        values = dataclasses.asdict(settings.head) | {"max_seq_length": settings.max_seq_length}
+        options = saved_run.with_values_of(options, values, saved_run.SETTINGS)
     options = with_length(options, options.task, spec.config, say)
     session = dataclasses.replace(session, options=options)
     # A run that stopped before its first checkpoint may have had other data.
     head = trained.head if trained else run.head if run.has_checkpoint else None
     task = task or make_task(options, head)
     if not head and options.label_type in VECTOR_TYPES:
-        task = with_vectors_of(task, vectors)
+        scale = dict(mean=task.head.mean, deviation=task.head.deviation)
+        head = with_settings(dataclasses.replace(settings.head, **scale), options)
+        task = dataclasses.replace(task, head=head)
     if options.metric not in (None, task.metric):
         task = task.with_metric(options.metric)
     if not training:
@@ -135,24 +139,6 @@ def _fine_tune(
     if not trained:
         say(next_step(task, run.path))
     return results
-
-
-def _with_vectors_of(
-    init: Checkpoint | None, options: FineTuningOptions
-) -> tuple[FineTuningOptions, Checkpoint | None, Head]:
-    """Returns what is needed to compute vectors as the initial checkpoint does.
-
-    Returns:
-        the options, with its settings where no flags are given; the checkpoint, with the weights of
-        its dense layer; its head.
-    """
-    settings = (init and settings_of(init, options.pooling)) or EmbeddingSettings()
-    values = dataclasses.asdict(settings.head)
-    if init and settings.max_seq_length:
-        values["max_seq_length"] = fitting_length(init.spec.config, settings.max_seq_length)
-    names = (*saved_run.SETTINGS, "max_seq_length")
-    options = saved_run.with_values_of(options, values, names)
-    return options, init and with_dense(init, settings), settings.head
 
 
 def check_data_of(options: FineTuningOptions) -> None:

@@ -1,6 +1,7 @@
 """Turns a text into one vector, in one step."""
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 
 import keras
@@ -8,6 +9,7 @@ import numpy as np
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING, Head
+from bert_tf.finetuning.task import make_model
 from bert_tf.inference.models import load_model
 from bert_tf.inference.texts import in_chunks
 from bert_tf.models.embedder import BertEmbedder
@@ -15,13 +17,7 @@ from bert_tf.models.encoder import skip_padding
 from bert_tf.resolution import check_length, fitting_length, resolve_vocab
 from bert_tf.text.preprocessor import BertPreprocessor, without_shared_padding
 from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.formats.sentence_transformers import (
-    EmbeddingSettings,
-    settings_of,
-    with_dense,
-)
-
-_ANY_LENGTH = 2**30
+from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -129,9 +125,10 @@ def embedding_settings(
     """Returns the arguments; for those that are None, the settings of the folder or defaults."""
     config = checkpoint.spec.config
     settings = settings_of(checkpoint, pooling)
-    settings = settings or EmbeddingSettings(Head(EMBEDDING, pooling=pooling or "mean"), 128)
-    if max_seq_length is None:
-        max_seq_length = fitting_length(config, settings.max_seq_length or _ANY_LENGTH)
+    if not settings:
+        head = Head(EMBEDDING, pooling=pooling or "mean")
+        settings = EmbeddingSettings(head, fitting_length(config))
+    max_seq_length = max_seq_length or settings.max_seq_length
     check_length(config, max_seq_length)
     if normalize is not None:
         settings = settings._replace(head=dataclasses.replace(settings.head, normalize=normalize))
@@ -140,8 +137,6 @@ def embedding_settings(
 
 def build_embedder(checkpoint: Checkpoint, settings: EmbeddingSettings) -> BertEmbedder:
     """Builds the model with the weights of a checkpoint, except the unused pooler's."""
-    return load_model(
-        with_dense(checkpoint, settings),
-        lambda config: BertEmbedder.of(config, settings.head),
-        {"encoder", "projection", "head"},
-    )
+    tensors = {**checkpoint.tensors, **settings.dense}
+    build, parts = functools.partial(make_model, settings.head), {"encoder", "projection", "head"}
+    return load_model(dataclasses.replace(checkpoint, tensors=tensors), build, parts)

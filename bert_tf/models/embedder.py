@@ -1,12 +1,10 @@
 """The encoder with one vector per text."""
 
-from typing import Self
-
 import keras
 from keras import ops
 
 from bert_tf.choices import EMBEDDING_POOLINGS
-from bert_tf.config import BertConfig, Head
+from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead
@@ -26,13 +24,9 @@ class BertEmbedder(BertModel):
         activation: of the dense layer, a `hidden_act` of `BertConfig`.
         truncate_dim: how many numbers of the result to keep; None for all.
 
-    Attributes:
-        width: the size V of a vector.
+    Call: the encoder's inputs [B, S] -> float32 [B, V]; V is the attribute `width`.
 
-    Call: the encoder's inputs [B, S] -> float32 [B, V].
-
-    Source: Sentence-BERT (arXiv:1908.10084) section 3; sentence-transformers Pooling, Dense and
-    Normalize.
+    Source: Sentence-BERT (arXiv:1908.10084) section 3; the modules of sentence-transformers.
     """
 
     arguments = ("pooling", "normalize", "outputs", "activation", "truncate_dim")
@@ -65,19 +59,13 @@ class BertEmbedder(BertModel):
                 self.head.build((None, config.hidden_size))
         self.built = True
 
-    @classmethod
-    def of(cls, config: BertConfig, head: Head) -> Self:
-        """Creates the embedder that a head describes."""
-        return cls(config, **{name: getattr(head, name) for name in cls.arguments})
-
     def call(self, inputs, training=None):
         sequence = self.encoder(inputs, training=training)["sequence_output"]
         vectors = self._pooled(ops.cast(sequence, "float32"), inputs["input_mask"])
         if self.outputs:
             vectors = ops.cast(self.head(vectors, training=training), "float32")
             vectors = fused.activation(self.activation)(vectors)
-        if self.normalize:
-            vectors = ops.normalize(vectors, epsilon=1e-12)
+        vectors = ops.normalize(vectors, epsilon=1e-12) if self.normalize else vectors
         return vectors[:, : self.width]
 
     def _pooled(self, sequence, mask):

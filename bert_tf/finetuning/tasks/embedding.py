@@ -40,12 +40,6 @@ def with_settings(head: Head, options: FineTuningOptions) -> Head:
     return replace(head, kind=EMBEDDING, **{x: given[x] for x in given if given[x] is not None})
 
 
-def with_vectors_of(task: "_EmbeddingTask", head: Head) -> "_EmbeddingTask":
-    """Returns a task that makes vectors as another head does, with its own pooling."""
-    names = ("outputs", "activation", "truncate_dim")
-    return replace(task, head=replace(task.head, **{name: getattr(head, name) for name in names}))
-
-
 class _EmbeddingTask(TextTask):
     """Trains a `BertEmbedder`, which reads every text of an example alone.
 

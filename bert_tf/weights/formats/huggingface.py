@@ -178,7 +178,6 @@ def download(name: str) -> str:
         ) from None
     repository, _, revision = name.partition("@")
     patterns = [CONFIG, FILE, INDEX, "model-*.safetensors", *FILES, *EMBEDDER_FILES]
-    # In older folders of sentence-transformers.
     patterns += [f"0_*/{pattern}" for pattern in patterns]
     with download_errors(f"hf:{name}"):
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=patterns)

@@ -5,8 +5,7 @@ modules.json                 the modules in their order, each with its folder
 2_Dense/                     a dense layer: config.json and model.safetensors
 sentence_bert_config.json    the length at which texts are truncated, or tokenizer_config.json
 
-In older folders, Hugging Face's files and sentence_bert_config.json are in a folder such as
-0_Transformer.
+In older folders, this last file and Hugging Face's are in a folder such as 0_Transformer.
 """
 
 import dataclasses
@@ -31,22 +30,17 @@ from tfrecords.writer import atomic_write
 
 MODULES, _CONFIG = "modules.json", "config.json"
 _LENGTH, _OTHERS = "sentence_bert_config.json", "config_sentence_transformers.json"
+_POOLING, _DENSE = f"1_Pooling/{_CONFIG}", "2_Dense"
 FILES = (MODULES, _LENGTH, _OTHERS, f"*_Pooling/{_CONFIG}", f"*_Dense/{_CONFIG}", f"*_Dense/{FILE}")
-_KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
 # What 1_Pooling/config.json calls each kind of `choices.EMBEDDING_POOLINGS`.
 _FLAGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_max_tokens": "max",
 }
-# What 2_Dense/config.json calls activations, and a dense layer that computes what ours does.
-_ACTIVATIONS = {
-    "torch.nn.modules.activation.Tanh": "tanh",
-    "torch.nn.modules.linear.Identity": "linear",
-    "torch.nn.modules.activation.ReLU": "relu",
-    "torch.nn.modules.activation.GELU": "gelu",
-}
-_PLAIN_DENSE = {"module_input_name": "sentence_embedding", "use_residual": False}
+# What 2_Dense/config.json calls activations.
+_TANH = "torch.nn.modules.activation.Tanh"
+_ACTIVATIONS = {_TANH: "tanh", "torch.nn.modules.linear.Identity": "linear"}
 
 
 class EmbeddingSettings(NamedTuple):
@@ -69,24 +63,21 @@ class EmbeddingSettings(NamedTuple):
 
 def settings_of(checkpoint: Checkpoint, pooling: str | None = None) -> EmbeddingSettings | None:
     """Returns how a checkpoint computes vectors: a run that states it, or as `read_settings`."""
-    head, run, tensors = checkpoint.head, checkpoint.run, checkpoint.tensors
-    if not head or head.kind != EMBEDDING:
+    spec, head, tensors = checkpoint.spec, checkpoint.head, checkpoint.tensors
+    if head and head.kind == EMBEDDING:
+        length = checkpoint.run.flags.get("max_seq_length") if checkpoint.run else None
+        head = dataclasses.replace(head, pooling=pooling or head.pooling)
+        dense = {path: tensors[path] for path in (HEAD_KERNEL, HEAD_BIAS) if path in tensors}
+        settings = EmbeddingSettings(head, length, dense=dense)
+    else:
         settings = read_settings(checkpoint.config_file, pooling)
-        if settings and settings.do_lower_case and not checkpoint.spec.lower_case:
-            raise ValueError(
-                f"sentence-transformers lower-cases text for {checkpoint.path} before a cased "
-                "tokenizer reads it, which is not supported"
-            )
-        return settings
-    length = run.flags.get("max_seq_length") if run else None
-    head = dataclasses.replace(head, pooling=pooling or head.pooling)
-    dense = {path: tensors[path] for path in (HEAD_KERNEL, HEAD_BIAS) if path in tensors}
-    return EmbeddingSettings(head, length, dense=dense)
-
-
-def with_dense(checkpoint: Checkpoint, settings: EmbeddingSettings) -> Checkpoint:
-    """Returns a checkpoint with the weights of the head."""
-    return dataclasses.replace(checkpoint, tensors={**checkpoint.tensors, **settings.dense})
+    if settings and settings.do_lower_case and not spec.lower_case:
+        raise ValueError(
+            f"sentence-transformers lower-cases text for {checkpoint.path} before a cased "
+            "tokenizer reads it, which is not supported"
+        )
+    most = spec.config.max_position_embeddings
+    return settings and settings._replace(max_seq_length=min(settings.max_seq_length or most, most))
 
 
 def transformer_folder(folder: str) -> str:
@@ -94,8 +85,7 @@ def transformer_folder(folder: str) -> str:
     path = os.path.join(folder, MODULES)
     if tf.io.gfile.exists(os.path.join(folder, _CONFIG)) or not tf.io.gfile.exists(path):
         return folder
-    name = dict(_read_modules(path)).get("Transformer")
-    return os.path.join(folder, name) if name else folder
+    return next((place for _, place in _read_modules(path)), folder)
 
 
 def read_settings(config_file: str | None, pooling: str | None = None) -> EmbeddingSettings | None:
@@ -107,21 +97,35 @@ def read_settings(config_file: str | None, pooling: str | None = None) -> Embedd
     Raises:
         ValueError: a file is damaged, or the folder has a module that is not supported.
     """
-    if not config_file:
+    inner = folder = os.path.dirname(config_file or "")
+    if not tf.io.gfile.exists(os.path.join(folder, MODULES)):
+        folder = os.path.dirname(inner)
+    path, others_path = (os.path.join(folder, name) for name in (MODULES, _OTHERS))
+    if not (config_file and tf.io.gfile.exists(path) and transformer_folder(folder) == inner):
         return None
-    inner = os.path.dirname(config_file)
-    beside = tf.io.gfile.exists(os.path.join(inner, MODULES))
-    folder = inner if beside else os.path.dirname(inner)
-    others_path = os.path.join(folder, _OTHERS)
-    if not tf.io.gfile.exists(os.path.join(folder, MODULES)) or transformer_folder(folder) != inner:
-        return None
+    replaced, normalize, activation, dense = pooling is not None, False, "linear", {}
+    for kind, place in _read_modules(path):
+        if kind == "Normalize":
+            normalize = True
+        elif kind == "Dense" and pooling and not (dense or normalize):
+            activation, dense = _read_dense(place)
+        elif kind == "Pooling" and not replaced:
+            pooling = _read_pooling(os.path.join(place, _CONFIG))
+        elif kind not in ("Transformer", "BERT", "Pooling") and not replaced:
+            raise ValueError(
+                f"{path}: {kind} is not supported there: only Pooling, Dense, Normalize, in this "
+                "order"
+            )
+    if pooling is None:
+        raise ValueError(f"{path} has no Pooling, which computes the vector of a text")
     others = read_json(others_path)
     prompt = others.get("default_prompt_name")
     if prompt and (others.get("prompts") or {}).get(prompt) != "":
         raise ValueError(f"{others_path}: a default prompt is not supported")
+    outputs = dense[HEAD_BIAS].shape[0] if dense else None
     with errors_at(others_path):
-        head = Head(EMBEDDING, truncate_dim=others.get("truncate_dim"))
-    head, dense = _read_head(folder, head, pooling)
+        size = others.get("truncate_dim")
+        head = Head(EMBEDDING, (), False, 0.0, 1.0, pooling, normalize, outputs, activation, size)
     values = read_json(os.path.join(inner, _LENGTH))
     # Newer versions leave the length to the tokenizer.
     length = values.get("max_seq_length") or read_json(os.path.join(inner, TOKENIZER)).get(
@@ -133,36 +137,12 @@ def read_settings(config_file: str | None, pooling: str | None = None) -> Embedd
     return EmbeddingSettings(head, length, lower_case, MappingProxyType(others), dense)
 
 
-def _read_head(folder: str, head: Head, pooling: str | None) -> tuple[Head, Mapping[str, Tensor]]:
-    """Returns a head with what the modules of a folder do, and its weights; see `read_settings`."""
-    path = os.path.join(folder, MODULES)
-    modules = _read_modules(path)
-    kinds, paths = [kind for kind, _ in modules], dict(modules)
-    supported = kinds == [kind for kind in _KINDS if kind in kinds]
-    if not (supported or pooling):
-        raise ValueError(
-            f"{path}: {', '.join(kinds)} is not supported, only {', '.join(_KINDS)} in this order"
-        )
-    if not (pooling or "Pooling" in kinds):
-        raise ValueError(f"{path} has no Pooling, which computes the vector of a text")
-    pooling = pooling or _read_pooling(os.path.join(folder, paths["Pooling"], _CONFIG))
-    head = dataclasses.replace(head, pooling=pooling, normalize="Normalize" in kinds)
-    if not (supported and "Dense" in kinds):
-        return head, {}
-    activation, dense = _read_dense(os.path.join(folder, paths["Dense"]))
-    outputs = dense[HEAD_KERNEL].shape[1]
-    return dataclasses.replace(head, outputs=outputs, activation=activation), dense
-
-
 def _read_modules(path: str) -> list[tuple[str, str]]:
     """Returns the class of each module, and its folder."""
+    folder = os.path.dirname(path)
     try:
-        modules = json.loads(read_file(path))
-        found = [(module["type"].rpartition(".")[2], module["path"]) for module in modules]
-        if outside := [name for _, name in found if ".." in name or os.path.isabs(name)]:
-            raise ValueError(outside[0])
-        # The oldest versions had a class for BERT.
-        return [("Transformer" if kind == "BERT" else kind, name) for kind, name in found]
+        modules = [(x["type"].rpartition(".")[2], x["path"]) for x in json.loads(read_file(path))]
+        return [(kind, os.path.join(folder, name).rstrip("/")) for kind, name in modules]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}): download or copy it again") from None
 
@@ -181,56 +161,48 @@ def _read_pooling(path: str) -> str:
 
 def _read_dense(folder: str) -> tuple[str, dict[str, Tensor]]:
     """Returns the activation and the weights of a dense layer."""
-    path = os.path.join(folder, _CONFIG)
-    values = read_json(path)
-    name = values.get("activation_function", "torch.nn.modules.activation.Tanh")
-    if name not in _ACTIVATIONS or {**values, **_PLAIN_DENSE} != {**_PLAIN_DENSE, **values}:
-        raise ValueError(
-            f"{path}: only one of {', '.join(_ACTIVATIONS)} after the vector of the text is "
-            "supported, without a residual connection"
-        )
-    if not tf.io.gfile.exists(os.path.join(folder, FILE)):
-        raise ValueError(
-            f"{folder} has no {FILE}, the only form of weights that is read: if you trust the "
-            "model, load and save it with sentence-transformers"
-        )
+    values, path = read_json(os.path.join(folder, _CONFIG)), os.path.join(folder, FILE)
+    activation = _ACTIVATIONS.get(values.get("activation_function", _TANH))
+    if not activation or values.get("use_residual"):
+        raise ValueError(f"{folder}: only Tanh or Identity, without use_residual, is supported")
+    if not tf.io.gfile.exists(path):
+        raise ValueError(f"{path} is missing: load and save the model with sentence-transformers")
     theirs, _ = open_tensors(folder)
-    kernel, bias = theirs.get("linear.weight"), theirs.get("linear.bias")
-    if not kernel or len(kernel.shape) != 2:
-        raise ValueError(f"{folder} has no matrix linear.weight: download or copy it again")
+    kernel = theirs["linear.weight"]
     size, width = kernel.shape
-    return _ACTIVATIONS[name], {
+    bias = theirs.get("linear.bias", Tensor((size,), lambda: np.zeros(size)))
+    return activation, {
         HEAD_KERNEL: Tensor((width, size), lambda: kernel.read().T.astype(np.float32)),
-        HEAD_BIAS: Tensor(
-            bias.shape if bias else (size,),
-            lambda: bias.read().astype(np.float32) if bias else np.zeros(size, np.float32),
-        ),
+        HEAD_BIAS: Tensor(bias.shape, lambda: bias.read().astype(np.float32)),
     }
 
 
 def write_settings(settings: EmbeddingSettings, width: int, folder: str) -> None:
     """Writes the files that sentence-transformers needs in addition to Hugging Face's."""
-    head = settings.head
-    left_out = {"Dense": not head.outputs, "Normalize": not head.normalize}
-    kinds = [kind for kind in _KINDS if not left_out.get(kind)]
-    paths = {kind: f"{index}_{kind}" if index else "" for index, kind in enumerate(kinds)}
+    head, others = settings.head, dict(settings.others)
+    kinds = ["Transformer", "Pooling", head.outputs and "Dense", head.normalize and "Normalize"]
     modules = [
         {
             "idx": index,
             "name": str(index),
-            "path": paths[kind],
+            "path": f"{index}_{kind}" if index else "",
             "type": f"sentence_transformers.models.{kind}",
         }
-        for index, kind in enumerate(kinds)
+        for index, kind in enumerate(filter(None, kinds))
     ]
     pooling = {name: kind == head.pooling for name, kind in _FLAGS.items()}
     names = ("max_seq_length", "do_lower_case")
     files = {
         MODULES: modules,
-        f"{paths['Pooling']}/{_CONFIG}": {"word_embedding_dimension": width, **pooling},
+        _POOLING: {"word_embedding_dimension": width, **pooling},
         _LENGTH: {name: getattr(settings, name) for name in names},
     }
-    others = dict(settings.others)
+    if head.outputs:
+        files[f"{_DENSE}/{_CONFIG}"] = {
+            "in_features": width,
+            "out_features": head.outputs,
+            "activation_function": next(x for x, y in _ACTIVATIONS.items() if y == head.activation),
+        }
     if head.truncate_dim:
         others["truncate_dim"] = head.truncate_dim
     if others:
@@ -240,21 +212,9 @@ def write_settings(settings: EmbeddingSettings, width: int, folder: str) -> None
         tf.io.gfile.makedirs(os.path.dirname(path))
         atomic_write(path, json.dumps(values, indent=2) + "\n")
     if head.outputs:
-        _write_dense(settings, os.path.join(folder, paths["Dense"]))
+        import safetensors.numpy
 
-
-def _write_dense(settings: EmbeddingSettings, folder: str) -> None:
-    from safetensors.numpy import save
-
-    names = {ours: theirs for theirs, ours in _ACTIVATIONS.items()}
-    kernel, bias = (settings.dense[path].read() for path in (HEAD_KERNEL, HEAD_BIAS))
-    values = {
-        "in_features": kernel.shape[0],
-        "out_features": kernel.shape[1],
-        "bias": True,
-        "activation_function": names[settings.head.activation],
-    }
-    tensors = {"linear.weight": np.ascontiguousarray(kernel.T), "linear.bias": bias}
-    tf.io.gfile.makedirs(folder)
-    atomic_write(os.path.join(folder, _CONFIG), json.dumps(values, indent=2) + "\n")
-    atomic_write(os.path.join(folder, FILE), save(tensors, metadata={"format": "pt"}))
+        kernel, bias = (settings.dense[path].read() for path in (HEAD_KERNEL, HEAD_BIAS))
+        arrays = {"linear.weight": np.ascontiguousarray(kernel.T), "linear.bias": bias}
+        content = safetensors.numpy.save(arrays, metadata={"format": "pt"})
+        atomic_write(os.path.join(folder, _DENSE, FILE), content)

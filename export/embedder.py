@@ -85,8 +85,7 @@ def run(options: Options) -> None:
         "calls the signature `serving_default`.",
         call='(["a text", "another"])["embedding"]',
     )
-    sizes = head.outputs or checkpoint.spec.config.hidden_size, head.truncate_dim
-    size = min(filter(None, sizes))
+    size = head.outputs or checkpoint.spec.config.hidden_size
     print(f"Wrote {options.output_dir}: maps a text to {size} numbers, {pooling}.")
     say(f"Next: {command_line('export.check', saved_model_dir=options.output_dir)}")
 

@@ -23,7 +23,7 @@ from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import save_tensors
 from bert_tf.weights.checkpoint import Checkpoint, describe_non_finite, matches
 from bert_tf.weights.formats import google, huggingface, kerashub
-from bert_tf.weights.formats.sentence_transformers import settings_of, write_settings
+from bert_tf.weights.formats import sentence_transformers as vectors
 from bert_tf.weights.growing import load_mapping
 from bert_tf.weights.names import PARTS, part_of
 from bert_tf.weights.reshaping import (
@@ -81,7 +81,7 @@ def convert(options: ConversionOptions) -> None:
     missing, extra = _patterns(options.allow_missing), _patterns(options.allow_extra)
     source = _opened(options, [*missing, *extra])
     try:
-        embedding = settings_of(source)
+        embedding = vectors.settings_of(source)
     except ValueError as error:
         print(f"WARNING: sentence-transformers' settings are left out: {error}")
         embedding = None
@@ -111,16 +111,8 @@ def convert(options: ConversionOptions) -> None:
     _warn_about_text(checkpoint, options.to)
     with whole_folder(options.output_dir) as folder:
         target.write(checkpoint, folder)
-        config = checkpoint.spec.config
-        length = embedding and fitting_length(config, embedding.max_seq_length)
-        if embedding and options.to == "huggingface":
-            write_settings(embedding._replace(max_seq_length=length), config.hidden_size, folder)
-        elif embedding and options.to == "run":
-            Run(folder).write(checkpoint.spec, {"max_seq_length": length})
-        elif embedding:
-            print(
-                f"WARNING: --to={options.to} cannot state how vectors are computed: use --to=run."
-            )
+        if embedding:
+            _keep_embedding(options.to, embedding, checkpoint, folder)
     bad: dict[str, str] = {}
     for path, tensor in checkpoint.tensors.items():
         note_non_finite(bad, path, tensor.read())
@@ -128,6 +120,20 @@ def convert(options: ConversionOptions) -> None:
         print(f"WARNING: {describe_non_finite(checkpoint.path, bad)}.")
     print(_report(options, checkpoint, [*left_out, *checkpoint.unused], random))
     say(f"Next: {_next_step(options, checkpoint)}")
+
+
+def _keep_embedding(
+    to: str, settings: vectors.EmbeddingSettings, checkpoint: Checkpoint, folder: str
+) -> None:
+    """Writes how vectors are computed, or warns that the format cannot say it."""
+    config = checkpoint.spec.config
+    length = fitting_length(config, settings.max_seq_length)
+    if to == "huggingface":
+        vectors.write_settings(settings._replace(max_seq_length=length), config.hidden_size, folder)
+    elif to == "run":
+        Run(folder).write(checkpoint.spec, {"max_seq_length": length})
+    else:
+        print(f"WARNING: --to={to} cannot state how vectors are computed: use --to=run.")
 
 
 def _warn_about_text(checkpoint: Checkpoint, to: str) -> None:

@@ -65,6 +65,8 @@ class TextEmbedder(keras.layers.Layer):
         if batch_size < 1:
             raise ValueError(f"batch_size {batch_size} must be at least 1")
         texts = list(texts)
+        if wrong := [text for text in texts if not isinstance(text, str | bytes)]:
+            raise ValueError(f"encode takes texts, not {wrong[0]!r}")
         vectors = np.zeros((len(texts), self.embedder.width), np.float32)
         order = np.argsort([len(text) for text in texts], kind="stable")
         for batch in in_chunks(order, batch_size):

@@ -22,14 +22,13 @@ class BertEmbedder(BertModel):
         normalize: whether to divide each vector by its length.
         outputs: width of a dense layer between pooling and normalization; None for no such layer.
         activation: of the dense layer, a `hidden_act` of `BertConfig`.
-        truncate_dim: how many numbers of the result to keep; None for all.
 
     Call: the encoder's inputs [B, S] -> float32 [B, V]; V is the attribute `width`.
 
     Source: Sentence-BERT (arXiv:1908.10084) section 3; the modules of sentence-transformers.
     """
 
-    arguments = ("pooling", "normalize", "outputs", "activation", "truncate_dim")
+    arguments = ("pooling", "normalize", "outputs", "activation")
 
     def __init__(
         self,
@@ -38,7 +37,6 @@ class BertEmbedder(BertModel):
         normalize: bool = False,
         outputs: int | None = None,
         activation: str = "linear",
-        truncate_dim: int | None = None,
         name: str = "embedder",
         **kwargs,
     ):
@@ -46,9 +44,7 @@ class BertEmbedder(BertModel):
         if pooling not in EMBEDDING_POOLINGS:
             raise ValueError(f"pooling {pooling!r} is not one of {', '.join(EMBEDDING_POOLINGS)}")
         self.pooling, self.normalize, self.outputs = pooling, normalize, outputs
-        self.activation, self.truncate_dim = activation, truncate_dim
-        width = outputs or config.hidden_size
-        self.width = min(width, truncate_dim or width)
+        self.activation, self.width = activation, outputs or config.hidden_size
         self.encoder = BertEncoder(config, dtype=self.dtype_policy)
         # Nothing reads the pooler.
         self.encoder.pooler.trainable = False
@@ -65,8 +61,7 @@ class BertEmbedder(BertModel):
         if self.outputs:
             vectors = ops.cast(self.head(vectors, training=training), "float32")
             vectors = fused.activation(self.activation)(vectors)
-        vectors = ops.normalize(vectors, epsilon=1e-12) if self.normalize else vectors
-        return vectors[:, : self.width]
+        return ops.normalize(vectors, epsilon=1e-12) if self.normalize else vectors
 
     def _pooled(self, sequence, mask):
         if self.pooling == "cls":

@@ -91,6 +91,8 @@ def test_wrong_arguments(run, tmp_path):
     embedder = load_embedder(run)
     with pytest.raises(ValueError, match="a list of texts, not a single one"):
         embedder.encode("a b")
+    with pytest.raises(ValueError, match="encode takes texts, not nan"):
+        embedder.encode(["a", float("nan")])
     with pytest.raises(ValueError, match="batch_size 0 must be at least 1"):
         embedder.encode(TEXTS, batch_size=0)
     with pytest.raises(ValueError, match="seq_length 2 is too small"):
@@ -153,7 +155,12 @@ def test_newer_folders(tmp_path):
     ("found", "pooling", "prompts", "message"),
     [
         (modules("Transformer", "Pooling", "LayerNorm"), {}, {}, "LayerNorm is not supported"),
-        (modules("Transformer", "Pooling", "Normalize", "Dense"), {}, {}, "Dense is not supported there: only"),
+        (
+            modules("Transformer", "Pooling", "Normalize", "Dense"),
+            {},
+            {},
+            "Dense is not supported there: only",
+        ),
         (modules("Transformer"), {}, {}, "has no Pooling"),
         ([{"path": ""}], {}, {}, r"modules.json is damaged \(KeyError\('type'\)\)"),
         ({}, {}, {}, "has no Pooling"),
@@ -161,8 +168,8 @@ def test_newer_folders(tmp_path):
         (BOTH, {"pooling_mode_cls_token": True}, {}, "'mean', 'cls'. is not supported"),
         (BOTH, LAST_TOKEN, {}, "'pooling_mode_lasttoken'. is not supported"),
         (BOTH, {"pooling_mode": ["cls", "max"]}, {}, "'cls', 'max'. is not supported"),
-        (BOTH, {}, {"default_prompt_name": "query"}, "a default prompt is not supported"),
-        (BOTH, {}, {"truncate_dim": 0}, "truncate_dim must be a positive integer"),
+        (BOTH, {}, {"default_prompt_name": "query"}, "a default prompt or"),
+        (BOTH, {}, {"truncate_dim": 8}, "or truncate_dim is not supported"),
     ],
 )
 def test_what_is_not_supported(tmp_path, found, pooling, prompts, message):
@@ -217,7 +224,7 @@ def test_a_folder_keeps_its_settings_when_it_is_converted(run, tmp_path, capsys)
 def with_dense(run, tmp_path_factory) -> tuple[str, np.ndarray, dict[str, np.ndarray]]:
     """A folder in the older layout whose vectors pass a dense layer; these before it; its weights.
 
-    Its length is 7, and it keeps 5 of 6 numbers.
+    Its length is 7.
     """
     folder = tmp_path_factory.mktemp("dense") / "folder"
     flags = dict(from_=run, to="huggingface", output_dir=str(folder / "0_Transformer"))
@@ -232,7 +239,7 @@ def with_dense(run, tmp_path_factory) -> tuple[str, np.ndarray, dict[str, np.nda
         "modules.json": found,
         "1_Pooling/config.json": {"pooling_mode_cls_token": True},
         "2_Dense/config.json": {"activation_function": "torch.nn.modules.activation.Tanh"},
-        "config_sentence_transformers.json": {"truncate_dim": 5},
+        "config_sentence_transformers.json": {"prompts": {"x": ""}, "default_prompt_name": "x"},
         "0_Transformer/sentence_bert_config.json": {"max_seq_length": 7},
     }
     for name, values in files.items():
@@ -242,13 +249,13 @@ def with_dense(run, tmp_path_factory) -> tuple[str, np.ndarray, dict[str, np.nda
 
 
 def test_a_dense_layer_in_an_older_folder(with_dense, tmp_path):
-    """Oracle: NumPy, as sentence-transformers' Dense, Normalize and `truncate_embeddings`."""
+    """Oracle: NumPy, as sentence-transformers' Dense and Normalize."""
     folder, vectors, weights = with_dense
     expected = np.tanh(vectors @ weights["linear.weight"].T + weights["linear.bias"])
-    expected = (expected / np.linalg.norm(expected, axis=1, keepdims=True))[:, :5]
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     embedder = load_embedder(folder)
     np.testing.assert_allclose(embedder(TEXTS), expected, atol=1e-5)
-    assert embedder.encode([]).shape == (0, 5) and embedder.preprocessor.seq_length == 7
+    assert embedder.encode([]).shape == (0, 6) and embedder.preprocessor.seq_length == 7
     text = keras.Input([], dtype="string")
     keras.Model(text, embedder(text)).save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")

@@ -25,7 +25,7 @@ from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.tensor_files import FILE, open_tensors
 from bert_tf.weights.names import HEAD_BIAS, HEAD_KERNEL
-from tfrecords.files import errors_at, read_file, read_json
+from tfrecords.files import read_file, read_json
 from tfrecords.writer import atomic_write
 
 MODULES, _CONFIG = "modules.json", "config.json"
@@ -103,12 +103,12 @@ def read_settings(config_file: str | None, pooling: str | None = None) -> Embedd
     path, others_path = (os.path.join(folder, name) for name in (MODULES, _OTHERS))
     if not (config_file and tf.io.gfile.exists(path) and transformer_folder(folder) == inner):
         return None
-    replaced, normalize, activation, dense = pooling is not None, False, "linear", {}
+    replaced, normalize, layer, dense = pooling is not None, False, {}, {}
     for kind, place in _read_modules(path):
         if kind == "Normalize":
             normalize = True
         elif kind == "Dense" and pooling and not (dense or normalize):
-            activation, dense = _read_dense(place)
+            layer, dense = _read_dense(place)
         elif kind == "Pooling" and not replaced:
             pooling = _read_pooling(os.path.join(place, _CONFIG))
         elif kind not in ("Transformer", "BERT", "Pooling") and not replaced:
@@ -120,12 +120,10 @@ def read_settings(config_file: str | None, pooling: str | None = None) -> Embedd
         raise ValueError(f"{path} has no Pooling, which computes the vector of a text")
     others = read_json(others_path)
     prompt = others.get("default_prompt_name")
-    if prompt and (others.get("prompts") or {}).get(prompt) != "":
-        raise ValueError(f"{others_path}: a default prompt is not supported")
-    outputs = dense[HEAD_BIAS].shape[0] if dense else None
-    with errors_at(others_path):
-        size = others.get("truncate_dim")
-        head = Head(EMBEDDING, (), False, 0.0, 1.0, pooling, normalize, outputs, activation, size)
+    has_prompt = prompt and (others.get("prompts") or {}).get(prompt) != ""
+    if has_prompt or others.get("truncate_dim"):
+        raise ValueError(f"{others_path}: a default prompt or truncate_dim is not supported")
+    head = Head(EMBEDDING, pooling=pooling, normalize=normalize, **layer)
     values = read_json(os.path.join(inner, _LENGTH))
     # Newer versions leave the length to the tokenizer.
     length = values.get("max_seq_length") or read_json(os.path.join(inner, TOKENIZER)).get(
@@ -159,8 +157,8 @@ def _read_pooling(path: str) -> str:
     return kinds[0]
 
 
-def _read_dense(folder: str) -> tuple[str, dict[str, Tensor]]:
-    """Returns the activation and the weights of a dense layer."""
+def _read_dense(folder: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Returns what a `Head` says about a dense layer, and the weights."""
     values, path = read_json(os.path.join(folder, _CONFIG)), os.path.join(folder, FILE)
     activation = _ACTIVATIONS.get(values.get("activation_function", _TANH))
     if not activation or values.get("use_residual"):
@@ -171,7 +169,7 @@ def _read_dense(folder: str) -> tuple[str, dict[str, Tensor]]:
     kernel = theirs["linear.weight"]
     size, width = kernel.shape
     bias = theirs.get("linear.bias", Tensor((size,), lambda: np.zeros(size)))
-    return activation, {
+    return {"outputs": size, "activation": activation}, {
         HEAD_KERNEL: Tensor((width, size), lambda: kernel.read().T.astype(np.float32)),
         HEAD_BIAS: Tensor(bias.shape, lambda: bias.read().astype(np.float32)),
     }
@@ -179,7 +177,7 @@ def _read_dense(folder: str) -> tuple[str, dict[str, Tensor]]:
 
 def write_settings(settings: EmbeddingSettings, width: int, folder: str) -> None:
     """Writes the files that sentence-transformers needs in addition to Hugging Face's."""
-    head, others = settings.head, dict(settings.others)
+    head = settings.head
     kinds = ["Transformer", "Pooling", head.outputs and "Dense", head.normalize and "Normalize"]
     modules = [
         {
@@ -203,10 +201,8 @@ def write_settings(settings: EmbeddingSettings, width: int, folder: str) -> None
             "out_features": head.outputs,
             "activation_function": next(x for x, y in _ACTIVATIONS.items() if y == head.activation),
         }
-    if head.truncate_dim:
-        others["truncate_dim"] = head.truncate_dim
-    if others:
-        files[_OTHERS] = others
+    if settings.others:
+        files[_OTHERS] = dict(settings.others)
     for name, values in files.items():
         path = os.path.join(folder, name)
         tf.io.gfile.makedirs(os.path.dirname(path))

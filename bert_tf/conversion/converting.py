@@ -94,6 +94,8 @@ def convert(options: ConversionOptions) -> None:
         raise ValueError(
             f"--allow_extra={options.allow_extra} names {needed[0]}, which --to={options.to} needs"
         )
+    if embedding and any(matches(path, extra) for path in embedding.dense):
+        embedding = None
     dense = embedding.dense if embedding else {}
     tensors = {p: t for p, t in checkpoint.tensors.items() if p not in {*left_out, *dense}}
     head = checkpoint.head if "head" in map(part_of, tensors) else None

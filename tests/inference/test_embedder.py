@@ -12,6 +12,7 @@ from support import save_run
 
 import bert_tf
 from bert_tf import predict
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.conversion import converting
 from bert_tf.conversion.conversion_options import ConversionOptions
@@ -274,6 +275,9 @@ def test_a_dense_layer_in_an_older_folder(with_dense, tmp_path):
     converting.convert(
         ConversionOptions(from_=folder, to="google", output_dir=str(tmp_path / "google"))
     )
+    flags = dict(from_=f"{tmp_path}/1", to="run", output_dir=str(tmp_path / "encoder"))
+    converting.convert(ConversionOptions(**flags, allow_extra="task_model/*"))
+    assert open_checkpoint(flags["output_dir"]).parts == {"encoder", "pooler"}
 
 
 def test_dense_layers_that_are_not_supported(with_dense, tmp_path):

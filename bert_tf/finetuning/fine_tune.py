@@ -20,7 +20,6 @@ from bert_tf.finetuning.multi_task import MultiTask, MultiTaskTraining
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.task import DataFiles, Task, TrainableTask
-from bert_tf.finetuning.tasks.embedding import with_settings
 from bert_tf.resolution import resolve_model
 from bert_tf.runs.run import COMMAND, FINISHED, Run
 from bert_tf.session import Session, training_devices
@@ -99,9 +98,8 @@ def _fine_tune(
     head = trained.head if trained else run.head if run.has_checkpoint else None
     task = task or make_task(options, head)
     if not head and options.label_type in VECTOR_TYPES:
-        scale = dict(mean=task.head.mean, deviation=task.head.deviation)
-        head = with_settings(dataclasses.replace(settings.head, **scale), options)
-        task = dataclasses.replace(task, head=head)
+        layer = dict(outputs=settings.head.outputs, activation=settings.head.activation)
+        task = dataclasses.replace(task, head=dataclasses.replace(task.head, **layer))
     if options.metric not in (None, task.metric):
         task = task.with_metric(options.metric)
     if not training:

@@ -24,18 +24,13 @@ from bert_tf.weights.names import part_of
 FLAGS = ("label_type", "pooling", "normalize")
 
 
-def embedding_head(options: FineTuningOptions, low: float = 0.0, high: float = 1.0) -> Head:
-    """Returns a head for vectors; cosines from 0 to 1 stand for numbers from `low` to `high`."""
+def with_settings(head: Head, options: FineTuningOptions) -> Head:
+    """Returns a head for vectors, with the values of --pooling and --normalize that are given."""
     if options.freeze_encoder:
         raise ValueError(
             f"--freeze_encoder leaves nothing to train with --label_type={options.label_type}: "
             "omit it"
         )
-    return with_settings(Head(EMBEDDING, mean=low, deviation=high - low), options)
-
-
-def with_settings(head: Head, options: FineTuningOptions) -> Head:
-    """Returns a head for vectors, with the values of --pooling and --normalize that are given."""
     given = {"pooling": options.pooling, "normalize": options.normalize}
     return replace(head, kind=EMBEDDING, **{x: given[x] for x in given if given[x] is not None})
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import Head
+from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.examples import TextExamples, TfdsSource
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.tables import Table, as_number, find_file, read_file
@@ -262,7 +262,8 @@ TASKS = (
 def make_similarity(options: FineTuningOptions, head: Head | None) -> embedding.SimilarityTask:
     """Returns STS-B as the task of vectors whose cosine is the similarity."""
     flags = ("data_dir", *embedding.FLAGS)
-    head = head or embedding.embedding_head(options, *_STSB.limits)
+    low, high = _STSB.limits
+    head = head or Head(EMBEDDING, mean=low, deviation=high - low)
     head = embedding.with_settings(head, options)
     return embedding.SimilarityTask(**_options(_STSB), head=head, flags=flags)
 

@@ -113,7 +113,7 @@ def _check_weights(folder: str, config: Mapping[str, Any]) -> None:
     raise ValueError(
         f"{folder} holds its weights as {found}{why}: only {FILE} is read. If you trust the "
         f"file, convert it with transformers{needs}: {model}.from_pretrained({folder!r})"
-        ".save_pretrained('NEW_FOLDER')"
+        f".save_pretrained({folder!r})"
     )
 
 

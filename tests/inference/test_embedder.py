@@ -293,8 +293,11 @@ def test_dense_layers_that_are_not_supported(with_dense, tmp_path):
     safetensors.numpy.save_file(weights, dense / "model.safetensors")
     with pytest.raises(ValueError, match=r"head/dense_kernel.*8.*16"):
         load_embedder(str(folder), "mean")
+    safetensors.numpy.save_file({"x": np.zeros(1)}, dense / "model.safetensors")
+    with pytest.raises(ValueError, match="2_Dense/model.safetensors: x has type F64"):
+        load_embedder(str(folder))
     (dense / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match="2_Dense.model.safetensors is missing: load and save"):
+    with pytest.raises(ValueError, match="2_Dense/model.safetensors has no matrix: load and"):
         load_embedder(str(folder))
 
 

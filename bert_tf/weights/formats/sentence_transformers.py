@@ -163,10 +163,9 @@ def _read_dense(folder: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     activation = _ACTIVATIONS.get(values.get("activation_function", _TANH))
     if not activation or values.get("use_residual"):
         raise ValueError(f"{folder}: only Tanh or Identity, without use_residual, is supported")
-    if not tf.io.gfile.exists(path):
-        raise ValueError(f"{path} is missing: load and save the model with sentence-transformers")
-    theirs, _ = open_tensors(folder)
-    kernel = theirs["linear.weight"]
+    theirs = open_tensors(folder)[0] if tf.io.gfile.exists(path) else {}
+    if not (kernel := theirs.get("linear.weight")):
+        raise ValueError(f"{path} has no matrix: load and save it with sentence-transformers")
     size, width = kernel.shape
     bias = theirs.get("linear.bias", Tensor((size,), lambda: np.zeros(size)))
     return {"outputs": size, "activation": activation}, {

@@ -203,8 +203,8 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     max_seq_length: int | None = option(
         None,
         "Tokens per example; longer ones are truncated, except that contexts and tagged texts "
-        "are read in windows of this length. Default: 384 for squad and squad2; for vectors, as in "
-        "--init_checkpoint; otherwise 128, or the most that the model takes.",
+        "are read in windows of this length. Default: 384 for squad and squad2, otherwise 128, or "
+        "the most that the model takes.",
         **PAIR_LENGTH,
     )
     train_batch_size: int = option(

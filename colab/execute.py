@@ -38,6 +38,7 @@ def main() -> None:
     settings = dict(setting.split("=", 1) for setting in options.set)
     path = FOLDER / f"{options.name}.ipynb"
     if options.work_dir:
+        os.makedirs(options.work_dir, exist_ok=True)
         notebook = execute(options.name, settings, options.work_dir)
     else:
         notebook = with_outputs(read(options.name), nbformat.read(path, as_version=4))

@@ -64,7 +64,9 @@ def run(options: Options) -> None:
         checkpoint, options.pooling, options.normalize, options.max_seq_length
     )
     tokenizer = load_tokenizer(checkpoint, options)
-    pooling = f"{settings.pooling} pooling{', normalized' if settings.normalize else ''}"
+    head = settings.head
+    pooling = f"{head.pooling} pooling{', a dense layer' if head.outputs else ''}"
+    pooling += ", normalized" if head.normalize else ""
     write_text_model(
         options,
         checkpoint,
@@ -83,7 +85,7 @@ def run(options: Options) -> None:
         "calls the signature `serving_default`.",
         call='(["a text", "another"])["embedding"]',
     )
-    size = checkpoint.spec.config.hidden_size
+    size = head.outputs or checkpoint.spec.config.hidden_size
     print(f"Wrote {options.output_dir}: maps a text to {size} numbers, {pooling}.")
     say(f"Next: {command_line('export.check', saved_model_dir=options.output_dir)}")
 

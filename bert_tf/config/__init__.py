@@ -44,7 +44,7 @@ class Head:
             without labels learned. It predicts the output of its dense layer times the deviation,
             plus the mean. For an `EMBEDDING` that learned numbers, the mean is the number of the
             cosine 0, and the deviation is how much larger that of the cosine 1 is.
-        pooling, normalize: how an `EMBEDDING` makes vectors; see `BertEmbedder`.
+        pooling, ..., activation: how an `EMBEDDING` makes vectors; see `BertEmbedder`.
     """
 
     kind: str
@@ -54,6 +54,8 @@ class Head:
     deviation: float = 1.0
     pooling: str = "mean"
     normalize: bool = False
+    outputs: int | None = None
+    activation: str = "linear"
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import EMBEDDING, BertConfig, Head
+from bert_tf.config import EMBEDDING, BertConfig
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.finite import note_non_finite
 from bert_tf.resolution import (
@@ -23,7 +23,7 @@ from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import save_tensors
 from bert_tf.weights.checkpoint import Checkpoint, describe_non_finite, matches
 from bert_tf.weights.formats import google, huggingface, kerashub
-from bert_tf.weights.formats.sentence_transformers import settings_of, write_settings
+from bert_tf.weights.formats import sentence_transformers as vectors
 from bert_tf.weights.growing import load_mapping
 from bert_tf.weights.names import PARTS, part_of
 from bert_tf.weights.reshaping import (
@@ -76,8 +76,13 @@ def convert(options: ConversionOptions) -> None:
     check_new_folder(options.output_dir)
     target = _TARGETS[options.to]
     missing, extra = _patterns(options.allow_missing), _patterns(options.allow_extra)
-    opened = _opened(options, [*missing, *extra])
-    source = _reshaped(options, opened)
+    source = _opened(options, [*missing, *extra])
+    try:
+        embedding = vectors.settings_of(source)
+    except ValueError as error:
+        print(f"WARNING: sentence-transformers' settings are left out: {error}")
+        embedding = None
+    source = _reshaped(options, source)
     # Missing weights start like those of a new model, with the same values each time.
     keras.utils.set_random_seed(0)
     checkpoint, random = complete(source, target.parts, missing)
@@ -86,8 +91,13 @@ def convert(options: ConversionOptions) -> None:
         raise ValueError(
             f"--allow_extra={options.allow_extra} names {needed[0]}, which --to={options.to} needs"
         )
-    tensors = {path: t for path, t in checkpoint.tensors.items() if path not in left_out}
+    if embedding and any(matches(path, extra) for path in embedding.dense):
+        embedding = None
+    dense = embedding.dense if embedding else {}
+    tensors = {p: t for p, t in checkpoint.tensors.items() if p not in {*left_out, *dense}}
     head = checkpoint.head if "head" in map(part_of, tensors) else None
+    if options.to == "run" and embedding:
+        tensors, head = {**tensors, **dense}, embedding.head
     checkpoint = dataclasses.replace(checkpoint, tensors=tensors, head=head)
     if checkpoint.head and checkpoint.head.multi_label and not target.says_all:
         raise ValueError(
@@ -100,7 +110,8 @@ def convert(options: ConversionOptions) -> None:
     _warn_about_text(checkpoint, options.to)
     with whole_folder(options.output_dir) as folder:
         target.write(checkpoint, folder)
-        _keep_embedding(options, opened, checkpoint, folder)
+        if embedding:
+            _keep_embedding(options.to, embedding, checkpoint, folder)
     bad: dict[str, str] = {}
     for path, tensor in checkpoint.tensors.items():
         note_non_finite(bad, path, tensor.read())
@@ -111,26 +122,17 @@ def convert(options: ConversionOptions) -> None:
 
 
 def _keep_embedding(
-    options: ConversionOptions, source: Checkpoint, checkpoint: Checkpoint, folder: str
+    to: str, settings: vectors.EmbeddingSettings, checkpoint: Checkpoint, folder: str
 ) -> None:
-    """Writes how the source computes vectors, or warns that the format cannot say it."""
-    try:
-        settings = settings_of(source)
-    except ValueError as error:
-        print(f"WARNING: sentence-transformers' settings are left out: {error}")
-        return
-    if not settings:
-        return
+    """Writes how vectors are computed, or warns that the format cannot say it."""
     config = checkpoint.spec.config
-    length = fitting_length(config, settings.max_seq_length or config.max_position_embeddings)
-    if options.to == "huggingface":
-        write_settings(settings._replace(max_seq_length=length), config.hidden_size, folder)
-    elif options.to == "run":
-        head = Head(EMBEDDING, pooling=settings.pooling, normalize=settings.normalize)
+    length = fitting_length(config, settings.max_seq_length)
+    if to == "huggingface":
+        vectors.write_settings(settings._replace(max_seq_length=length), config.hidden_size, folder)
+    elif to == "run":
         Run(folder).write(checkpoint.spec, {"max_seq_length": length})
-        Run(folder).write_head(source.head or head)
     else:
-        print(f"WARNING: --to={options.to} cannot state how vectors are computed: use --to=run.")
+        print(f"WARNING: --to={to} cannot state how vectors are computed: use --to=run.")
 
 
 def _warn_about_text(checkpoint: Checkpoint, to: str) -> None:

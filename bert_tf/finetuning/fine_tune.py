@@ -78,20 +78,28 @@ def _fine_tune(
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
     session = Session.open(options, strategy, run, init)
+    # Vectors are computed as by the initial checkpoint, unless flags say otherwise.
+    settings = EmbeddingSettings()
+    if session.init and options.label_type in VECTOR_TYPES:
+        settings = settings_of(session.init, options.pooling) or settings
+        tensors = {**session.init.tensors, **settings.dense}
+        init = dataclasses.replace(session.init, tensors=tensors)
+        session = dataclasses.replace(session, init=init)
     trained = None if trains else _open_trained(run, session.init, options.label_type)
     if trained and trained is session.init and trained.run:
         options = saved_run.with_values_of(options, trained.run.flags, saved_run.LENGTHS)
     spec = model_spec(session)
-    options = with_length(options, options.task, spec.config, say)
     if options.label_type in VECTOR_TYPES:
-        # Vectors are computed as by the initial checkpoint, unless flags say otherwise.
-        found = session.init and settings_of(session.init, options.pooling)
-        settings = (found or EmbeddingSettings())._asdict()
-        options = saved_run.with_values_of(options, settings, saved_run.SETTINGS)
+        values = dataclasses.asdict(settings.head) | {"max_seq_length": settings.max_seq_length}
+        options = saved_run.with_values_of(options, values, saved_run.SETTINGS)
+    options = with_length(options, options.task, spec.config, say)
     session = dataclasses.replace(session, options=options)
     # A run that stopped before its first checkpoint may have had other data.
     head = trained.head if trained else run.head if run.has_checkpoint else None
     task = task or make_task(options, head)
+    if not head and options.label_type in VECTOR_TYPES:
+        layer = dict(outputs=settings.head.outputs, activation=settings.head.activation)
+        task = dataclasses.replace(task, head=dataclasses.replace(task.head, **layer))
     if options.metric not in (None, task.metric):
         task = task.with_metric(options.metric)
     if not training:

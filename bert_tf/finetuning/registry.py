@@ -74,7 +74,7 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Trainable
     if name in MAKERS:
         task = MAKERS[name](name, options, head)
     elif name == "stsb" and options.label_type == "similarity":
-        task = glue.make_similarity(options)
+        task = glue.make_similarity(options, head)
     else:
         task = TASKS[name]
         if head and isinstance(task, RegressionTask):

@@ -30,9 +30,9 @@ _TRAINED_ON = ("data_dir", "train_file", "dev_file")
 # Flags that say how much of a text the model reads.
 LENGTHS = ("max_seq_length", "max_query_length", "doc_stride")
 # Flags that say how the vectors of texts are computed.
-SETTINGS = ("pooling", "normalize")
+SETTINGS = ("pooling", "normalize", "max_seq_length")
 # Flags whose defaults a run has found in its training file or its model.
-_FOUND = ("text_column", "label_column", "max_seq_length", *SETTINGS)
+_FOUND = ("text_column", "label_column", *SETTINGS)
 # Flags that may differ in addition if the run is only evaluated.
 _EVALUATION = frozenset({*DataFiles._fields, "precision", "init_checkpoint"})
 

@@ -48,7 +48,7 @@ class DataFiles(NamedTuple):
 def make_model(head: Head, config: BertConfig, **arguments: Any) -> keras.Model:
     """Returns the model that a head describes; `arguments` are others of `BertTaskModel`."""
     if head.kind == EMBEDDING:
-        return BertEmbedder(config, head.pooling, head.normalize)
+        return BertEmbedder(config, **{x: getattr(head, x) for x in BertEmbedder.arguments})
     outputs = {"span": 2, "multiple_choice": 1}.get(head.kind, len(head.labels) or 1)
     return BertTaskModel(config, outputs, head.kind, head.mean, head.deviation, **arguments)
 

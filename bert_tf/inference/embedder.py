@@ -1,5 +1,6 @@
 """Turns a text into one vector, in one step."""
 
+import dataclasses
 import functools
 from collections.abc import Iterable
 
@@ -7,6 +8,8 @@ import keras
 import numpy as np
 
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import EMBEDDING, Head
+from bert_tf.finetuning.task import make_model
 from bert_tf.inference.models import load_model
 from bert_tf.inference.texts import in_chunks
 from bert_tf.models.embedder import BertEmbedder
@@ -15,8 +18,6 @@ from bert_tf.resolution import check_length, fitting_length, resolve_vocab
 from bert_tf.text.preprocessor import BertPreprocessor, without_shared_padding
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
-
-_ANY_LENGTH = 2**30
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -29,7 +30,7 @@ class TextEmbedder(keras.layers.Layer):
         preprocessor: turns texts into the inputs of the embedder.
         embedder: turns these into vectors.
 
-    Call: strings [B] -> float32 [B, H].
+    Call: strings [B] -> float32 [B, V].
     """
 
     def __init__(
@@ -52,10 +53,10 @@ class TextEmbedder(keras.layers.Layer):
         return self.embedder(inputs, training=training)
 
     def compute_output_spec(self, text, training=None):
-        return keras.KerasTensor((text.shape[0], self.embedder.config.hidden_size), "float32")
+        return keras.KerasTensor((text.shape[0], self.embedder.width), "float32")
 
     def encode(self, texts: Iterable[str], batch_size: int = 32) -> np.ndarray:
-        """Returns the vectors of any number of texts, float32 [N, H].
+        """Returns the vectors of any number of texts, float32 [N, V].
 
         Texts of similar length are computed together.
         """
@@ -64,7 +65,9 @@ class TextEmbedder(keras.layers.Layer):
         if batch_size < 1:
             raise ValueError(f"batch_size {batch_size} must be at least 1")
         texts = list(texts)
-        vectors = np.zeros((len(texts), self.embedder.config.hidden_size), np.float32)
+        if wrong := [text for text in texts if not isinstance(text, str | bytes)]:
+            raise ValueError(f"encode takes texts, not {wrong[0]!r}")
+        vectors = np.zeros((len(texts), self.embedder.width), np.float32)
         order = np.argsort([len(text) for text in texts], kind="stable")
         for batch in in_chunks(order, batch_size):
             vectors[batch] = self([texts[index] for index in batch], training=False)
@@ -124,18 +127,18 @@ def embedding_settings(
     """Returns the arguments; for those that are None, the settings of the folder or defaults."""
     config = checkpoint.spec.config
     settings = settings_of(checkpoint, pooling)
-    settings = settings or EmbeddingSettings(pooling or "mean", max_seq_length=128)
-    if max_seq_length is None:
-        max_seq_length = fitting_length(config, settings.max_seq_length or _ANY_LENGTH)
+    if not settings:
+        head = Head(EMBEDDING, pooling=pooling or "mean")
+        settings = EmbeddingSettings(head, fitting_length(config))
+    max_seq_length = max_seq_length or settings.max_seq_length
     check_length(config, max_seq_length)
     if normalize is not None:
-        settings = settings._replace(normalize=normalize)
+        settings = settings._replace(head=dataclasses.replace(settings.head, normalize=normalize))
     return settings._replace(max_seq_length=max_seq_length)
 
 
 def build_embedder(checkpoint: Checkpoint, settings: EmbeddingSettings) -> BertEmbedder:
     """Builds the model with the weights of a checkpoint, except the unused pooler's."""
-    embedder = functools.partial(
-        BertEmbedder, pooling=settings.pooling, normalize=settings.normalize
-    )
-    return load_model(checkpoint, embedder, {"encoder", "projection"})
+    tensors = {**checkpoint.tensors, **settings.dense}
+    build, parts = functools.partial(make_model, settings.head), {"encoder", "projection", "head"}
+    return load_model(dataclasses.replace(checkpoint, tensors=tensors), build, parts)

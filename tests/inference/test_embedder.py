@@ -6,12 +6,14 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import safetensors.numpy
 import tensorflow as tf
 from support import save_run
 
 import bert_tf
 from bert_tf import predict
-from bert_tf.config import BertConfig
+from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.conversion import converting
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.inference.embedder import TextEmbedder, load_embedder
@@ -90,6 +92,8 @@ def test_wrong_arguments(run, tmp_path):
     embedder = load_embedder(run)
     with pytest.raises(ValueError, match="a list of texts, not a single one"):
         embedder.encode("a b")
+    with pytest.raises(ValueError, match="encode takes texts, not nan"):
+        embedder.encode(["a", float("nan")])
     with pytest.raises(ValueError, match="batch_size 0 must be at least 1"):
         embedder.encode(TEXTS, batch_size=0)
     with pytest.raises(ValueError, match="seq_length 2 is too small"):
@@ -112,7 +116,11 @@ def test_wrong_arguments(run, tmp_path):
 
 @pytest.mark.parametrize(
     "settings",
-    [EmbeddingSettings("cls", False, 20), EmbeddingSettings("max", True, 7), EmbeddingSettings()],
+    [
+        EmbeddingSettings(Head(EMBEDDING, pooling="cls"), 20),
+        EmbeddingSettings(Head(EMBEDDING, pooling="max", normalize=True), 7),
+        EmbeddingSettings(),
+    ],
 )
 def test_settings_are_written_and_read(tmp_path, settings):
     """Oracle: the settings before."""
@@ -140,20 +148,29 @@ def test_newer_folders(tmp_path):
         '{"transformer_task": "feature-extraction"}'
     )
     (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 12}')
-    assert read_settings(f"{tmp_path}/config.json") == EmbeddingSettings("max", False, 12)
+    expected = EmbeddingSettings(Head(EMBEDDING, pooling="max"), 12)
+    assert read_settings(f"{tmp_path}/config.json") == expected
 
 
 @pytest.mark.parametrize(
     ("found", "pooling", "prompts", "message"),
     [
-        (modules("Transformer", "Pooling", "Dense"), {}, {}, "Dense is not supported"),
+        (modules("Transformer", "Pooling", "LayerNorm"), {}, {}, "LayerNorm is not supported"),
+        (
+            modules("Transformer", "Pooling", "Normalize", "Dense"),
+            {},
+            {},
+            "Dense is not supported there: only",
+        ),
         (modules("Transformer"), {}, {}, "has no Pooling"),
         ([{"path": ""}], {}, {}, r"modules.json is damaged \(KeyError\('type'\)\)"),
         ({}, {}, {}, "has no Pooling"),
         (3, {}, {}, "modules.json is damaged"),
-        (BOTH, {"pooling_mode_cls_token": True}, {}, "'pooling_mode_cls_token'. is not supported"),
+        (BOTH, {"pooling_mode_cls_token": True}, {}, "'mean', 'cls'. is not supported"),
         (BOTH, LAST_TOKEN, {}, "'pooling_mode_lasttoken'. is not supported"),
-        (BOTH, {}, {"default_prompt_name": "query"}, "a default prompt is not supported"),
+        (BOTH, {"pooling_mode": ["cls", "max"]}, {}, "'cls', 'max'. is not supported"),
+        (BOTH, {}, {"default_prompt_name": "query"}, "a default prompt or"),
+        (BOTH, {}, {"truncate_dim": 8}, "or truncate_dim is not supported"),
     ],
 )
 def test_what_is_not_supported(tmp_path, found, pooling, prompts, message):
@@ -176,7 +193,7 @@ def test_a_folder_keeps_its_settings_when_it_is_converted(run, tmp_path, capsys)
         return folder
 
     others = {"prompts": {"query": "q"}, "similarity_fn_name": "dot"}
-    settings = EmbeddingSettings("max", True, 20, False, others)
+    settings = EmbeddingSettings(Head(EMBEDDING, pooling="max", normalize=True), 20, False, others)
     first = convert(run, "huggingface", "first")
     assert read_settings(f"{first}/config.json") is None
     write_settings(settings, 16, first)
@@ -202,6 +219,86 @@ def test_a_folder_keeps_its_settings_when_it_is_converted(run, tmp_path, capsys)
     assert "WARNING: sentence-transformers' settings are left out" in capsys.readouterr().out
     embedder = load_embedder(first, "cls")
     assert embedder.preprocessor.seq_length == 20 and embedder.embedder.normalize
+
+
+@pytest.fixture(scope="module")
+def with_dense(run, tmp_path_factory) -> tuple[str, np.ndarray, dict[str, np.ndarray]]:
+    """A folder in the older layout whose vectors pass a dense layer; these before it; its weights.
+
+    Its length is 7.
+    """
+    folder = tmp_path_factory.mktemp("dense") / "folder"
+    flags = dict(from_=run, to="huggingface", output_dir=str(folder / "0_Transformer"))
+    converting.convert(ConversionOptions(**flags))
+    kernel = np.random.default_rng(0).normal(size=(6, 16)).astype(np.float32)
+    weights = {"linear.weight": kernel, "linear.bias": np.arange(6, dtype=np.float32)}
+    (folder / "2_Dense").mkdir()
+    safetensors.numpy.save_file(weights, folder / "2_Dense" / "model.safetensors")
+    found = modules("Transformer", "Pooling", "Dense", "Normalize")
+    found[0]["path"] = "0_Transformer"
+    files = {
+        "modules.json": found,
+        "1_Pooling/config.json": {"pooling_mode_cls_token": True},
+        "2_Dense/config.json": {"activation_function": "torch.nn.modules.activation.Tanh"},
+        "config_sentence_transformers.json": {"prompts": {"x": ""}, "default_prompt_name": "x"},
+        "0_Transformer/sentence_bert_config.json": {"max_seq_length": 7},
+    }
+    for name, values in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(values))
+    return str(folder), np.array(load_embedder(run, "cls", max_seq_length=7)(TEXTS)), weights
+
+
+def test_a_dense_layer_in_an_older_folder(with_dense, tmp_path):
+    """Oracle: NumPy, as sentence-transformers' Dense and Normalize."""
+    folder, vectors, weights = with_dense
+    expected = np.tanh(vectors @ weights["linear.weight"].T + weights["linear.bias"])
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    embedder = load_embedder(folder)
+    np.testing.assert_allclose(embedder(TEXTS), expected, atol=1e-5)
+    assert embedder.encode([]).shape == (0, 6) and embedder.preprocessor.seq_length == 7
+    text = keras.Input([], dtype="string")
+    keras.Model(text, embedder(text)).save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded(tf.constant(TEXTS)), expected, atol=1e-5)
+    out = str(tmp_path / "out")
+    export_embedder.run(export_embedder.Options(checkpoint=folder, output_dir=out))
+    np.testing.assert_allclose(tf.saved_model.load(out)(TEXTS)["embedding"], expected, atol=1e-5)
+    for index, to in enumerate(("huggingface", "run", "huggingface")):
+        options = ConversionOptions(from_=folder, to=to, output_dir=str(tmp_path / str(index)))
+        converting.convert(options)
+        folder = options.output_dir
+        np.testing.assert_allclose(load_embedder(folder)(TEXTS), expected, atol=1e-5)
+    written = safetensors.numpy.load_file(f"{folder}/2_Dense/model.safetensors")
+    np.testing.assert_array_equal(written["linear.weight"], weights["linear.weight"])
+    assert not [name for name in bert_tf.load(folder).encoder.weights if "head" in name.path]
+    converting.convert(
+        ConversionOptions(from_=folder, to="google", output_dir=str(tmp_path / "google"))
+    )
+    flags = dict(from_=f"{tmp_path}/1", to="run", output_dir=str(tmp_path / "encoder"))
+    converting.convert(ConversionOptions(**flags, allow_extra="task_model/*"))
+    assert open_checkpoint(flags["output_dir"]).parts == {"encoder", "pooler"}
+
+
+def test_dense_layers_that_are_not_supported(with_dense, tmp_path):
+    """Oracle: the message says what, and names the file; `--pooling` does not hide it."""
+    folder = shutil.copytree(with_dense[0], tmp_path / "folder")
+    dense = folder / "2_Dense"
+    for values in {"use_residual": True}, {"activation_function": "torch.nn.modules.x.Mish"}:
+        (dense / "config.json").write_text(json.dumps(values))
+        with pytest.raises(ValueError, match=f"{dense}: only Tanh or Identity"):
+            load_embedder(str(folder))
+    (dense / "config.json").write_text("{}")
+    weights = {"linear.weight": np.zeros((6, 8), np.float32)}
+    safetensors.numpy.save_file(weights, dense / "model.safetensors")
+    with pytest.raises(ValueError, match=r"head/dense_kernel.*8.*16"):
+        load_embedder(str(folder), "mean")
+    safetensors.numpy.save_file({"x": np.zeros(1)}, dense / "model.safetensors")
+    with pytest.raises(ValueError, match="2_Dense/model.safetensors: x has type F64"):
+        load_embedder(str(folder))
+    (dense / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="2_Dense/model.safetensors has no matrix: load and"):
+        load_embedder(str(folder))
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from bert_tf.choices import VECTOR_TYPES
-from bert_tf.config import Head
+from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning import labels
 from bert_tf.finetuning.columns import Columns, find_columns
 from bert_tf.finetuning.examples import TextExamples
@@ -98,7 +98,6 @@ class _Reader:
         flags = options.text_column, options.text_b_column, options.label_column
         self._wanted = Columns.of(*flags, options.label_type)
         self._wanted = replace(self._wanted, negative=options.negative_column)
-        self._options = options
         # The training table, until it is read.
         self._opened: dict[str, tuple[Table, Columns, _Rows]] = {}
         self.guessed: Mapping[str, str] = {}
@@ -109,7 +108,7 @@ class _Reader:
         Classes are sorted, or the names of their columns.
         """
         if self._type == "pairs":
-            return embedding.embedding_head(self._options)
+            return Head(EMBEDDING)
         if not files.train_file:
             raise files.missing(NAME, TRAIN)
         table, columns, rows = opened = self._open(files.train_file, TRAIN)
@@ -121,8 +120,8 @@ class _Reader:
             self._wanted = columns
             self.guessed = {"text_column": columns.text, "label_column": column}
         if self._type == "similarity":
-            limits = labels.cosine_range(table.path, column, rows)
-            return embedding.embedding_head(self._options, *limits)
+            low, high = labels.cosine_range(table.path, column, rows)
+            return Head(EMBEDDING, mean=low, deviation=high - low)
         if self._type == "number":
             mean, deviation = labels.measure_numbers(table.path, column, rows)
             return Head("classifier", mean=mean, deviation=deviation)

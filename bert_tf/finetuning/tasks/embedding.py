@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -17,23 +18,19 @@ from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.regression import RegressionTask
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.weights.names import part_of
 
 # The flags that only these tasks read.
 FLAGS = ("label_type", "pooling", "normalize")
 
 
-def embedding_head(options: FineTuningOptions, low: float = 0.0, high: float = 1.0) -> Head:
-    """Returns a head for vectors; cosines from 0 to 1 stand for numbers from `low` to `high`."""
+def with_settings(head: Head, options: FineTuningOptions) -> Head:
+    """Returns a head for vectors, with the values of --pooling and --normalize that are given."""
     if options.freeze_encoder:
         raise ValueError(
             f"--freeze_encoder leaves nothing to train with --label_type={options.label_type}: "
             "omit it"
         )
-    return with_settings(Head(EMBEDDING, mean=low, deviation=high - low), options)
-
-
-def with_settings(head: Head, options: FineTuningOptions) -> Head:
-    """Returns a head for vectors, with the values of --pooling and --normalize that are given."""
     given = {"pooling": options.pooling, "normalize": options.normalize}
     return replace(head, kind=EMBEDDING, **{x: given[x] for x in given if given[x] is not None})
 
@@ -47,6 +44,10 @@ class _EmbeddingTask(TextTask):
     head: Head
     apart = True
     predicted = "the value, which their cosine stands for"
+
+    def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
+        """Returns those of the encoder, and of the dense layer after the pooling."""
+        return model.encoder.weights + [x for x in model.weights if part_of(x.path) == "head"]
 
     @staticmethod
     def encode(

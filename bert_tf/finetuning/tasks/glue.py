@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.examples import TextExamples, TfdsSource
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.tables import Table, as_number, find_file, read_file
 from bert_tf.finetuning.task import Outputs
+from bert_tf.finetuning.tasks import embedding
 from bert_tf.finetuning.tasks.classification import ClassificationTask
-from bert_tf.finetuning.tasks.embedding import FLAGS, SimilarityTask, embedding_head
 from bert_tf.finetuning.tasks.regression import RegressionTask
 from bert_tf.runs.run import Run
 from tfrecords import files as whole_files
@@ -258,12 +259,13 @@ TASKS = (
 )
 
 
-def make_similarity(options: FineTuningOptions) -> SimilarityTask:
+def make_similarity(options: FineTuningOptions, head: Head | None) -> embedding.SimilarityTask:
     """Returns STS-B as the task of vectors whose cosine is the similarity."""
-    flags = ("data_dir", *FLAGS)
-    return SimilarityTask(
-        **_options(_STSB), head=embedding_head(options, *_STSB.limits), flags=flags
-    )
+    flags = ("data_dir", *embedding.FLAGS)
+    low, high = _STSB.limits
+    head = head or Head(EMBEDDING, mean=low, deviation=high - low)
+    head = embedding.with_settings(head, options)
+    return embedding.SimilarityTask(**_options(_STSB), head=head, flags=flags)
 
 
 def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], list[str]]:

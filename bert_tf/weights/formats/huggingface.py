@@ -22,6 +22,7 @@ from bert_tf.weights.formats.huggingface_config import (
     rows,
 )
 from bert_tf.weights.formats.sentence_transformers import FILES as EMBEDDER_FILES
+from bert_tf.weights.formats.sentence_transformers import transformer_folder
 from bert_tf.weights.formats.tensor_files import FILE, INDEX, open_tensors
 from bert_tf.weights.table import export_tensors, import_tensors
 from tfrecords.files import read_json
@@ -46,6 +47,7 @@ def recognizes(path: str) -> bool:
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
     """Opens a folder, or its model.safetensors."""
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path) or "."
+    folder = transformer_folder(folder)
     config_file = os.path.join(folder, CONFIG)
     values = read_json(config_file)
     if values:
@@ -94,6 +96,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
 
 def _weights(folder: str) -> list[str]:
     """Returns the names of the files of weights in a folder, in the order of `_WEIGHTS`."""
+    folder = transformer_folder(folder)
     names = sorted(tf.io.gfile.listdir(folder)) if tf.io.gfile.isdir(folder) else []
     return [name for pattern in _WEIGHTS for name in names if matches(name, [pattern])]
 
@@ -108,7 +111,7 @@ def _check_weights(folder: str, config: Mapping[str, Any]) -> None:
     raise ValueError(
         f"{folder} holds its weights as {found}{why}: only {FILE} is read. If you trust the "
         f"file, convert it with transformers: {model}.from_pretrained({folder!r})"
-        ".save_pretrained('NEW_FOLDER')"
+        f".save_pretrained({folder!r})"
     )
 
 
@@ -169,6 +172,7 @@ def download(name: str) -> str:
         ) from None
     repository, _, revision = name.partition("@")
     patterns = [CONFIG, FILE, INDEX, "model-*.safetensors", *FILES, *EMBEDDER_FILES]
+    patterns += [f"0_*/{pattern}" for pattern in patterns]
     with download_errors(f"hf:{name}"):
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=patterns)
     if not recognizes(folder):

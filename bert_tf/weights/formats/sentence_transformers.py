@@ -2,116 +2,145 @@
 
 modules.json                 the modules in their order, each with its folder
 1_Pooling/config.json        how the vectors of tokens become one
+2_Dense/                     a dense layer: config.json and model.safetensors
 sentence_bert_config.json    the length at which texts are truncated, or tokenizer_config.json
+
+In older folders, this last file and Hugging Face's are in a folder such as 0_Transformer.
 """
 
+import dataclasses
 import json
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.choices import SINGLE_LENGTH
-from bert_tf.config import EMBEDDING
+from bert_tf.config import EMBEDDING, Head
 from bert_tf.text.tokenizer_files import TOKENIZER
+from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.formats.tensor_files import FILE, open_tensors
+from bert_tf.weights.names import HEAD_BIAS, HEAD_KERNEL
 from tfrecords.files import read_file, read_json
 from tfrecords.writer import atomic_write
 
-MODULES, _LENGTH, _OTHERS = (
-    "modules.json",
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
-)
-_POOLING = "1_Pooling/config.json"
-FILES = (MODULES, _LENGTH, _OTHERS, "*_Pooling/config.json")
+MODULES, _CONFIG = "modules.json", "config.json"
+_LENGTH, _OTHERS = "sentence_bert_config.json", "config_sentence_transformers.json"
+_POOLING, _DENSE = f"1_Pooling/{_CONFIG}", "2_Dense"
+FILES = (MODULES, _LENGTH, _OTHERS, f"*_Pooling/{_CONFIG}", f"*_Dense/{_CONFIG}", f"*_Dense/{FILE}")
 # What 1_Pooling/config.json calls each kind of `choices.EMBEDDING_POOLINGS`.
 _FLAGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_max_tokens": "max",
 }
+# What 2_Dense/config.json calls activations.
+_TANH = "torch.nn.modules.activation.Tanh"
+_ACTIVATIONS = {_TANH: "tanh", "torch.nn.modules.linear.Identity": "linear"}
 
 
 class EmbeddingSettings(NamedTuple):
     """How a text becomes a vector.
 
     Attributes:
-        pooling, normalize: arguments of `BertEmbedder`.
+        head: an `EMBEDDING`.
         max_seq_length: the most tokens read; None for as many as the encoder takes.
         do_lower_case: whether text is lower-cased, whatever the vocabulary.
         others: the content of config_sentence_transformers.json, such as prompts.
+        dense: the weights of the head, by their paths; {} if it has none.
     """
 
-    pooling: str = "mean"
-    normalize: bool = False
+    head: Head = Head(EMBEDDING)
     max_seq_length: int | None = None
     do_lower_case: bool = False
     others: Mapping[str, Any] = MappingProxyType({})
+    dense: Mapping[str, Tensor] = MappingProxyType({})
 
 
 def settings_of(checkpoint: Checkpoint, pooling: str | None = None) -> EmbeddingSettings | None:
     """Returns how a checkpoint computes vectors: a run that states it, or as `read_settings`."""
-    head, run = checkpoint.head, checkpoint.run
-    if not head or head.kind != EMBEDDING:
+    spec, head, tensors = checkpoint.spec, checkpoint.head, checkpoint.tensors
+    if head and head.kind == EMBEDDING:
+        length = checkpoint.run.flags.get("max_seq_length") if checkpoint.run else None
+        head = dataclasses.replace(head, pooling=pooling or head.pooling)
+        dense = {path: tensors[path] for path in (HEAD_KERNEL, HEAD_BIAS) if path in tensors}
+        settings = EmbeddingSettings(head, length, dense=dense)
+    else:
         settings = read_settings(checkpoint.config_file, pooling)
-        if settings and settings.do_lower_case and not checkpoint.spec.lower_case:
-            raise ValueError(
-                f"sentence-transformers lower-cases text for {checkpoint.path} before a cased "
-                "tokenizer reads it, which is not supported"
-            )
-        return settings
-    length = run.flags.get("max_seq_length") if run else None
-    return EmbeddingSettings(pooling or head.pooling, head.normalize, length)
+    if settings and settings.do_lower_case and not spec.lower_case:
+        raise ValueError(
+            f"sentence-transformers lower-cases text for {checkpoint.path} before a cased "
+            "tokenizer reads it, which is not supported"
+        )
+    most = spec.config.max_position_embeddings
+    return settings and settings._replace(max_seq_length=min(settings.max_seq_length or most, most))
+
+
+def transformer_folder(folder: str) -> str:
+    """Returns the folder of Hugging Face's files; `folder` itself unless its layout is older."""
+    path = os.path.join(folder, MODULES)
+    if tf.io.gfile.exists(os.path.join(folder, _CONFIG)) or not tf.io.gfile.exists(path):
+        return folder
+    return next((place for _, place in _read_modules(path)), folder)
 
 
 def read_settings(config_file: str | None, pooling: str | None = None) -> EmbeddingSettings | None:
     """Reads the settings beside the configuration of a checkpoint, if there are any.
 
     Args:
-        pooling: replaces that of the folder, and what follows it.
+        pooling: replaces that of the folder; modules that are not supported are then ignored.
 
     Raises:
         ValueError: a file is damaged, or the folder has a module that is not supported.
     """
-    if not config_file:
+    inner = folder = os.path.dirname(config_file or "")
+    if not tf.io.gfile.exists(os.path.join(folder, MODULES)):
+        folder = os.path.dirname(inner)
+    path, others_path = (os.path.join(folder, name) for name in (MODULES, _OTHERS))
+    if not (config_file and tf.io.gfile.exists(path) and transformer_folder(folder) == inner):
         return None
-    folder = os.path.dirname(config_file)
-    path = os.path.join(folder, MODULES)
-    if not tf.io.gfile.exists(path):
-        return None
-    normalize, replaced = False, pooling is not None
-    for kind, name in _read_modules(path):
+    replaced, normalize, layer, dense = pooling is not None, False, {}, {}
+    for kind, place in _read_modules(path):
         if kind == "Normalize":
             normalize = True
+        elif kind == "Dense" and pooling and not (dense or normalize):
+            layer, dense = _read_dense(place)
         elif kind == "Pooling" and not replaced:
-            pooling = _read_pooling(os.path.join(folder, name, "config.json"))
-        elif kind not in ("Transformer", "Pooling") and not replaced:
-            raise ValueError(f"{path}: {kind} is not supported, only Pooling and Normalize")
+            pooling = _read_pooling(os.path.join(place, _CONFIG))
+        elif kind not in ("Transformer", "BERT", "Pooling") and not replaced:
+            raise ValueError(
+                f"{path}: {kind} is not supported there: only Pooling, Dense, Normalize, in this "
+                "order"
+            )
     if pooling is None:
         raise ValueError(f"{path} has no Pooling, which computes the vector of a text")
-    others = read_json(os.path.join(folder, _OTHERS))
-    if others.get("default_prompt_name"):
-        raise ValueError(f"{os.path.join(folder, _OTHERS)}: a default prompt is not supported")
-    values = read_json(os.path.join(folder, _LENGTH))
+    others = read_json(others_path)
+    prompt = others.get("default_prompt_name")
+    has_prompt = prompt and (others.get("prompts") or {}).get(prompt) != ""
+    if has_prompt or others.get("truncate_dim"):
+        raise ValueError(f"{others_path}: a default prompt or truncate_dim is not supported")
+    head = Head(EMBEDDING, pooling=pooling, normalize=normalize, **layer)
+    values = read_json(os.path.join(inner, _LENGTH))
     # Newer versions leave the length to the tokenizer.
-    length = values.get("max_seq_length") or read_json(os.path.join(folder, TOKENIZER)).get(
+    length = values.get("max_seq_length") or read_json(os.path.join(inner, TOKENIZER)).get(
         "model_max_length"
     )
     if not (length is None or (isinstance(length, int) and length >= SINGLE_LENGTH["at_least"])):
-        raise ValueError(f"{folder}: {length!r} is not a length of texts, in {_LENGTH}")
-    return EmbeddingSettings(
-        pooling, normalize, length, bool(values.get("do_lower_case")), MappingProxyType(others)
-    )
+        raise ValueError(f"{inner}: {length!r} is not a length of texts, in {_LENGTH}")
+    lower_case = bool(values.get("do_lower_case"))
+    return EmbeddingSettings(head, length, lower_case, MappingProxyType(others), dense)
 
 
 def _read_modules(path: str) -> list[tuple[str, str]]:
     """Returns the class of each module, and its folder."""
+    folder = os.path.dirname(path)
     try:
-        modules = json.loads(read_file(path))
-        return [(module["type"].rpartition(".")[2], module["path"]) for module in modules]
+        modules = [(x["type"].rpartition(".")[2], x["path"]) for x in json.loads(read_file(path))]
+        return [(kind, os.path.join(folder, name).rstrip("/")) for kind, name in modules]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}): download or copy it again") from None
 
@@ -120,16 +149,35 @@ def _read_pooling(path: str) -> str:
     values = read_json(path)
     if not values:
         raise ValueError(f"{path} is missing or empty: download or copy it again")
-    modes = [name for name, value in values.items() if name.startswith("pooling_mode_") and value]
-    kinds = [values["pooling_mode"]] if "pooling_mode" in values else [*map(_FLAGS.get, modes)]
+    flags = [name for name, value in values.items() if name.startswith("pooling_mode_") and value]
+    kinds = values.get("pooling_mode", [_FLAGS.get(name, name) for name in flags] or ["mean"])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
     if len(kinds) != 1 or kinds[0] not in _FLAGS.values():
-        raise ValueError(f"{path}: {modes or kinds} is not supported, only cls, mean or max")
+        raise ValueError(f"{path}: {kinds} is not supported, only cls, mean or max")
     return kinds[0]
+
+
+def _read_dense(folder: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Returns what a `Head` says about a dense layer, and the weights."""
+    values, path = read_json(os.path.join(folder, _CONFIG)), os.path.join(folder, FILE)
+    activation = _ACTIVATIONS.get(values.get("activation_function", _TANH))
+    if not activation or values.get("use_residual"):
+        raise ValueError(f"{folder}: only Tanh or Identity, without use_residual, is supported")
+    theirs = open_tensors(folder)[0] if tf.io.gfile.exists(path) else {}
+    if not (kernel := theirs.get("linear.weight")):
+        raise ValueError(f"{path} has no matrix: load and save it with sentence-transformers")
+    size, width = kernel.shape
+    bias = theirs.get("linear.bias", Tensor((size,), lambda: np.zeros(size)))
+    return {"outputs": size, "activation": activation}, {
+        HEAD_KERNEL: Tensor((width, size), lambda: kernel.read().T.astype(np.float32)),
+        HEAD_BIAS: Tensor(bias.shape, lambda: bias.read().astype(np.float32)),
+    }
 
 
 def write_settings(settings: EmbeddingSettings, width: int, folder: str) -> None:
     """Writes the files that sentence-transformers needs in addition to Hugging Face's."""
-    kinds = ["Transformer", "Pooling"] + (["Normalize"] if settings.normalize else [])
+    head = settings.head
+    kinds = ["Transformer", "Pooling", head.outputs and "Dense", head.normalize and "Normalize"]
     modules = [
         {
             "idx": index,
@@ -137,18 +185,31 @@ def write_settings(settings: EmbeddingSettings, width: int, folder: str) -> None
             "path": f"{index}_{kind}" if index else "",
             "type": f"sentence_transformers.models.{kind}",
         }
-        for index, kind in enumerate(kinds)
+        for index, kind in enumerate(filter(None, kinds))
     ]
-    pooling = {name: kind == settings.pooling for name, kind in _FLAGS.items()}
+    pooling = {name: kind == head.pooling for name, kind in _FLAGS.items()}
     names = ("max_seq_length", "do_lower_case")
     files = {
         MODULES: modules,
         _POOLING: {"word_embedding_dimension": width, **pooling},
         _LENGTH: {name: getattr(settings, name) for name in names},
     }
+    if head.outputs:
+        files[f"{_DENSE}/{_CONFIG}"] = {
+            "in_features": width,
+            "out_features": head.outputs,
+            "activation_function": next(x for x, y in _ACTIVATIONS.items() if y == head.activation),
+        }
     if settings.others:
         files[_OTHERS] = dict(settings.others)
     for name, values in files.items():
         path = os.path.join(folder, name)
         tf.io.gfile.makedirs(os.path.dirname(path))
         atomic_write(path, json.dumps(values, indent=2) + "\n")
+    if head.outputs:
+        import safetensors.numpy
+
+        kernel, bias = (settings.dense[path].read() for path in (HEAD_KERNEL, HEAD_BIAS))
+        arrays = {"linear.weight": np.ascontiguousarray(kernel.T), "linear.bias": bias}
+        content = safetensors.numpy.save(arrays, metadata={"format": "pt"})
+        atomic_write(os.path.join(folder, _DENSE, FILE), content)

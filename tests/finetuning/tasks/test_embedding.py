@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import functools
 import itertools
 
 import numpy as np
@@ -18,7 +19,10 @@ from bert_tf.models.encoder import BertEncoder
 from bert_tf.run_finetuning import run
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.checkpoints import Tensor
 from bert_tf.training.reports import read_results
+from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, write_settings
+from bert_tf.weights.names import HEAD_BIAS, HEAD_KERNEL
 from export import embedder
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab
 
@@ -176,6 +180,42 @@ def test_a_text_is_its_own_partner_under_another_dropout_mask(files, sentences, 
     assert Run(options.output_dir).flags["pooling"] == "mean"
 
 
+def test_a_folder_of_sentence_transformers_trains_as_it_is(similar, sentences, tmp_path):
+    """Oracles: its files; `load_embedder`; the values of the dense layer change and are kept.
+
+    Without training, the metrics are those of its vectors.
+    """
+    folder, rng = str(tmp_path / "folder"), np.random.default_rng(0)
+    flags = dict(from_=similar.output_dir, output_dir=folder, to="huggingface")
+    convert_checkpoint.run(convert_checkpoint.Options(**flags))
+    width = Run(similar.output_dir).config.hidden_size
+    dense = {HEAD_KERNEL: rng.normal(size=(width, 5)), HEAD_BIAS: rng.normal(size=5)}
+    dense = {name: x.astype(np.float32) for name, x in dense.items()}
+    head = Head(EMBEDDING, pooling="cls", outputs=5, activation="tanh")
+    tensors = {name: Tensor(x.shape, functools.partial(np.copy, x)) for name, x in dense.items()}
+    settings = EmbeddingSettings(head, 11, dense=tensors)
+    write_settings(settings, width, folder)
+    changes = dict(init_checkpoint=folder, max_seq_length=None, pooling=None, normalize=None)
+    changes |= dict(bert_config_file=None, vocab_file=None, num_train_epochs=1.0)
+    options = dataclasses.replace(similar, **changes, output_dir=f"{tmp_path}/eval", do_train=False)
+    run(options)
+    encode = load_embedder(folder, normalize=True).encode
+    rows = predictions(options)
+    first, second = (encode([x[name] for x in rows]) for name in ("text_a", "text_b"))
+    expected = 1 + 8 * np.sum(first * second, axis=-1)
+    np.testing.assert_allclose([float(x["prediction"]) for x in rows], expected, atol=1e-3)
+    options = dataclasses.replace(options, do_train=True, output_dir=f"{tmp_path}/trained")
+    run(options)
+    found = Run(options.output_dir)
+    assert found.head == dataclasses.replace(head, mean=1.0, deviation=8.0)
+    assert found.flags["max_seq_length"] == 11
+    kernel = load_embedder(options.output_dir).embedder.head.dense_kernel.numpy()
+    difference = np.abs(kernel - dense[HEAD_KERNEL]).max()
+    assert 0 < difference < 0.5
+    texts = [f"{rows[0]['text_a']} ||| {rows[0]['text_b']}"]
+    predict.run(predict.Options(checkpoint=options.output_dir, texts=tuple(texts)))
+
+
 @pytest.mark.parametrize(
     ("numbers", "limits"),
     [([0, 1, 1], (0, 1)), ([-0.5, 0.25, 0.5], (0, 1)), ([2, 5, 1], (1, 5)), ([0, 3], (0, 3))],
@@ -189,6 +229,8 @@ def test_range_of_numbers(read, write, numbers, limits):
     flags = dict(task="stsb", label_type="similarity", pooling="cls", output_dir="x", do_eval=True)
     head = make_task(FineTuningOptions(**flags)).head
     assert head == Head(EMBEDDING, mean=0.0, deviation=5.0, pooling="cls")
+    head = dataclasses.replace(head, outputs=8, activation="tanh")
+    assert make_task(FineTuningOptions(**flags), head).head == head
 
 
 @pytest.mark.parametrize(

@@ -211,9 +211,13 @@ def test_labels_are_in_the_order_of_their_ids(folder, capsys):
     "file", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "tf_model.h5"]
 )
 def test_other_forms_of_weights_are_refused(folder, file):
-    """Oracle: the message says how to get safetensors."""
+    """Oracle: the message says how to get safetensors.
+
+    They are put beside the vocabulary and the settings of sentence-transformers.
+    """
     (folder / FILE).rename(folder / file)
     message = f"weights as {file}.*transformers: BertForSequenceClassification.from_"
+    message += rf"pretrained\('{folder}'\).save_pretrained\('{folder}'\)"
     for path in (folder, folder / file):
         assert_refused(path, message)
 
@@ -467,10 +471,11 @@ def test_only_what_is_read_is_downloaded(folder, monkeypatch):
             *("config.json", "model.safetensors", "model-00001-of-00002.safetensors", "vocab.txt"),
             *("model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json"),
             *("pytorch_model.bin", "tf_model.h5", "onnx/model.onnx", "onnx/model.safetensors"),
+            *("2_Dense/model.safetensors", "0_BERT/vocab.txt", "0_BERT/pytorch_model.bin"),
         )
         if any(fnmatch.fnmatch(file, pattern) for pattern in arguments["allow_patterns"])
     ]
-    assert len(wanted) == 7
+    assert len(wanted) == 9
     (folder / FILE).unlink()
     with pytest.raises(ValueError, match="hf:org/name has no model.safetensors: name a revision"):
         huggingface.download("org/name")

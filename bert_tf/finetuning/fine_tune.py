@@ -79,26 +79,11 @@ def _fine_tune(
         say(f"{run.path} holds a finished run: not training again.")
     session = Session.open(options, strategy, run, init)
     trained = None if trains else _open_trained(run, session.init, options.label_type)
-    if trained and trained is session.init and trained.run:
-        options = saved_run.with_values_of(options, trained.run.flags, saved_run.LENGTHS)
-    spec = model_spec(session)
-    options = with_length(options, options.task, spec.config, say)
-    if options.label_type in VECTOR_TYPES:
-        # Vectors are computed as by the initial checkpoint, unless flags say otherwise.
-        found = session.init and settings_of(session.init, options.pooling)
-        settings = (found or EmbeddingSettings())._asdict()
-        options = saved_run.with_values_of(options, settings, saved_run.SETTINGS)
-    session = dataclasses.replace(session, options=options)
-    # A run that stopped before its first checkpoint may have had other data.
-    head = trained.head if trained else run.head if run.has_checkpoint else None
-    task = task or make_task(options, head)
-    if options.metric not in (None, task.metric):
-        task = task.with_metric(options.metric)
-    if not training:
-        kind = MultiTaskTraining if isinstance(task, MultiTask) else Training
-        lora = options.lora_rank and not trained
-        training = LoraTraining(task, options) if lora else kind(task)
-    training.task = task
+    # A run may have lost all other checkpoints, or have none, as one task of several.
+    spec = model_spec(session if trains else dataclasses.replace(session, run=run.best))
+    session = _with_flags_of_model(session, trained, spec)
+    options, training = session.options, _make_training(session, task, trained, training)
+    task = training.task
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
@@ -115,8 +100,51 @@ def _fine_tune(
         evaluator = load_evaluator(session, training, trained, splits)
     else:
         results, evaluator = _train(session, training, spec, splits, checksums)
-    files = []
-    for split in [name for name in reported if name in splits]:
+    return _report(session, task, results, evaluator, [x for x in reported if x in splits], trained)
+
+
+def _with_flags_of_model(session: Session, trained: Checkpoint | None, spec: ModelSpec) -> Session:
+    """Returns the session with the flags that are not given as the model has them."""
+    options = session.options
+    if trained and trained is session.init and trained.run:
+        options = saved_run.with_values_of(options, trained.run.flags, saved_run.LENGTHS)
+    options = with_length(options, options.task, spec.config, session.say)
+    if options.label_type in VECTOR_TYPES:
+        found = session.init and settings_of(session.init, options.pooling)
+        settings = (found or EmbeddingSettings())._asdict()
+        options = saved_run.with_values_of(options, settings, saved_run.SETTINGS)
+    return dataclasses.replace(session, options=options)
+
+
+def _make_training(
+    session: Session, task: Task | None, trained: Checkpoint | None, training: Training | None
+) -> Training:
+    """Returns `training` or, without one, what the flags ask for, with its task."""
+    options, run = session.options, session.run
+    # A run that stopped before its first checkpoint may have had other data.
+    head = trained.head if trained else run.head if run.has_checkpoint else None
+    task = task or make_task(options, head)
+    if options.metric not in (None, task.metric):
+        task = task.with_metric(options.metric)
+    if not training:
+        kind = MultiTaskTraining if isinstance(task, MultiTask) else Training
+        lora = options.lora_rank and not trained
+        training = LoraTraining(task, options) if lora else kind(task)
+    training.task = task
+    return training
+
+
+def _report(
+    session: Session,
+    task: TrainableTask,
+    results: dict[str, float],
+    evaluator: Evaluator,
+    splits: list[str],
+    trained: Checkpoint | None,
+) -> dict[str, float]:
+    """Reports the splits; returns all results, and writes and prints them."""
+    run, files = session.run, []
+    for split in splits:
         metrics, names = evaluator.report(split, run.path)
         results |= metrics
         files += names
@@ -125,9 +153,9 @@ def _fine_tune(
         atomic_write(run.file(EVAL_RESULTS_JSON), json.dumps(results, indent=2) + "\n")
         files = [EVAL_RESULTS, EVAL_RESULTS_JSON, *files]
     if session.is_chief:
-        print(_summary(options, task, results, files, bool(trained)))
+        print(_summary(session.options, task, results, files, bool(trained)))
     if not trained:
-        say(next_step(task, run.path))
+        session.say(next_step(task, run.path))
     return results
 
 

@@ -33,7 +33,7 @@ def task_name(name: str) -> str:
     """Returns the name of a task that is given in any case and with or without hyphens."""
     if "," in name:
         return ",".join(map(task_name, name.split(",")))
-    key = name.lower().replace("-", "")
+    key = name.strip().lower().replace("-", "")
     key = _OTHER_NAMES.get(key, key)
     if key not in TASKS.keys() | MAKERS.keys():
         raise ValueError(f"no task {name!r}: choose one of {', '.join([*TASKS, *MAKERS])}")

@@ -78,7 +78,7 @@ def _fine_tune(
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
     session = Session.open(options, strategy, run, init)
-    trained = None if trains else _open_trained(run, session.init, options.label_type)
+    trained = None if trains else _open_trained(run, session.init, options)
     # A run may have lost all other checkpoints, or have none, as one task of several.
     spec = model_spec(session if trains else dataclasses.replace(session, run=run.best))
     session = _with_flags_of_model(session, trained, spec)
@@ -171,7 +171,7 @@ def check_data_of(options: FineTuningOptions) -> None:
     saved_run.check_same_data(run, saved_run.data_checksums(splits))
 
 
-def _open_trained(run: Run, init: Checkpoint | None, label_type: str) -> Checkpoint:
+def _open_trained(run: Run, init: Checkpoint | None, options: FineTuningOptions) -> Checkpoint:
     """Opens the weights to evaluate: the best of the run in the output folder, or `init`.
 
     Every encoder computes vectors.
@@ -181,7 +181,8 @@ def _open_trained(run: Run, init: Checkpoint | None, label_type: str) -> Checkpo
     run.check_single()
     if init and init.run:
         init.run.check_one_task()
-    if not init or not (init.head or label_type in VECTOR_TYPES):
+    fits = init and (init.head or options.label_type in VECTOR_TYPES)
+    if not fits or "," in options.task:
         raise ValueError(
             f"{run.path} holds no fine-tuned weights to evaluate: give --do_train, the "
             "--output_dir of a fine-tuning run, or a fine-tuned model as --init_checkpoint"

@@ -114,6 +114,9 @@ def test_every_task_has_a_run_folder_of_its_own(options):
     changes = dict(do_train=False, output_dir=f"{options.output_dir}-evaluated")
     with pytest.raises(ValueError, match="both has several tasks: give the folder of one"):
         run(dataclasses.replace(options, init_checkpoint=options.output_dir, **changes))
+    one = f"{options.output_dir}/sst2"
+    with pytest.raises(ValueError, match="evaluated holds no fine-tuned weights to evaluate"):
+        run(dataclasses.replace(options, init_checkpoint=one, **changes))
     changes = dict(from_=options.output_dir, to="run", output_dir=changes["output_dir"])
     with pytest.raises(ValueError, match="both has several tasks: give the folder of one"):
         convert(ConversionOptions(**changes))

@@ -91,8 +91,8 @@ def _fine_tune(
     if options.do_predict or (options.do_eval and task.test_has_targets):
         reported += task.test_splits
     compared = saved_run.compared_splits(options, run, task)
-    read = list(dict.fromkeys([*compared, *reported]))
-    splits = read_features(options, training, spec, read, say)
+    names = dict.fromkeys([*compared, *reported])
+    splits = read_features(options, training, spec, names, say)
     checksums = saved_run.data_checksums({name: splits[name] for name in compared})
     saved_run.check_same_data(run, checksums)
     if trained:
@@ -126,12 +126,12 @@ def _make_training(
     task = task or make_task(options, head)
     if options.metric not in (None, task.metric):
         task = task.with_metric(options.metric)
-    if not training:
-        kind = MultiTaskTraining if isinstance(task, MultiTask) else Training
-        lora = options.lora_rank and not trained
-        training = LoraTraining(task, options) if lora else kind(task)
-    training.task = task
-    return training
+    if training:
+        training.task = task
+        return training
+    if options.lora_rank and not trained:
+        return LoraTraining(task, options)
+    return MultiTaskTraining(task) if isinstance(task, MultiTask) else Training(task)
 
 
 def _report(

@@ -95,17 +95,18 @@ def check_resumable(options: FineTuningOptions, run: Run) -> bool:
         return False  # stopped before its first checkpoint: there is nothing to resume
     flags = dataclasses.asdict(options) | {COMMAND: options.command}
     run.check_flags(flags, free=_FREE | _READING)
-    return run.finished and all(map(tf.io.gfile.exists, map(run.file, _last_files(options))))
+    return run.finished and has_last_files(options, run)
 
 
-def _last_files(options: FineTuningOptions) -> list[str]:
-    """Returns the files, besides the best weights, that a run writes after its last step.
+def has_last_files(options: FineTuningOptions, run: Run) -> bool:
+    """Returns whether a run has the files that it writes after the last step.
 
-    The run ends again if one of them was removed.
+    If one of them was removed, the run has to end again.
     """
     tasks = options.task.split(",")
     files = [f"{task}/{BEST}/{HEAD}" for task in tasks] if len(tasks) > 1 else []
-    return [*files, ADAPTERS] if options.lora_rank else files
+    files += [ADAPTERS] if options.lora_rank else []
+    return all(tf.io.gfile.exists(run.file(name)) for name in files)
 
 
 def compared_splits(options: FineTuningOptions, run: Run, task: TrainableTask) -> list[str]:

@@ -14,7 +14,7 @@ from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningO
 from bert_tf.finetuning.registry import make_task, task_name
 from bert_tf.finetuning.runs.run_process import run_apart
 from bert_tf.finetuning.runs.tables import Score, aligned
-from bert_tf.finetuning.saved_run import with_values_of
+from bert_tf.finetuning.saved_run import has_last_files, with_values_of
 from bert_tf.finetuning.task import TrainableTask
 from bert_tf.finite import NonFinite
 from bert_tf.runs.run import SWEEP_RESULTS, Run
@@ -122,7 +122,7 @@ def _finished_results(options: FineTuningOptions) -> Results | None:
     """Returns the results of a run that has nothing left to do."""
     run = Run(options.output_dir)
     flags = dataclasses.asdict(with_values_of(options, run.resumed_flags))
-    if not run.finished or run.changed_flags(flags):
+    if not run.finished or run.changed_flags(flags) or not has_last_files(options, run):
         return None
     files = {name: run.read_json(name) for name in options.result_files}
     return files[EVAL_RESULTS_JSON] if all(files.values()) else None

@@ -59,8 +59,7 @@ def fine_tune(
             process trains in the output folder.
         Interrupted: a signal stopped training, after a checkpoint was saved.
     """
-    name = task.name if task else task_name(options.task)
-    options = dataclasses.replace(options, task=name)
+    options = dataclasses.replace(options, task=task.name if task else task_name(options.task))
     with training_devices(options, writes=True) as strategy:
         return _fine_tune(options, task, init, training, strategy)
 
@@ -146,8 +145,7 @@ def _report(
     run, files = session.run, []
     for split in splits:
         metrics, names = evaluator.report(split, run.path)
-        results |= metrics
-        files += names
+        results, files = results | metrics, files + names
     if session.is_chief and results:
         write_results(run.file(EVAL_RESULTS), results)
         atomic_write(run.file(EVAL_RESULTS_JSON), json.dumps(results, indent=2) + "\n")

@@ -99,7 +99,9 @@ def _open_run(
             f"{path} is a BiLSTM, which has no layers of BERT: only run_finetuning --do_eval, "
             "predict, export.classifier and results can read it"
         )
-    saved = saved_tensors(checkpoint)
+    # The best weights of --lora_rank are merged.
+    tensors = saved_tensors(checkpoint).items()
+    saved = {path: tensor for path, tensor in tensors if not path.startswith("lora/")}
     if folder.flags and folder.flags.get("lora_rank"):
         raise ValueError(
             f"{checkpoint} keeps the matrices of --lora_rank apart from the weights: finish the "

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.choices import VECTOR_TYPES
-from bert_tf.config import EMBEDDING, ModelSpec
+from bert_tf.config import EMBEDDING, Head, ModelSpec
 from bert_tf.finetuning import saved_run
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import in_task_order, load_task_model
@@ -59,8 +59,7 @@ def fine_tune(
             process trains in the output folder.
         Interrupted: a signal stopped training, after a checkpoint was saved.
     """
-    name = task.name if task else task_name(options.task)
-    options = dataclasses.replace(options, task=name)
+    options = dataclasses.replace(options, task=task.name if task else task_name(options.task))
     with training_devices(options, writes=True) as strategy:
         return _fine_tune(options, task, init, training, strategy)
 
@@ -78,35 +77,18 @@ def _fine_tune(
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
     session = Session.open(options, strategy, run, init)
-    # Vectors are computed as by the initial checkpoint, unless flags say otherwise.
-    settings = EmbeddingSettings()
-    if session.init and options.label_type in VECTOR_TYPES:
-        settings = settings_of(session.init, options.pooling) or settings
+    settings = _embedding_settings(session)
+    if settings.dense:
         tensors = {**session.init.tensors, **settings.dense}
         init = dataclasses.replace(session.init, tensors=tensors)
         session = dataclasses.replace(session, init=init)
-    trained = None if trains else _open_trained(run, session.init, options.label_type)
-    if trained and trained is session.init and trained.run:
-        options = saved_run.with_values_of(options, trained.run.flags, saved_run.LENGTHS)
-    spec = model_spec(session)
-    if options.label_type in VECTOR_TYPES:
-        values = dataclasses.asdict(settings.head) | {"max_seq_length": settings.max_seq_length}
-        options = saved_run.with_values_of(options, values, saved_run.SETTINGS)
-    options = with_length(options, options.task, spec.config, say)
-    session = dataclasses.replace(session, options=options)
-    # A run that stopped before its first checkpoint may have had other data.
-    head = trained.head if trained else run.head if run.has_checkpoint else None
-    task = task or make_task(options, head)
-    if not head and options.label_type in VECTOR_TYPES:
-        layer = dict(outputs=settings.head.outputs, activation=settings.head.activation)
-        task = dataclasses.replace(task, head=dataclasses.replace(task.head, **layer))
-    if options.metric not in (None, task.metric):
-        task = task.with_metric(options.metric)
-    if not training:
-        kind = MultiTaskTraining if isinstance(task, MultiTask) else Training
-        lora = options.lora_rank and not trained
-        training = LoraTraining(task, options) if lora else kind(task)
-    training.task = task
+    trained = None if trains else _open_trained(run, session.init, options)
+    # A run may have lost all other checkpoints, or have none, as one task of several.
+    spec = model_spec(session if trains else dataclasses.replace(session, run=run.best))
+    session = _with_flags_of_model(session, trained, spec, settings)
+    options = session.options
+    training = _make_training(session, task, trained, training, settings.head)
+    task = training.task
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
@@ -114,8 +96,8 @@ def _fine_tune(
     if options.do_predict or (options.do_eval and task.test_has_targets):
         reported += task.test_splits
     compared = saved_run.compared_splits(options, run, task)
-    read = list(dict.fromkeys([*compared, *reported]))
-    splits = read_features(options, training, spec, read, say)
+    names = dict.fromkeys([*compared, *reported])
+    splits = read_features(options, training, spec, names, say)
     checksums = saved_run.data_checksums({name: splits[name] for name in compared})
     saved_run.check_same_data(run, checksums)
     if trained:
@@ -123,19 +105,80 @@ def _fine_tune(
         evaluator = load_evaluator(session, training, trained, splits)
     else:
         results, evaluator = _train(session, training, spec, splits, checksums)
-    files = []
-    for split in [name for name in reported if name in splits]:
+    return _report(session, task, results, evaluator, [x for x in reported if x in splits], trained)
+
+
+def _embedding_settings(session: Session) -> EmbeddingSettings:
+    """Returns how the initial checkpoint computes vectors, or defaults."""
+    found = None
+    if session.init and session.options.label_type in VECTOR_TYPES:
+        found = settings_of(session.init, session.options.pooling)
+    return found or EmbeddingSettings()
+
+
+def _with_flags_of_model(
+    session: Session, trained: Checkpoint | None, spec: ModelSpec, settings: EmbeddingSettings
+) -> Session:
+    """Returns the session with the flags that are not given as the model has them."""
+    options = session.options
+    if trained and trained is session.init and trained.run:
+        options = saved_run.with_values_of(options, trained.run.flags, saved_run.LENGTHS)
+    if options.label_type in VECTOR_TYPES:
+        values = dataclasses.asdict(settings.head) | {"max_seq_length": settings.max_seq_length}
+        options = saved_run.with_values_of(options, values, saved_run.SETTINGS)
+    options = with_length(options, options.task, spec.config, session.say)
+    return dataclasses.replace(session, options=options)
+
+
+def _make_training(
+    session: Session,
+    task: Task | None,
+    trained: Checkpoint | None,
+    training: Training | None,
+    vectors: Head,
+) -> Training:
+    """Returns `training` or, without one, what the flags ask for, with its task.
+
+    A new task of vectors has the dense layer that `vectors` has.
+    """
+    options, run = session.options, session.run
+    # A run that stopped before its first checkpoint may have had other data.
+    head = trained.head if trained else run.head if run.has_checkpoint else None
+    task = task or make_task(options, head)
+    if not head and options.label_type in VECTOR_TYPES:
+        layer = dict(outputs=vectors.outputs, activation=vectors.activation)
+        task = dataclasses.replace(task, head=dataclasses.replace(task.head, **layer))
+    if options.metric not in (None, task.metric):
+        task = task.with_metric(options.metric)
+    if training:
+        training.task = task
+        return training
+    if options.lora_rank and not trained:
+        return LoraTraining(task, options)
+    return MultiTaskTraining(task) if isinstance(task, MultiTask) else Training(task)
+
+
+def _report(
+    session: Session,
+    task: TrainableTask,
+    results: dict[str, float],
+    evaluator: Evaluator,
+    splits: list[str],
+    trained: Checkpoint | None,
+) -> dict[str, float]:
+    """Reports the splits; returns all results, and writes and prints them."""
+    run, files = session.run, []
+    for split in splits:
         metrics, names = evaluator.report(split, run.path)
-        results |= metrics
-        files += names
+        results, files = results | metrics, files + names
     if session.is_chief and results:
         write_results(run.file(EVAL_RESULTS), results)
         atomic_write(run.file(EVAL_RESULTS_JSON), json.dumps(results, indent=2) + "\n")
         files = [EVAL_RESULTS, EVAL_RESULTS_JSON, *files]
     if session.is_chief:
-        print(_summary(options, task, results, files, bool(trained)))
+        print(_summary(session.options, task, results, files, bool(trained)))
     if not trained:
-        say(next_step(task, run.path))
+        session.say(next_step(task, run.path))
     return results
 
 
@@ -151,7 +194,7 @@ def check_data_of(options: FineTuningOptions) -> None:
     saved_run.check_same_data(run, saved_run.data_checksums(splits))
 
 
-def _open_trained(run: Run, init: Checkpoint | None, label_type: str) -> Checkpoint:
+def _open_trained(run: Run, init: Checkpoint | None, options: FineTuningOptions) -> Checkpoint:
     """Opens the weights to evaluate: the best of the run in the output folder, or `init`.
 
     Every encoder computes vectors.
@@ -161,7 +204,8 @@ def _open_trained(run: Run, init: Checkpoint | None, label_type: str) -> Checkpo
     run.check_single()
     if init and init.run:
         init.run.check_one_task()
-    if not init or not (init.head or label_type in VECTOR_TYPES):
+    fits = init and (init.head or options.label_type in VECTOR_TYPES)
+    if not fits or "," in options.task:
         raise ValueError(
             f"{run.path} holds no fine-tuned weights to evaluate: give --do_train, the "
             "--output_dir of a fine-tuning run, or a fine-tuned model as --init_checkpoint"

@@ -301,6 +301,8 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
             raise ValueError("--layer_decay has no effect on a frozen encoder: omit it")
         if self.lora_alpha != 16 and not self.lora_rank:
             raise ValueError("--lora_alpha has no effect without --lora_rank: omit it")
+        if self.lora_rank and self.init_vocab_mapping:
+            raise ValueError("--lora_rank trains no new word embeddings: omit --init_vocab_mapping")
         if self.is_sweep and not self.do_train:
             raise ValueError(
                 "--num_seeds and --grid are for training: add --do_train, or give the folder of "

@@ -18,6 +18,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
+from bert_tf.finetuning.saved_run import ADAPTERS
 from bert_tf.finetuning.task import Task, make_model
 from bert_tf.session import Session
 from bert_tf.training.driver import Driver
@@ -150,7 +151,7 @@ class LoraTraining(Training):
         if session.is_chief:
             file = io.BytesIO()
             np.savez(file, description=json.dumps(description), **arrays)
-            atomic_write(session.run.file("adapters.npz"), file.getvalue())
+            atomic_write(session.run.file(ADAPTERS), file.getvalue())
 
 
 def load_adapters(path: str, base: str) -> keras.Model:
@@ -170,8 +171,8 @@ def load_adapters(path: str, base: str) -> keras.Model:
     try:
         arrays = dict(np.load(io.BytesIO(read_file(path)), allow_pickle=False))
         description = json.loads(str(arrays.pop("description")))
-    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is not a whole adapters.npz of a run: {error}") from None
+    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+        raise ValueError(f"{path} is not a whole {ADAPTERS} of a run: give another file") from None
     checkpoint, head = open_checkpoint(base), Head.from_dict(description["head"])
     task_model = make_model(head, checkpoint.spec.config)
     model = LoraModel(task_model, description["rank"], description["alpha"], head.reads_pooler)

@@ -26,15 +26,13 @@ MAKERS: dict[str, Callable[[str, FineTuningOptions, Head | None], Task]] = {
 }
 # Source: google-research/bert run_classifier.py and run_squad.py.
 _MAX_SEQ_LENGTHS = {"squad": 384, "squad2": 384}
-_OTHER_NAMES = {"conll2003": "ner"}
 
 
 def task_name(name: str) -> str:
     """Returns the name of a task that is given in any case and with or without hyphens."""
     if "," in name:
         return ",".join(map(task_name, name.split(",")))
-    key = name.lower().replace("-", "")
-    key = _OTHER_NAMES.get(key, key)
+    key = name.strip().lower().replace("-", "")
     if key not in TASKS.keys() | MAKERS.keys():
         raise ValueError(f"no task {name!r}: choose one of {', '.join([*TASKS, *MAKERS])}")
     return key

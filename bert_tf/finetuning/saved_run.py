@@ -14,11 +14,13 @@ from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import TRAIN, DataFiles, TrainableTask
 from bert_tf.folder_lock import LOCK
 from bert_tf.runs.provenance import check_same
-from bert_tf.runs.run import COMMAND, LOCATION_FLAGS, Run
+from bert_tf.runs.run import COMMAND, HEAD, LOCATION_FLAGS, Run
 from bert_tf.training.checkpoints import BEST
 
 # The key in flags.json for the checksums of the training and dev examples.
 DATA_CHECKSUMS = "data_checksums"
+# The file with what trained beside frozen weights.
+ADAPTERS = "adapters.npz"
 # The folder of the results that `compress` computes before training.
 PRECOMPUTED = "precomputed"
 # Flags that say what to do with a run, and so may differ from those it was trained with.
@@ -75,7 +77,7 @@ def with_values_of(
 
 
 def check_resumable(options: FineTuningOptions, run: Run) -> bool:
-    """Returns whether the run in the output folder took all its steps."""
+    """Returns whether the run in the output folder is complete."""
     if run.finished is None:
         names = tf.io.gfile.listdir(run.path) if tf.io.gfile.isdir(run.path) else []
         # On gs://, the names of folders end with a slash.
@@ -93,7 +95,18 @@ def check_resumable(options: FineTuningOptions, run: Run) -> bool:
         return False  # stopped before its first checkpoint: there is nothing to resume
     flags = dataclasses.asdict(options) | {COMMAND: options.command}
     run.check_flags(flags, free=_FREE | _READING)
-    return run.finished
+    return run.finished and has_last_files(options, run)
+
+
+def has_last_files(options: FineTuningOptions, run: Run) -> bool:
+    """Returns whether a run has the files that it writes after the last step.
+
+    If one of them was removed, the run has to end again.
+    """
+    tasks = options.task.split(",")
+    files = [f"{task}/{BEST}/{HEAD}" for task in tasks] if len(tasks) > 1 else []
+    files += [ADAPTERS] if options.lora_rank else []
+    return all(tf.io.gfile.exists(run.file(name)) for name in files)
 
 
 def compared_splits(options: FineTuningOptions, run: Run, task: TrainableTask) -> list[str]:

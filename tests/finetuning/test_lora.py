@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import shutil
 
@@ -128,6 +129,12 @@ def test_the_best_weights_are_merged_and_the_adapters_stand_alone(options, pack,
     np.testing.assert_allclose(model(inputs), load_task_model(task, best)(inputs), atol=1e-6)
     with pytest.raises(ValueError, match="adapters.npz belongs to .*/base, not to .*best/ckpt"):
         bert_tf.load_adapters(adapters, f"{options.output_dir}/best")
+    # The run ends again without the adapters.
+    os.remove(adapters)
+    run(options)
+    again = dict(np.load(adapters))
+    for path, array in arrays.items():
+        np.testing.assert_array_equal(again[path], array, err_msg=path)
     # A checkpoint of training holds the frozen weights and the adapters apart.
     (name,) = {path.stem for path in pathlib.Path(options.output_dir).glob("ckpt-*.index")}
     match = f"{name} keeps the matrices of --lora_rank apart.*name the run folder"
@@ -135,7 +142,7 @@ def test_the_best_weights_are_merged_and_the_adapters_stand_alone(options, pack,
         open_checkpoint(f"{options.output_dir}/{name}")
 
 
-def test_adapters_of_vectors(options, pack, tmp_path):
+def test_adapters_of_vectors(options, pack, tmp_path, capsys):
     """Oracle: the vectors of `load_embedder`, also after a conversion."""
     path = tmp_path / "pairs.csv"
     path.write_text("text,b\n" + "a,good a\nb,bad b\n" * 8)
@@ -148,6 +155,7 @@ def test_adapters_of_vectors(options, pack, tmp_path):
     np.testing.assert_allclose(vectors(pack(texts)), expected, atol=1e-5)
     folder = f"{tmp_path}/folder"
     convert(ConversionOptions(from_=f"{tmp_path}/run", to="huggingface", output_dir=folder))
+    assert "lora/" not in capsys.readouterr().out.rpartition("Wrote ")[2]
     np.testing.assert_allclose(bert_tf.load_embedder(folder).encode(texts), expected, atol=1e-5)
 
 

@@ -1,6 +1,7 @@
 """Several tasks at once: their batches, their losses, and a run folder for each."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.conversion.converting import convert
 from bert_tf.finetuning.features import Features, train_order
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.multi_task import MultiFeatures, MultiTask
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.run_finetuning import run
@@ -84,7 +86,7 @@ def test_constant_predictions_of_a_task_are_a_problem():
 def options(files, tmp_path_factory):
     """Of a finished run on two tasks, of which imdb has no dev set."""
     folder = tmp_path_factory.mktemp("multi") / "both"
-    options = tuning_options(files, folder, task="SST-2,imdb", num_train_epochs=2.0)
+    options = tuning_options(files, folder, task="SST-2, imdb", num_train_epochs=2.0)
     results = run(options)
     both = [results["eval_sst2_accuracy"], results["eval_imdb_accuracy"]]
     assert min(both) > 0.95 and results["eval_mean"] == pytest.approx(np.mean(both))
@@ -92,21 +94,29 @@ def options(files, tmp_path_factory):
 
 
 def test_every_task_has_a_run_folder_of_its_own(options):
-    """Oracles: the evaluations of the run and of the folder, which is a run of one task."""
-    together = run(dataclasses.replace(options, do_train=False))
+    """Oracles: the evaluations of the run and of the folder, which is a run of one task.
+
+    A folder that was removed comes back when the run is started again.
+    """
+    shutil.rmtree(f"{options.output_dir}/sst2")
+    together = run(options)
     for name in ("sst2", "imdb"):
         (group,) = (x for x in read_groups(options.output_dir)[0] if x.task == name)
-        own = dataclasses.replace(options, task=name, output_dir=f"{options.output_dir}/{name}")
-        alone = run(dataclasses.replace(own, do_train=False))
+        folder = f"{options.output_dir}/{name}"
+        # Without flags for the encoder and for data.
+        alone = run(FineTuningOptions(task=name, do_eval=True, output_dir=folder))
         for metric, score in group.scores.items():
             expected = together[metric.replace("eval_", f"eval_{name}_")]
             assert [alone[metric], score.mean] == pytest.approx([expected] * 2, rel=1e-5)
-        assert open_fine_tuned(own.output_dir, None, None, pairs=False)[1].name == name
+        assert open_fine_tuned(folder, None, None, pairs=False)[1].name == name
     with pytest.raises(ValueError, match="both has several tasks: give the folder of one, .*sst2"):
         open_fine_tuned(options.output_dir, None, None, pairs=False)
     changes = dict(do_train=False, output_dir=f"{options.output_dir}-evaluated")
     with pytest.raises(ValueError, match="both has several tasks: give the folder of one"):
         run(dataclasses.replace(options, init_checkpoint=options.output_dir, **changes))
+    one = f"{options.output_dir}/sst2"
+    with pytest.raises(ValueError, match="evaluated holds no fine-tuned weights to evaluate"):
+        run(dataclasses.replace(options, init_checkpoint=one, **changes))
     changes = dict(from_=options.output_dir, to="run", output_dir=changes["output_dir"])
     with pytest.raises(ValueError, match="both has several tasks: give the folder of one"):
         convert(ConversionOptions(**changes))

@@ -9,7 +9,7 @@ import tensorflow_datasets as tfds
 
 from bert_tf.finetuning.examples import TextExamples, _targets, hold_out
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.registry import TASKS, make_task
+from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.saved_run import compared_splits
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.runs.run import FLAGS, Run
@@ -155,14 +155,3 @@ def test_the_only_example_of_one_of_several_classes_stays_in_training():
         assert len(tenth) == 1 and not tenth.targets["labels"].any()
         kept = "8 kept in training as the only example of a class"
         assert tenth.notes == ("held out of 12 (8.3%)", kept)
-
-
-def test_task_names():
-    """Oracle: the names of GLUE's folders and of google-research/bert's --task_name."""
-
-    def named(task: str):
-        return make_task(FineTuningOptions(task=task, output_dir="run", do_eval=True))
-
-    assert named("SST-2") is named("sst2") is named("SST2") is TASKS["sst2"]
-    with pytest.raises(ValueError, match="no task 'mnlj': choose one of .*sst2, .*imdb"):
-        named("mnlj")

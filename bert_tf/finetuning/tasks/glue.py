@@ -278,6 +278,7 @@ def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], 
         found = [name for name in SUBMISSION if tf.io.gfile.exists(f"{run}/{name}")]
         if not found:
             Run(run).check_single()
+            Run(run).check_one_task()
             raise ValueError(
                 f"{run} holds no predictions for a GLUE test set: run_finetuning --task=TASK "
                 f"--do_predict --output_dir={run} writes them"

@@ -58,12 +58,3 @@ def test_a_test_set_without_labels_is_only_predicted(parent):
     train = task.read_splits(["train"], DataFiles(str(parent)), seed=0)["train"]
     for name, text in zip(train.ids, train.texts_a, strict=True):
         assert name.split("/")[1] == text.decode().split()[1]
-
-
-@pytest.mark.parametrize("kind", ["link", "folder"])
-def test_what_is_no_file_is_named(kind, parent):
-    """Oracle: the path; a link may lead nowhere."""
-    odd = parent / "aclImdb/train/pos/9_9.txt"
-    odd.symlink_to("nowhere") if kind == "link" else odd.mkdir()
-    with pytest.raises(FileNotFoundError, match="train/pos/9_9.txt: no such file"):
-        TASKS["imdb"].read_files(str(parent), "train")

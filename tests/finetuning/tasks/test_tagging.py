@@ -189,7 +189,7 @@ def _conll(sentences, path: pathlib.Path, count: int, seed: int) -> None:
 
 def _options(files: pathlib.Path, folder: pathlib.Path, **flags) -> FineTuningOptions:
     flags = {"num_train_epochs": 2, "train_batch_size": 8, "learning_rate": 3e-2} | flags
-    flags |= {"task": "CoNLL-2003", "data_dir": str(folder), "max_seq_length": 32}
+    flags |= {"task": "ner", "data_dir": str(folder), "max_seq_length": 32}
     return tuning_options(files, folder / "run", **flags)
 
 

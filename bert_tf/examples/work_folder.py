@@ -55,10 +55,10 @@ class WorkFolder:
             yield
 
     def clear(self) -> None:
-        """Removes everything but the lock."""
-        for name in tf.io.gfile.listdir(self.path):
-            if name != LOCK:
-                remove(self._file(name.rstrip("/")))
+        """Removes everything but the lock; the description of the job goes last."""
+        found = tf.io.gfile.listdir(self.path) if tf.io.gfile.exists(self.path) else ()
+        for name in sorted({*found} - {LOCK}, key="job.json".__eq__):
+            remove(self._file(name.rstrip("/")))
 
     def remove(self) -> None:
         """Removes everything but the lock, with which the folder goes."""

@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
@@ -13,7 +14,7 @@ import tensorflow as tf
 
 from bert_tf.corpus.sources import read_blocks
 from tfrecords.features import parse_example
-from tfrecords.files import plain_message
+from tfrecords.files import named_errors, plain_message
 from tfrecords.progress import counted, say
 from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
 
@@ -34,6 +35,19 @@ _KINDS = ("csv", "tsv", "json", "jsonl", "parquet", "tfrecord")
 Numbered = tuple[int, dict[str, Any] | ValueError]
 
 
+class NoRows(ValueError):
+    """A file holds no rows."""
+
+
+class _Stream:
+    """A file of TensorFlow's, which may be in cloud storage, as pyarrow expects it."""
+
+    closed = False
+
+    def __init__(self, file: tf.io.gfile.GFile):
+        self.read, self.seek, self.tell = file.read, file.seek, file.tell
+
+
 def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Numbered]]:
     """Reads the rows of a table one by one, without keeping them in memory; see `read_table`.
 
@@ -45,7 +59,8 @@ def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Nu
         what the numbers of the rows count (see `Table`), and the rows.
 
     Raises:
-        ValueError: there are no rows, or their format or the names of their columns are unknown.
+        NoRows: there are none.
+        ValueError: their format or the names of their columns are unknown.
         OSError: the file cannot be read.
     """
     kind = table_kind(path)
@@ -56,6 +71,8 @@ def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Nu
         )
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise FileNotFoundError(f"{path}: no such file")
+    if not tf.io.gfile.stat(path).length:
+        raise NoRows(f"{path} holds no examples")
     if kind == "parquet":
         return "row", _at_least_one(path, _parquet_rows(path))
     if kind == "tfrecord":
@@ -84,7 +101,7 @@ def _at_least_one(path: str, rows: Iterator[Numbered], head: str = "") -> Iterat
                 f"{path} is a single line with carriage returns: save the file with the line ends "
                 "of Unix or Windows"
             )
-        raise ValueError(f"{path} holds no examples")
+        raise NoRows(f"{path} holds no examples")
     yield row
     yield from rows
 
@@ -115,16 +132,34 @@ def _lines(path: str) -> Iterator[str]:
 def _parquet_rows(path: str) -> Iterator[Numbered]:
     pyarrow = import_pyarrow()
     try:
-        batches = pyarrow.parquet.ParquetFile(path).iter_batches(_BATCH_ROWS)
-        rows = (row for batch in batches for row in batch.to_pylist())
-        for number, row in enumerate(rows, 1):
-            yield number, {name: _decoded(value) for name, value in row.items()}
+        with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
+            batches = pyarrow.parquet.ParquetFile(_Stream(file)).iter_batches(_BATCH_ROWS)
+            rows = (row for batch in batches for row in _with_plain_times(batch).to_pylist())
+            for number, row in enumerate(rows, 1):
+                yield number, _plain(row)
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path} is not a Parquet file: {error}") from None
 
 
-def _decoded(value: Any) -> Any:
-    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+def _with_plain_times(batch: Any) -> Any:
+    """Returns a batch of pyarrow with times as strings, because Python's have no nanoseconds."""
+    pyarrow = import_pyarrow()
+    is_time, text = pyarrow.types.is_temporal, pyarrow.string()
+    columns = [x.cast(text) if is_time(x.type) else x for x in batch.columns]
+    return pyarrow.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value with the types of JSON; NaN and infinity are None, as in `parse_json`."""
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode(errors="surrogateescape")
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def _tfrecord_rows(path: str) -> Iterator[Numbered]:
@@ -150,7 +185,7 @@ def _tfrecord_rows(path: str) -> Iterator[Numbered]:
 def _value(feature: tf.train.Feature) -> Any:
     """Returns the value of a feature, a list if it has several, or None if it has none."""
     kind = feature.WhichOneof("kind")
-    values = [_decoded(value) for value in getattr(feature, kind).value] if kind else []
+    values = _plain([*getattr(feature, kind).value]) if kind else []
     return values if len(values) > 1 else next(iter(values), None)
 
 

@@ -47,7 +47,7 @@ _open = functools.lru_cache(maxsize=1)(VectorExtractor)
 
 def extract_features(options: ExtractionOptions) -> None:
     """Writes the vectors."""
-    files = expand_files(options.input_file)
+    files = expand_files(options.input_file, allow_empty=True)
     check_output_files([options.output_file], files)
     if options.output_file.endswith(".parquet"):
         import_pyarrow()  # before anything is computed
@@ -123,10 +123,9 @@ def _write_part(
     }
 
 
-def _join(options: ExtractionOptions, parts: Sequence[str]) -> None:
+def _join(options: ExtractionOptions, parts: Sequence[str], path: str) -> None:
     """Turns records into the file of vectors."""
-    path, dtype = options.output_file, np.dtype(options.dtype)
-    extractor = _open(options)
+    extractor, dtype = _open(options), np.dtype(options.dtype)
     layers, vocab = extractor.layers, extractor.tokenizer.vocab
     lines = (line for part in parts for line in read_records(part, dtype))
     if path.endswith(".tfrecord"):
@@ -134,7 +133,7 @@ def _join(options: ExtractionOptions, parts: Sequence[str]) -> None:
     elif path.endswith(".jsonl"):
         write_json_lines(path, lines, layers, vocab)
     elif path.endswith(".tsv"):
-        write_projector(path, lines, vocab)
+        write_projector(path, lines, vocab, options.output_file)
     elif path.endswith(".parquet"):
         write_parquet(path, lines, layers, vocab, dtype)
     else:

@@ -14,7 +14,7 @@ from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import padded_inputs
 from bert_tf.inference.inference_options import FillMaskOptions
 from bert_tf.inference.models import load_model, load_tokenizer
-from bert_tf.inference.texts import in_chunks, read_examples
+from bert_tf.inference.texts import Example, in_chunks, read_examples
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -140,9 +140,9 @@ def fill_mask(options: FillMaskOptions) -> None:
     total = without = 0
     for examples in read_examples(options, _INPUTS):
         texts = [example["text"] for example in examples]
-        for text, masks in zip(texts, filler.fill(texts), strict=True):
-            print((_json if options.json else _lines)(text, masks))
-            without += bool(text and not masks)
+        for example, masks in zip(examples, filler.fill(texts), strict=True):
+            print((_json if options.json else _lines)(example, masks))
+            without += bool(example["text"] and not masks)
         sys.stdout.flush()
         total += len(texts)
     if without:
@@ -169,16 +169,16 @@ def load_filler(options: FillMaskOptions) -> MaskFiller:
     return MaskFiller(model, tokenizer, options.top_k, targets)
 
 
-def _json(text: str, masks: list[list[Guess]]) -> str:
+def _json(example: Example, masks: list[list[Guess]]) -> str:
     answers = [
         [{"token": token, "probability": float(f"{value:.6g}")} for token, value in guesses]
         for guesses in masks
     ]
-    return json.dumps({"text": text, "masks": answers}, ensure_ascii=False)
+    return json.dumps(example | {"masks": answers}, ensure_ascii=False)
 
 
-def _lines(text: str, masks: list[list[Guess]]) -> str:
-    lines = [" ".join(text.splitlines())]
+def _lines(example: Example, masks: list[list[Guess]]) -> str:
+    lines = [" ".join(example["text"].splitlines())]
     for number, guesses in enumerate(masks, 1):
         label = f"[MASK] {number}: " if len(masks) > 1 else ""
         words = (

@@ -51,7 +51,7 @@ def _warn_about_length(predictor: Predictor, num_truncated: int) -> None:
 
 def _predict_file(options: PredictOptions) -> None:
     path = options.output_file
-    files = expand_files(options.input_file)
+    files = expand_files(options.input_file, allow_empty=True)
     check_output_files([path], files)
     if path.endswith(".parquet"):
         import_pyarrow()  # before anything is computed
@@ -77,7 +77,7 @@ def _write_part(
     before, names = predictor.num_truncated, [spec.name for spec in predictor.signature]
     examples = [example_of(row, names) for row in rows if row]
     lines = (
-        json.dumps(example | answer, ensure_ascii=False, default=str) + "\n"
+        json.dumps(example | answer, ensure_ascii=False) + "\n"
         for example, answer in zip(examples, predictor.predict(examples), strict=True)
     )
     atomic_write(file, "".join(lines))

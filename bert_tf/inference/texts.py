@@ -14,7 +14,7 @@ from bert_tf.corpus.sources import read_blocks
 from bert_tf.finetuning import table_rows
 from bert_tf.finetuning.columns import Columns, find_columns
 from bert_tf.finetuning.labels import read_ids, read_words
-from bert_tf.finetuning.table_rows import table_kind
+from bert_tf.finetuning.table_rows import NoRows, table_kind
 from bert_tf.finetuning.tables import Table, fold
 from bert_tf.inference.inference_options import TextOptions
 from bert_tf.runs.run import Run
@@ -22,6 +22,8 @@ from tfrecords.input_files import expand_files
 from tfrecords.progress import counted
 
 CHUNK_LINES = 1024
+# A row with longer texts counts as several.
+_ROW_BYTES = 2**14
 _BLOCK_BYTES = 2**20
 PAIR = " ||| "
 # The strings by the names of the inputs, and possibly an id.
@@ -65,11 +67,12 @@ def read_examples(
     typed = not options.texts and not options.input_file and sys.stdin.isatty()
     if typed:
         print("Type one text per line, and end with Ctrl-D.", file=sys.stderr)
-    files = expand_files(options.input_file) if options.input_file else [None]
-    numbered = (read_numbered(options, signature, trained, file) for file in files)
-    for rows in in_chunks(itertools.chain.from_iterable(numbered), 1 if typed else CHUNK_LINES):
+    files = expand_files(options.input_file, True) if options.input_file else [None]
+    items = read_files(files, lambda file: read_numbered(options, signature, trained, file))
+    size = 1 if typed else CHUNK_LINES
+    for rows in in_groups(items, lambda item: rows_in(item[2]), size):
         examples = []
-        for _, row in rows:
+        for *_, row in rows:
             if isinstance(row, ValueError):
                 # What was read so far is still predicted.
                 yield examples
@@ -90,6 +93,20 @@ def example_of(row: Row, names: Sequence[str]) -> Example:
     """Returns a row's texts by the `names` of the inputs, and its id if there is one."""
     texts = [x.decode("utf-8", "ignore") if isinstance(x, bytes) else x for x in row.texts]
     return ({} if row.id in (None, "") else {"id": row.id}) | dict(zip(names, texts, strict=True))
+
+
+def read_files(
+    files: Sequence[str | None], read: Callable[[str | None], Iterator[Numbered]]
+) -> Iterator[tuple[str | None, int, Row | ValueError]]:
+    """Yields the files with what `read` yields for each; of several files, some may be empty."""
+    for file in files:
+        try:
+            for number, row in read(file):
+                yield file, number, row
+        except NoRows as error:
+            if len(files) == 1:
+                raise
+            print(f"WARNING: {error}.", file=sys.stderr)
 
 
 def read_numbered(
@@ -176,8 +193,18 @@ def in_groups(items: Iterable, size_of: Callable[[Any], int], most: int) -> Iter
             group, size = [], 0
         group.append(item)
         size += size_of(item)
+        if size >= most:  # without waiting for another item
+            yield group
+            group, size = [], 0
     if group:
         yield group
+
+
+def rows_in(row: Row | dict[str, Any] | ValueError) -> int:
+    """Returns how many rows of usual size take as much memory as a row."""
+    texts = row.texts if isinstance(row, Row) else row.values() if isinstance(row, dict) else ()
+    texts = [texts] if isinstance(texts, bytes) else texts
+    return 1 + sum(len(x) for x in texts if isinstance(x, str | bytes)) // _ROW_BYTES
 
 
 def is_table(path: str | None) -> bool:
@@ -236,7 +263,7 @@ def _rows(
 ) -> Iterator[Numbered]:
     columns = None
     unit, numbered = table_rows.read_rows(path)
-    for chunk in in_chunks(numbered, CHUNK_LINES):
+    for chunk in in_groups(numbered, lambda item: rows_in(item[1]), CHUNK_LINES):
         if not columns:
             good = [item for item in chunk if not isinstance(item[1], ValueError)]
             if not good:

@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
@@ -37,15 +37,6 @@ Numbered = tuple[int, dict[str, Any] | ValueError]
 
 class NoRows(ValueError):
     """A file holds no rows."""
-
-
-class _Stream:
-    """A file of TensorFlow's, which may be in cloud storage, as pyarrow expects it."""
-
-    closed = False
-
-    def __init__(self, file: tf.io.gfile.GFile):
-        self.read, self.seek, self.tell = file.read, file.seek, file.tell
 
 
 def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Numbered]]:
@@ -133,7 +124,11 @@ def _parquet_rows(path: str) -> Iterator[Numbered]:
     pyarrow = import_pyarrow()
     try:
         with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
-            batches = pyarrow.parquet.ParquetFile(_Stream(file)).iter_batches(_BATCH_ROWS)
+            # pyarrow asks whether a file is closed, which TensorFlow's files do not know.
+            open_file = SimpleNamespace(
+                read=file.read, seek=file.seek, tell=file.tell, closed=False
+            )
+            batches = pyarrow.parquet.ParquetFile(open_file).iter_batches(_BATCH_ROWS)
             rows = (row for batch in batches for row in _with_plain_times(batch).to_pylist())
             for number, row in enumerate(rows, 1):
                 yield number, _plain(row)

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
@@ -45,21 +46,12 @@ def _write_table(path: str, read: Read, delimiter: str) -> None:
     """Writes a row of cells; a probability by label has a column; lists are JSON."""
     with tf.io.gfile.GFile(path, "w") as file:
         names = _names(map(_cells, read()))
-        # It quotes what contains characters of its line end, which a lone \r is to many readers.
-        writer = csv.DictWriter(_UnixLines(file), names, delimiter=delimiter)
+        # With ends of \r\n, it also quotes a lone \r, which is a line end to many readers.
+        unix = SimpleNamespace(write=lambda row: file.write(row.removesuffix("\r\n") + "\n"))
+        writer = csv.DictWriter(unix, names, delimiter=delimiter)
         writer.writeheader()
         for row in map(_cells, read()):
             writer.writerow({name: _text(value) for name, value in row.items()})
-
-
-class _UnixLines:
-    """Takes the rows of a csv writer, which end in \\r\\n, and ends them in \\n."""
-
-    def __init__(self, file: tf.io.gfile.GFile):
-        self._file = file
-
-    def write(self, row: str) -> None:
-        self._file.write(row.removesuffix("\r\n") + "\n")
 
 
 def _names(rows: Iterable[dict[str, Any]]) -> list[str]:

@@ -53,7 +53,7 @@ class BulkJob:
             argument of each of the functions.
         files: the input.
         model: the checksum of the model.
-        rows: reads a file; prints notes on it to standard error.
+        rows: reads a file; prints notes on it.
         write_part: maps a path, the index of the first row, and rows, None for those that cannot be
             read, to counts, after it has written that part of the output.
         join: turns the parts, which it keeps, into the output at a path.
@@ -72,8 +72,9 @@ class BulkJob:
         exists = tf.io.gfile.exists(options.output_file)
         if exists and not options.overwrite and not self._written(folder):
             raise ValueError(f"{options.output_file} exists: {_ADVICE}")
-        bar = dict(desc="Counting", unit=" rows", delay=2)
-        if not (total := sum(1 for _ in progress_bar(total=None, iterable=self.read(), **bar))):
+        items, bar = read_files(self.files, self.read), dict(unit=" rows", delay=2)
+        bar = progress_bar(total=None, desc="Counting", iterable=items, **bar)
+        if not (total := sum(1 for _ in bar)):
             raise ValueError(f"{options.input_file} is empty")
         with folder.locked():
             resumes = self._prepare(folder)
@@ -87,16 +88,11 @@ class BulkJob:
             folder.remove()
         if count := counts["rejected"]:
             rows = counted(count, "row")
-            print(f"WARNING: left out {rows} of {total:,}; {self._rejected} says why.")
+            print(f"WARNING: left out {rows} of {total:,}; {_rejected(options)} says why.")
         return counts
 
-    def read(self) -> Iterator[_Item]:
-        """Reads all files."""
-        return read_files(self.files, functools.partial(self.rows, self.options))
-
-    @property
-    def _rejected(self) -> str:
-        return f"{self.options.output_file}.rejected.jsonl"
+    def read(self, file: str) -> Iterator[Numbered]:
+        return self.rows(self.options, file)
 
     def _joined(self, folder: WorkFolder) -> str:
         """Returns where the output is until it is complete."""
@@ -131,11 +127,11 @@ class BulkJob:
         """Computes the parts that are missing and joins all; returns the sums of their counts."""
         options, counts = self.options, self._compute(folder, total)
         parts = [folder.chunk_file(name) for name in folder.chunk_counts()]
-        remove(self._rejected)
+        remove(rejected := _rejected(options))
         if counts["rejected"]:
-            join_files([f"{part}.rejected" for part in parts], self._rejected)
+            join_files([f"{part}.rejected" for part in parts], rejected)
         if counts["rejected"] == total:
-            raise ValueError(f"{options.input_file}: no row can be read; see {self._rejected}")
+            raise ValueError(f"{options.input_file}: no row can be read; see {rejected}")
         with whole_file(options.output_file, self._joined(folder)) as joined:
             self.join(options, parts, joined)
             written = {"counts": counts, "bytes": tf.io.gfile.stat(joined).length}
@@ -158,6 +154,10 @@ class BulkJob:
         return counts
 
 
+def _rejected(options: RunnerOptions) -> str:
+    return f"{options.output_file}.rejected.jsonl"
+
+
 def _sums(folder: WorkFolder) -> Counter:
     return sum((Counter(counts) for counts in folder.chunk_counts().values()), Counter())
 
@@ -166,12 +166,12 @@ def _read_chunks(
     job: BulkJob, folder: WorkFolder, group: int
 ) -> Iterator[tuple[str, int, list[_Item]]]:
     """Yields the chunks without a part: the name, the index of the first row, and the rows."""
-    chunks = in_groups(map(_checked, job.read()), lambda item: rows_in(item[2]), _CHUNK_ROWS)
-    first = 0
+    items = map(_checked, read_files(job.files, job.read))
+    chunks, first = in_groups(items, lambda item: rows_in(item[2]), _CHUNK_ROWS), 0
 
     def next_chunk() -> list[_Item] | None:
         # Counting the rows has printed all notes on them.
-        with contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()):
             return next(chunks, None)
 
     for number, rows in enumerate(iter(next_chunk, None)):
@@ -184,11 +184,9 @@ def _read_chunks(
 def _checked(item: _Item) -> _Item:
     """Returns a row, or an error if its texts are not UTF-8."""
     file, line, row = item
-    if isinstance(row, Row):
-        texts = [row.texts] if isinstance(row.texts, bytes) else row.texts
-        if not all(is_utf8(text) for text in texts if isinstance(text, bytes)):
-            return file, line, ValueError(f"line {line:,} is not UTF-8")
-    return item
+    if isinstance(row, ValueError) or is_utf8(row.content):
+        return item
+    return file, line, ValueError(f"line {line:,} is not UTF-8")
 
 
 def _work(job: BulkJob, folder: WorkFolder, name: str, first: int, rows: Sequence[_Item]) -> int:

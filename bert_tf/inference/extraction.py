@@ -18,12 +18,11 @@ from bert_tf.inference.inference_options import ExtractionOptions
 from bert_tf.inference.texts import (
     Numbered,
     Row,
-    check_columns,
     columns_of_run,
     in_groups,
-    is_table,
     read_lines,
     read_rows,
+    table_columns,
 )
 from bert_tf.inference.vector_files import (
     read_records,
@@ -79,14 +78,12 @@ def extract_features(options: ExtractionOptions) -> None:
 
 def _rows(options: ExtractionOptions, file: str) -> Iterator[Numbered]:
     """Reads a file's lines, or the rows of a table."""
-    given = Columns(options.text_column, options.text_b_column)
+    if not (given := table_columns(options, file)):
+        return ((n, Row(line)) for n, line in enumerate(read_lines(file), 1))
     checkpoint = _open(options).checkpoint
     trained = Columns() if given.text else columns_of_run(checkpoint.run)
     if checkpoint.head and checkpoint.head.kind == EMBEDDING:
         trained = dataclasses.replace(trained, text_b=None)  # it read each text alone
-    check_columns(file, given)
-    if not is_table(file):
-        return ((n, Row(line)) for n, line in enumerate(read_lines(file), 1))
     inputs = ("text", "text_b") if given.text_b or trained.text_b else ("text",)
     return read_rows(file, given, trained, inputs)
 

@@ -15,6 +15,7 @@ from tfrecords.command import option, rare_option
 LITE, ONNX = ".tflite", ".onnx"
 # How the names of files with vectors end.
 _VECTORS = (".npz", ".parquet", ".tfrecord", ".jsonl", ".tsv")
+_DEVICES = ("use_tpu", "master", "num_tpu_cores")
 _PREDICTIONS = (".jsonl", ".csv", ".tsv", ".parquet", ".tfrecord")
 
 
@@ -157,11 +158,8 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, VocabularyOptions):
 
     absent_flags: ClassVar[Mapping[str, str]] = {
         "bert_config_file": "--checkpoint states it, so omit it",
-        "use_tpu": "the command finds the devices, so omit it",
-        "master": "the command finds the devices, so omit it",
-        "num_tpu_cores": "the command finds the devices, so omit it",
         "use_one_hot_embeddings": "it is not needed, so omit it",
-    }
+    } | dict.fromkeys(_DEVICES, "the command finds the devices, so omit it")
     if_out_of_memory: ClassVar[str] = "use a smaller --batch_size or --max_seq_length"
 
     checkpoint: str = option(

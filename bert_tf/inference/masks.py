@@ -114,13 +114,10 @@ class MaskFiller:
             tokens, shares = best.indices.numpy(), best.values.numpy()
             check_computed({"probabilities": shares})
             for row, own in enumerate(places):
-                masks = map(self._guesses, tokens[row], shares[row])
-                guesses.append([*masks][: len(own)])
+                pairs = [zip(tokens[row, i], shares[row, i], strict=True) for i in range(len(own))]
+                names = self._vocab.tokens
+                guesses.append([[Guess(names[i], float(p)) for i, p in mask] for mask in pairs])
         return guesses
-
-    def _guesses(self, tokens: np.ndarray, shares: np.ndarray) -> list[Guess]:
-        pairs = zip(tokens, shares, strict=True)
-        return [Guess(self._vocab.tokens[token], float(share)) for token, share in pairs]
 
     def _rows(self, ids: np.ndarray) -> Iterator[MaskedRow]:
         """Yields windows of a text with all the context possible, which show every [MASK] once."""
@@ -135,22 +132,20 @@ class MaskFiller:
 
 def fill_mask(options: FillMaskOptions) -> None:
     """Prints the answers; everything else goes to standard error."""
+    out, total, without = sys.stdout, 0, 0
     with contextlib.redirect_stdout(sys.stderr):
         filler = load_filler(options)
-    total = without = 0
-    for examples in read_examples(options, _INPUTS):
-        texts = [example["text"] for example in examples]
-        for example, masks in zip(examples, filler.fill(texts), strict=True):
-            print((_json if options.json else _lines)(example, masks))
-            without += bool(example["text"] and not masks)
-        sys.stdout.flush()
-        total += len(texts)
-    if without:
-        print(
-            f"WARNING: no [MASK] in {without:,} of {total:,} texts: write it with brackets and in "
-            "capital letters.",
-            file=sys.stderr,
-        )
+        for examples in read_examples(options, _INPUTS):
+            texts = [example["text"] for example in examples]
+            for example, masks in zip(examples, filler.fill(texts), strict=True):
+                print((_json if options.json else _lines)(example, masks), file=out)
+                without += bool(example["text"] and not masks)
+            out.flush()
+            total += len(texts)
+        if without:
+            count = f"{without:,} of {total:,} texts"
+            advice = "write it with brackets and in capital letters"
+            print(f"WARNING: no [MASK] in {count}: {advice}.")
 
 
 def load_filler(options: FillMaskOptions) -> MaskFiller:

@@ -24,29 +24,25 @@ _predictor = functools.lru_cache(maxsize=1)(load_predictor)
 
 def predict(options: PredictOptions) -> None:
     """Prints or writes the predictions; everything else goes to standard error."""
+    out = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):
         if options.output_file:
             _predict_file(options)
             return
         predictor = load_predictor(options)
-    for examples in read_examples(options, predictor.signature, predictor.columns):
-        for example, answer in zip(examples, predictor.predict(examples), strict=True):
-            if options.json:
-                print(json.dumps(example | answer, ensure_ascii=False))
-            else:
-                print(line_of(answer, example))
-        sys.stdout.flush()
-    _warn_about_length(predictor, predictor.num_truncated)
+        for examples in read_examples(options, predictor.signature, predictor.columns):
+            for example, answer in zip(examples, predictor.predict(examples), strict=True):
+                json_line = options.json and json.dumps(example | answer, ensure_ascii=False)
+                print(json_line or line_of(answer, example), file=out)
+            out.flush()
+        _warn_about_length(predictor, predictor.num_truncated)
 
 
 def _warn_about_length(predictor: Predictor, num_truncated: int) -> None:
     if num_truncated:
         noun, flag = predictor.truncates
-        print(
-            f"WARNING: truncated {counted(num_truncated, noun)}: {flag} sets how many "
-            "tokens the model reads.",
-            file=sys.stderr,
-        )
+        what = counted(num_truncated, noun)
+        print(f"WARNING: truncated {what}: {flag} sets how many tokens the model reads.")
 
 
 def _predict_file(options: PredictOptions) -> None:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_tf.finetuning.table_rows import import_pyarrow
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.texts import in_groups, rows_in
-from bert_tf.inference.vector_files import OutputStream
+from bert_tf.inference.vector_files import output_stream
 from tfrecords.files import read_file
 from tfrecords.progress import progress_bar
 from tfrecords.writer import join_files, write_records
@@ -113,7 +113,7 @@ def _write_parquet(path: str, read: Read) -> None:
     schema = pyarrow.unify_schemas([*schemas], promote_options="permissive")
     with (
         tf.io.gfile.GFile(path, "wb") as file,
-        pyarrow.parquet.ParquetWriter(OutputStream(file), schema) as writer,
+        pyarrow.parquet.ParquetWriter(output_stream(file), schema) as writer,
     ):
         for rows in batches():
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))

@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import IO
 
 import numpy as np
@@ -81,7 +82,7 @@ def write_npz(
     first = next(lines)
     with (
         tf.io.gfile.GFile(path, "wb") as file,
-        zipfile.ZipFile(OutputStream(file), "w") as archive,
+        zipfile.ZipFile(output_stream(file), "w") as archive,
         contextlib.ExitStack() as stack,
     ):
         # In files, because an archive takes one array after another.
@@ -120,21 +121,13 @@ def _columns(vectors: LineVectors) -> dict[str, np.ndarray]:
     return columns if vectors.ids is None else columns | {"ids": vectors.ids}
 
 
-class OutputStream:
-    """A file for zipfile, which writes from start to end if there is no `seek`.
+def output_stream(file: tf.io.gfile.GFile) -> SimpleNamespace:
+    """Returns a file for zipfile and pyarrow, which write from start to end if there is no `seek`.
 
-    Cloud storage cannot seek, and `GFile.seek` raises an error that zipfile does not expect. So can
-    pyarrow, which needs `closed`.
+    Cloud storage cannot seek, and `GFile.seek` raises an error that they do not expect.
     """
-
-    closed = False
-
-    def __init__(self, file: tf.io.gfile.GFile):
-        self._file, self.flush = file, file.flush
-
-    def write(self, data: bytes) -> int:
-        self._file.write(data)
-        return len(data)
+    write = lambda data: file.write(data) or len(data)  # noqa: E731
+    return SimpleNamespace(write=write, flush=file.flush, closed=False)
 
 
 def write_parquet(
@@ -159,7 +152,7 @@ def write_parquet(
                 columns[f"layer_{layer}"] = pyarrow.FixedSizeListArray.from_arrays(numbers, width)
             table = pyarrow.table(columns)
             if not writer:
-                writer = pyarrow.parquet.ParquetWriter(OutputStream(file), table.schema)
+                writer = pyarrow.parquet.ParquetWriter(output_stream(file), table.schema)
                 stack.enter_context(writer)
             writer.write_table(table)
 

@@ -73,16 +73,15 @@ def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Nu
     while head_characters > 0 and (line := next(lines, None)):
         first.append(line)
         head_characters -= len(line)
-    head, lines = "".join(first), itertools.chain(first, lines)
+    head, lines, unit = "".join(first), itertools.chain(first, lines), "line"
     if kind in ("json", "jsonl"):
-        is_list = head.lstrip().startswith("[")
-        rows = _json_rows(path, lines, is_list)
-        return "object" if is_list else "line", _at_least_one(path, rows, head)
-    if kind == "csv" or _DELIMITER_LINE.match(head):
+        unit = "object" if head.lstrip().startswith("[") else "line"
+        rows = _json_rows(path, lines, unit)
+    elif kind == "csv" or _DELIMITER_LINE.match(head):
         rows = _csv_rows(path, lines, head)
     else:
         rows = _tsv_rows(path, lines, head if head_characters > 0 else _whole_rows(first))
-    return "line", _at_least_one(path, rows, head)
+    return unit, _at_least_one(path, rows, head)
 
 
 def _at_least_one(path: str, rows: Iterator[Numbered], head: str = "") -> Iterator[Numbered]:
@@ -125,10 +124,9 @@ def _parquet_rows(path: str) -> Iterator[Numbered]:
     try:
         with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
             # pyarrow asks whether a file is closed, which TensorFlow's files do not know.
-            open_file = SimpleNamespace(
-                read=file.read, seek=file.seek, tell=file.tell, closed=False
-            )
-            batches = pyarrow.parquet.ParquetFile(open_file).iter_batches(_BATCH_ROWS)
+            methods = dict(read=file.read, seek=file.seek, tell=file.tell)
+            source = SimpleNamespace(**methods, closed=False)
+            batches = pyarrow.parquet.ParquetFile(source).iter_batches(_BATCH_ROWS)
             rows = (row for batch in batches for row in _with_plain_times(batch).to_pylist())
             for number, row in enumerate(rows, 1):
                 yield number, _plain(row)
@@ -339,10 +337,9 @@ def _named(path: str, rows: Iterator[tuple[int, list[str] | ValueError]]) -> Ite
         )
 
 
-def _json_rows(path: str, lines: Iterator[str], is_list: bool) -> Iterator[Numbered]:
-    unit, values = "line", (line.rstrip("\n") for line in lines)
-    if is_list:
-        unit, values = "object", _parse(path, 1, "".join(lines))
+def _json_rows(path: str, lines: Iterator[str], unit: str) -> Iterator[Numbered]:
+    is_list = unit == "object"
+    values = _parse(path, 1, "".join(lines)) if is_list else (x.rstrip("\n") for x in lines)
     for number, row in enumerate(values, 1):
         if is_list or row.strip():
             try:

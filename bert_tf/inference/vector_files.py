@@ -34,16 +34,18 @@ def write_json_lines(
     """Writes google-research/bert's format, with `start` and `limit` of every token added."""
     with tf.io.gfile.GFile(path, "w") as file:
         for index, vectors in lines:
-            features = []
-            for number, rows in enumerate(np.round(vectors.values.astype(np.float64), 6).tolist()):
-                pairs = zip(layers, rows, strict=True)
-                feature = {
+            values = np.round(vectors.values.astype(np.float64), 6).tolist()
+            features = [
+                {
                     "token": _name(vectors, number, vocab),
                     "start": int(vectors.starts[number]),
                     "limit": int(vectors.limits[number]),
-                    "layers": [{"index": layer, "values": row} for layer, row in pairs],
+                    "layers": [
+                        {"index": i, "values": x} for i, x in zip(layers, rows, strict=True)
+                    ],
                 }
-                features.append(feature)
+                for number, rows in enumerate(values)
+            ]
             file.write(json.dumps({"linex_index": index, "features": features}) + "\n")
 
 

@@ -50,7 +50,7 @@ class BulkJob:
 
     Attributes:
         options: the flags, with `output_file` and those of `RunnerOptions`. They are the first
-            argument of each of the functions.
+            argument of `write_part` and `join`.
         files: the input.
         model: the checksum of the model.
         rows: reads a file; prints notes on it.
@@ -62,7 +62,7 @@ class BulkJob:
     options: RunnerOptions
     files: Sequence[str]
     model: str
-    rows: Callable[[Any, str], Iterator[Numbered]]
+    rows: Callable[[str], Iterator[Numbered]]
     write_part: Callable[[Any, str, int, Sequence[Row | None]], dict[str, int]]
     join: Callable[[Any, Sequence[str], str], None]
 
@@ -72,9 +72,9 @@ class BulkJob:
         exists = tf.io.gfile.exists(options.output_file)
         if exists and not options.overwrite and not self._written(folder):
             raise ValueError(f"{options.output_file} exists: {_ADVICE}")
-        items, bar = read_files(self.files, self.read), dict(unit=" rows", delay=2)
-        bar = progress_bar(total=None, desc="Counting", iterable=items, **bar)
-        if not (total := sum(1 for _ in bar)):
+        bar = dict(desc="Counting", unit=" rows", delay=2)
+        items = progress_bar(total=None, iterable=read_files(self.files, self.rows), **bar)
+        if not (total := sum(1 for _ in items)):
             raise ValueError(f"{options.input_file} is empty")
         with folder.locked():
             resumes = self._prepare(folder)
@@ -87,12 +87,9 @@ class BulkJob:
                 raise
             folder.remove()
         if count := counts["rejected"]:
-            rows = counted(count, "row")
-            print(f"WARNING: left out {rows} of {total:,}; {_rejected(options)} says why.")
+            rows, rejected = counted(count, "row"), f"{options.output_file}.rejected.jsonl"
+            print(f"WARNING: left out {rows} of {total:,}; {rejected} says why.")
         return counts
-
-    def read(self, file: str) -> Iterator[Numbered]:
-        return self.rows(self.options, file)
 
     def _joined(self, folder: WorkFolder) -> str:
         """Returns where the output is until it is complete."""
@@ -127,7 +124,7 @@ class BulkJob:
         """Computes the parts that are missing and joins all; returns the sums of their counts."""
         options, counts = self.options, self._compute(folder, total)
         parts = [folder.chunk_file(name) for name in folder.chunk_counts()]
-        remove(rejected := _rejected(options))
+        remove(rejected := f"{options.output_file}.rejected.jsonl")
         if counts["rejected"]:
             join_files([f"{part}.rejected" for part in parts], rejected)
         if counts["rejected"] == total:
@@ -154,10 +151,6 @@ class BulkJob:
         return counts
 
 
-def _rejected(options: RunnerOptions) -> str:
-    return f"{options.output_file}.rejected.jsonl"
-
-
 def _sums(folder: WorkFolder) -> Counter:
     return sum((Counter(counts) for counts in folder.chunk_counts().values()), Counter())
 
@@ -166,7 +159,7 @@ def _read_chunks(
     job: BulkJob, folder: WorkFolder, group: int
 ) -> Iterator[tuple[str, int, list[_Item]]]:
     """Yields the chunks without a part: the name, the index of the first row, and the rows."""
-    items = map(_checked, read_files(job.files, job.read))
+    items = map(_checked, read_files(job.files, job.rows))
     chunks, first = in_groups(items, lambda item: rows_in(item[2]), _CHUNK_ROWS), 0
 
     def next_chunk() -> list[_Item] | None:

@@ -52,8 +52,8 @@ def extract_features(options: ExtractionOptions) -> None:
         import_pyarrow()  # before anything is computed
     _open.cache_clear()  # the checkpoint may have changed
     extractor = _open(options)
-    checkpoint = extractor.checkpoint
-    counts = BulkJob(options, files, fingerprint(checkpoint), _rows, _write_part, _join).run()
+    checkpoint, rows = extractor.checkpoint, functools.partial(_rows, options)
+    counts = BulkJob(options, files, fingerprint(checkpoint), rows, _write_part, _join).run()
     config, lines = checkpoint.spec.config, counts["rows"]
     size = tf.io.gfile.stat(options.output_file).length
     num_layers = len(extractor.layers)

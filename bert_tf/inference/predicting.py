@@ -55,7 +55,8 @@ def _predict_file(options: PredictOptions) -> None:
     predictor = _predictor(options)
     checkpoint = predictor.checkpoint
     model = fingerprint(checkpoint) if checkpoint else file_sha256(options.checkpoint)
-    counts = BulkJob(options, files, model, _rows, _write_part, join_predictions).run()
+    rows = functools.partial(_rows, options)
+    counts = BulkJob(options, files, model, rows, _write_part, join_predictions).run()
     print(f"Wrote {counted(counts['rows'] - counts['rejected'], 'prediction')} to {path}.")
     _warn_about_length(predictor, counts["truncated"])
 

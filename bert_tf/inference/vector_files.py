@@ -40,9 +40,7 @@ def write_json_lines(
                     "token": _name(vectors, number, vocab),
                     "start": int(vectors.starts[number]),
                     "limit": int(vectors.limits[number]),
-                    "layers": [
-                        {"index": i, "values": x} for i, x in zip(layers, rows, strict=True)
-                    ],
+                    "layers": [{"index": layers[i], "values": row} for i, row in enumerate(rows)],
                 }
                 for number, rows in enumerate(values)
             ]

@@ -123,9 +123,9 @@ def _parquet_rows(path: str) -> Iterator[Numbered]:
     pyarrow = import_pyarrow()
     try:
         with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
-            # pyarrow asks whether a file is closed, which TensorFlow's files do not know.
+            # pyarrow reads local files in less memory. It asks others whether they are closed.
             methods = dict(read=file.read, seek=file.seek, tell=file.tell)
-            source = SimpleNamespace(**methods, closed=False)
+            source = SimpleNamespace(**methods, closed=False) if "://" in path else path
             batches = pyarrow.parquet.ParquetFile(source).iter_batches(_BATCH_ROWS)
             rows = (row for batch in batches for row in _with_plain_times(batch).to_pylist())
             for number, row in enumerate(rows, 1):
@@ -147,7 +147,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        # Vectors of numbers are long, and no texts or ids.
+        is_vector = value and isinstance(value[0], int | float)
+        return value if is_vector else [_plain(item) for item in value]
     if isinstance(value, bytes):
         return value.decode(errors="surrogateescape")
     if isinstance(value, float):

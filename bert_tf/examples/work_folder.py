@@ -39,16 +39,19 @@ class WorkFolder:
     path: str
 
     def clear(self) -> None:
-        """Removes the unfinished work, and no other file."""
-        for name in tf.io.gfile.listdir(self.path):
+        """Removes the unfinished work, and no other file; the description of the job goes last."""
+        found = tf.io.gfile.listdir(self.path) if tf.io.gfile.exists(self.path) else ()
+        for kind in ("chunks", "parts", "shards", "output", "job.json"):
             # A killed process may have left "job.json.tmp-1", too.
-            if name.startswith(("job.json", "chunks", "parts", "shards")):
-                remove(self._file(name.rstrip("/")))
+            for name in found:
+                if name.startswith(kind):
+                    remove(self._file(name.rstrip("/")))
 
     def remove(self) -> None:
         """Removes the unfinished work; the folder goes with its lock if nothing else is in it."""
         self.clear()
-        if "://" in self.path and not tf.io.gfile.listdir(self.path):
+        remote = "://" in self.path and tf.io.gfile.exists(self.path)
+        if remote and not tf.io.gfile.listdir(self.path):
             tf.io.gfile.rmtree(self.path)
 
     @property

@@ -4,16 +4,17 @@ import csv
 import io
 import itertools
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.corpus.sources import read_blocks
 from tfrecords.features import parse_example
-from tfrecords.files import plain_message
+from tfrecords.files import named_errors, plain_message
 from tfrecords.progress import counted, say
 from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
 
@@ -34,6 +35,10 @@ _KINDS = ("csv", "tsv", "json", "jsonl", "parquet", "tfrecord")
 Numbered = tuple[int, dict[str, Any] | ValueError]
 
 
+class NoRows(ValueError):
+    """A file holds no rows."""
+
+
 def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Numbered]]:
     """Reads the rows of a table one by one, without keeping them in memory; see `read_table`.
 
@@ -45,7 +50,8 @@ def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Nu
         what the numbers of the rows count (see `Table`), and the rows.
 
     Raises:
-        ValueError: there are no rows, or their format or the names of their columns are unknown.
+        NoRows: there are none.
+        ValueError: their format or the names of their columns are unknown.
         OSError: the file cannot be read.
     """
     kind = table_kind(path)
@@ -56,6 +62,8 @@ def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Nu
         )
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise FileNotFoundError(f"{path}: no such file")
+    if not tf.io.gfile.stat(path).length:
+        raise NoRows(f"{path} holds no examples")
     if kind == "parquet":
         return "row", _at_least_one(path, _parquet_rows(path))
     if kind == "tfrecord":
@@ -65,16 +73,15 @@ def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Nu
     while head_characters > 0 and (line := next(lines, None)):
         first.append(line)
         head_characters -= len(line)
-    head, lines = "".join(first), itertools.chain(first, lines)
+    head, lines, unit = "".join(first), itertools.chain(first, lines), "line"
     if kind in ("json", "jsonl"):
-        is_list = head.lstrip().startswith("[")
-        rows = _json_rows(path, lines, is_list)
-        return "object" if is_list else "line", _at_least_one(path, rows, head)
-    if kind == "csv" or _DELIMITER_LINE.match(head):
+        unit = "object" if head.lstrip().startswith("[") else "line"
+        rows = _json_rows(path, lines, unit)
+    elif kind == "csv" or _DELIMITER_LINE.match(head):
         rows = _csv_rows(path, lines, head)
     else:
         rows = _tsv_rows(path, lines, head if head_characters > 0 else _whole_rows(first))
-    return "line", _at_least_one(path, rows, head)
+    return unit, _at_least_one(path, rows, head)
 
 
 def _at_least_one(path: str, rows: Iterator[Numbered], head: str = "") -> Iterator[Numbered]:
@@ -84,7 +91,7 @@ def _at_least_one(path: str, rows: Iterator[Numbered], head: str = "") -> Iterat
                 f"{path} is a single line with carriage returns: save the file with the line ends "
                 "of Unix or Windows"
             )
-        raise ValueError(f"{path} holds no examples")
+        raise NoRows(f"{path} holds no examples")
     yield row
     yield from rows
 
@@ -115,16 +122,39 @@ def _lines(path: str) -> Iterator[str]:
 def _parquet_rows(path: str) -> Iterator[Numbered]:
     pyarrow = import_pyarrow()
     try:
-        batches = pyarrow.parquet.ParquetFile(path).iter_batches(_BATCH_ROWS)
-        rows = (row for batch in batches for row in batch.to_pylist())
-        for number, row in enumerate(rows, 1):
-            yield number, {name: _decoded(value) for name, value in row.items()}
+        with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
+            # pyarrow reads local files in less memory. It asks others whether they are closed.
+            methods = dict(read=file.read, seek=file.seek, tell=file.tell)
+            source = SimpleNamespace(**methods, closed=False) if "://" in path else path
+            batches = pyarrow.parquet.ParquetFile(source).iter_batches(_BATCH_ROWS)
+            rows = (row for batch in batches for row in _with_plain_times(batch).to_pylist())
+            for number, row in enumerate(rows, 1):
+                yield number, _plain(row)
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path} is not a Parquet file: {error}") from None
 
 
-def _decoded(value: Any) -> Any:
-    return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+def _with_plain_times(batch: Any) -> Any:
+    """Returns a batch of pyarrow with times as strings, because Python's have no nanoseconds."""
+    pyarrow = import_pyarrow()
+    is_time, text = pyarrow.types.is_temporal, pyarrow.string()
+    columns = [x.cast(text) if is_time(x.type) else x for x in batch.columns]
+    return pyarrow.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value with the types of JSON; NaN and infinity are None, as in `parse_json`."""
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        # Vectors of numbers are long, and no texts or ids.
+        is_vector = value and isinstance(value[0], int | float)
+        return value if is_vector else [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode(errors="surrogateescape")
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def _tfrecord_rows(path: str) -> Iterator[Numbered]:
@@ -150,7 +180,7 @@ def _tfrecord_rows(path: str) -> Iterator[Numbered]:
 def _value(feature: tf.train.Feature) -> Any:
     """Returns the value of a feature, a list if it has several, or None if it has none."""
     kind = feature.WhichOneof("kind")
-    values = [_decoded(value) for value in getattr(feature, kind).value] if kind else []
+    values = _plain([*getattr(feature, kind).value]) if kind else []
     return values if len(values) > 1 else next(iter(values), None)
 
 
@@ -309,10 +339,9 @@ def _named(path: str, rows: Iterator[tuple[int, list[str] | ValueError]]) -> Ite
         )
 
 
-def _json_rows(path: str, lines: Iterator[str], is_list: bool) -> Iterator[Numbered]:
-    unit, values = "line", (line.rstrip("\n") for line in lines)
-    if is_list:
-        unit, values = "object", _parse(path, 1, "".join(lines))
+def _json_rows(path: str, lines: Iterator[str], unit: str) -> Iterator[Numbered]:
+    is_list = unit == "object"
+    values = _parse(path, 1, "".join(lines)) if is_list else (x.rstrip("\n") for x in lines)
     for number, row in enumerate(values, 1):
         if is_list or row.strip():
             try:

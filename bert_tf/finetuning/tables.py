@@ -11,7 +11,6 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.corpus.content import checked_content
-from bert_tf.corpus.sources import is_json
 from bert_tf.finetuning.table_rows import Numbered, read_rows
 
 CONLL_FORM = (
@@ -154,18 +153,4 @@ def read_table(path: str) -> Table:
         if isinstance(row, ValueError):
             raise row
         rows.append((line, row))
-    if len(rows) == 1 and is_json(path) and _is_nested([*rows[0][1].values()]):
-        raise ValueError(
-            f"{path} holds all rows in one object: write one object per line, as pandas does with "
-            'to_json(path, orient="records", lines=True)'
-        )
     return Table.of(path, rows, unit)
-
-
-def _is_nested(values: Collection[Any]) -> bool:
-    """Returns whether the values of an object hold columns or rows, as pandas writes them."""
-    parts = [part for value in values if isinstance(value, list) for part in value]
-    return all(isinstance(value, dict | list) for value in values) and (
-        any(isinstance(value, dict) for value in values)
-        or any(isinstance(part, dict | list) for part in parts)
-    )

@@ -3,8 +3,8 @@
 One process reads the rows in order and cuts them into chunks. Worker processes, or those of Apache
 Beam, compute a part of the output from each chunk. The parts are kept in a work folder beside the
 output (see `examples.work_folder`) and become the output in the order of the rows, all or nothing.
-After a kill, the same command computes only the missing parts. Rows that cannot be read are listed
-in a file of their own.
+After a kill, the same command computes only the missing parts; if the output had just appeared, it
+only removes the work folder. Rows that cannot be read are listed in a file of their own.
 """
 
 import contextlib
@@ -12,6 +12,8 @@ import dataclasses
 import functools
 import io
 import json
+import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,12 +26,12 @@ from bert_tf.corpus.content import is_utf8
 from bert_tf.examples.creation_options import RunnerOptions
 from bert_tf.examples.work_folder import WorkFolder, finish, read_counts, read_json
 from bert_tf.folder_lock import locked
-from bert_tf.inference.texts import Numbered, Row, in_chunks
+from bert_tf.inference.texts import Numbered, Row, in_groups, read_files, rows_in
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.workers import num_processes, open_runner
 from tfrecords.manifest import file_sha256
-from tfrecords.progress import counted, progress_bar
-from tfrecords.writer import atomic_write, join_files, remove
+from tfrecords.progress import counted, progress_bar, say
+from tfrecords.writer import atomic_write, join_files, remove, whole_file
 
 _CHUNK_ROWS = 1024
 # Flags that do not change the output, or that are described otherwise.
@@ -48,42 +50,36 @@ class BulkJob:
 
     Attributes:
         options: the flags, with `output_file` and those of `RunnerOptions`. They are the first
-            argument of each of the functions.
+            argument of `write_part` and `join`.
         files: the input.
         model: the checksum of the model.
-        rows: reads a file; prints notes on it to standard error.
+        rows: reads a file; prints notes on it.
         write_part: maps a path, the index of the first row, and rows, None for those that cannot be
             read, to counts, after it has written that part of the output.
-        join: turns the parts, which it keeps, into the output.
+        join: turns the parts, which it keeps, into the output at a path.
     """
 
     options: RunnerOptions
     files: Sequence[str]
     model: str
-    rows: Callable[[Any, str], Iterator[Numbered]]
+    rows: Callable[[str], Iterator[Numbered]]
     write_part: Callable[[Any, str, int, Sequence[Row | None]], dict[str, int]]
-    join: Callable[[Any, Sequence[str]], None]
+    join: Callable[[Any, Sequence[str], str], None]
 
     def run(self) -> Counter:
         """Writes the output; returns the counts, `rows` and `rejected` included."""
-        options, rejected = self.options, f"{self.options.output_file}.rejected.jsonl"
-        if tf.io.gfile.exists(options.output_file) and not options.overwrite:
+        options, folder = self.options, WorkFolder(f"{self.options.output_file}.unfinished")
+        exists = tf.io.gfile.exists(options.output_file)
+        if exists and not options.overwrite and not self._written(folder):
             raise ValueError(f"{options.output_file} exists: {_ADVICE}")
         bar = dict(desc="Counting", unit=" rows", delay=2)
-        if not (total := sum(1 for _ in progress_bar(total=None, iterable=self.read(), **bar))):
+        items = progress_bar(total=None, iterable=read_files(self.files, self.rows), **bar)
+        if not (total := sum(1 for _ in items)):
             raise ValueError(f"{options.input_file} is empty")
-        folder = WorkFolder(f"{options.output_file}.unfinished")
         with locked(folder.path):
             resumes = self._prepare(folder)
             try:
-                counts = self._compute(folder, total)
-                parts = [folder.chunk_file(name) for name in folder.chunk_counts()]
-                remove(rejected)
-                if counts["rejected"]:
-                    join_files([f"{part}.rejected" for part in parts], rejected)
-                if counts["rejected"] == total:
-                    raise ValueError(f"{options.input_file}: no row can be read; see {rejected}")
-                self.join(options, parts)
+                counts = self._written(folder) or self._write(folder, total)
             except ValueError:
                 # The same command would fail again; with other flags, it may succeed.
                 if not resumes:
@@ -91,15 +87,21 @@ class BulkJob:
                 raise
             folder.remove()
         if count := counts["rejected"]:
-            rows = counted(count, "row")
+            rows, rejected = counted(count, "row"), f"{options.output_file}.rejected.jsonl"
             print(f"WARNING: left out {rows} of {total:,}; {rejected} says why.")
         return counts
 
-    def read(self) -> Iterator[_Item]:
-        """Reads all files."""
-        for file in self.files:
-            for line, row in self.rows(self.options, file):
-                yield file, line, row
+    def _joined(self, folder: WorkFolder) -> str:
+        """Returns where the output is until it is complete."""
+        return f"{folder.path}/output{os.path.splitext(self.options.output_file)[1]}"
+
+    def _written(self, folder: WorkFolder) -> Counter | None:
+        """Returns the counts of a job that was killed after its output had appeared."""
+        output, job = self.options.output_file, read_json(folder.job_file) or {}
+        if not (written := job.get("written")) or tf.io.gfile.exists(self._joined(folder)):
+            return None
+        same = tf.io.gfile.exists(output) and tf.io.gfile.stat(output).length == written["bytes"]
+        return Counter(written["counts"]) if same else None
 
     def _prepare(self, folder: WorkFolder) -> bool:
         """Prepares the work folder; returns whether it holds unfinished work of this job."""
@@ -118,15 +120,35 @@ class BulkJob:
         atomic_write(folder.job_file, json.dumps(description))
         return False
 
+    def _write(self, folder: WorkFolder, total: int) -> Counter:
+        """Computes the parts that are missing and joins all; returns the sums of their counts."""
+        options, counts = self.options, self._compute(folder, total)
+        parts = [folder.chunk_file(name) for name in folder.chunk_counts()]
+        remove(rejected := f"{options.output_file}.rejected.jsonl")
+        if counts["rejected"]:
+            join_files([f"{part}.rejected" for part in parts], rejected)
+        if counts["rejected"] == total:
+            raise ValueError(f"{options.input_file}: no row can be read; see {rejected}")
+        with whole_file(options.output_file, self._joined(folder)) as joined:
+            self.join(options, parts, joined)
+            written = {"counts": counts, "bytes": tf.io.gfile.stat(joined).length}
+            job = read_json(folder.job_file) | {"written": written}
+            atomic_write(folder.job_file, json.dumps(job))
+        return counts
+
     def _compute(self, folder: WorkFolder, total: int) -> Counter:
         """Computes the parts that are missing; returns the sums of all counts."""
-        options, done = self.options, _sums(folder)["rows"]
+        options, done, start = self.options, _sums(folder)["rows"], time.monotonic()
         num_workers = num_processes(options.num_workers, 1)
         with open_runner(options.runner, num_workers, options.beam_options) as run_chunks:
             read, work = (functools.partial(step, self, folder) for step in (_read_chunks, _work))
             bar = dict(desc="Computing", total=total, initial=done, unit=" rows")
             run_chunks(1, read, work, **bar)
-        return _sums(folder)
+        counts = _sums(folder)
+        if rows := counts["rows"] - done:
+            rate = rows / (time.monotonic() - start)
+            say(f"Computed {counted(rows, 'row')}, {rate:,.0f} per second.")
+        return counts
 
 
 def _sums(folder: WorkFolder) -> Counter:
@@ -137,11 +159,12 @@ def _read_chunks(
     job: BulkJob, folder: WorkFolder, group: int
 ) -> Iterator[tuple[str, int, list[_Item]]]:
     """Yields the chunks without a part: the name, the index of the first row, and the rows."""
-    chunks, first = in_chunks(map(_checked, job.read()), _CHUNK_ROWS), 0
+    items = map(_checked, read_files(job.files, job.rows))
+    chunks, first = in_groups(items, lambda item: rows_in(item[2]), _CHUNK_ROWS), 0
 
     def next_chunk() -> list[_Item] | None:
         # Counting the rows has printed all notes on them.
-        with contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()):
             return next(chunks, None)
 
     for number, rows in enumerate(iter(next_chunk, None)):
@@ -154,11 +177,9 @@ def _read_chunks(
 def _checked(item: _Item) -> _Item:
     """Returns a row, or an error if its texts are not UTF-8."""
     file, line, row = item
-    if isinstance(row, Row):
-        texts = [row.texts] if isinstance(row.texts, bytes) else row.texts
-        if not all(is_utf8(text) for text in texts if isinstance(text, bytes)):
-            return file, line, ValueError(f"line {line:,} is not UTF-8")
-    return item
+    if isinstance(row, ValueError) or is_utf8(row.content):
+        return item
+    return file, line, ValueError(f"line {line:,} is not UTF-8")
 
 
 def _work(job: BulkJob, folder: WorkFolder, name: str, first: int, rows: Sequence[_Item]) -> int:

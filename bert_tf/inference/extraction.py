@@ -18,12 +18,11 @@ from bert_tf.inference.inference_options import ExtractionOptions
 from bert_tf.inference.texts import (
     Numbered,
     Row,
-    check_columns,
     columns_of_run,
     in_groups,
-    is_table,
     read_lines,
     read_rows,
+    table_columns,
 )
 from bert_tf.inference.vector_files import (
     read_records,
@@ -47,14 +46,14 @@ _open = functools.lru_cache(maxsize=1)(VectorExtractor)
 
 def extract_features(options: ExtractionOptions) -> None:
     """Writes the vectors."""
-    files = expand_files(options.input_file)
+    files = expand_files(options.input_file, allow_empty=True)
     check_output_files([options.output_file], files)
     if options.output_file.endswith(".parquet"):
         import_pyarrow()  # before anything is computed
     _open.cache_clear()  # the checkpoint may have changed
     extractor = _open(options)
-    checkpoint = extractor.checkpoint
-    counts = BulkJob(options, files, fingerprint(checkpoint), _rows, _write_part, _join).run()
+    checkpoint, rows = extractor.checkpoint, functools.partial(_rows, options)
+    counts = BulkJob(options, files, fingerprint(checkpoint), rows, _write_part, _join).run()
     config, lines = checkpoint.spec.config, counts["rows"]
     size = tf.io.gfile.stat(options.output_file).length
     num_layers = len(extractor.layers)
@@ -79,14 +78,12 @@ def extract_features(options: ExtractionOptions) -> None:
 
 def _rows(options: ExtractionOptions, file: str) -> Iterator[Numbered]:
     """Reads a file's lines, or the rows of a table."""
-    given = Columns(options.text_column, options.text_b_column)
+    if not (given := table_columns(options, file)):
+        return ((n, Row(line)) for n, line in enumerate(read_lines(file), 1))
     checkpoint = _open(options).checkpoint
     trained = Columns() if given.text else columns_of_run(checkpoint.run)
     if checkpoint.head and checkpoint.head.kind == EMBEDDING:
         trained = dataclasses.replace(trained, text_b=None)  # it read each text alone
-    check_columns(file, given)
-    if not is_table(file):
-        return ((n, Row(line)) for n, line in enumerate(read_lines(file), 1))
     inputs = ("text", "text_b") if given.text_b or trained.text_b else ("text",)
     return read_rows(file, given, trained, inputs)
 
@@ -123,10 +120,9 @@ def _write_part(
     }
 
 
-def _join(options: ExtractionOptions, parts: Sequence[str]) -> None:
+def _join(options: ExtractionOptions, parts: Sequence[str], path: str) -> None:
     """Turns records into the file of vectors."""
-    path, dtype = options.output_file, np.dtype(options.dtype)
-    extractor = _open(options)
+    extractor, dtype = _open(options), np.dtype(options.dtype)
     layers, vocab = extractor.layers, extractor.tokenizer.vocab
     lines = (line for part in parts for line in read_records(part, dtype))
     if path.endswith(".tfrecord"):
@@ -134,7 +130,7 @@ def _join(options: ExtractionOptions, parts: Sequence[str]) -> None:
     elif path.endswith(".jsonl"):
         write_json_lines(path, lines, layers, vocab)
     elif path.endswith(".tsv"):
-        write_projector(path, lines, vocab)
+        write_projector(path, lines, vocab, options.output_file)
     elif path.endswith(".parquet"):
         write_parquet(path, lines, layers, vocab, dtype)
     else:

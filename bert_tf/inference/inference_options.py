@@ -15,6 +15,11 @@ from tfrecords.command import option, rare_option
 LITE, ONNX = ".tflite", ".onnx"
 # How the names of files with vectors end.
 _VECTORS = (".npz", ".parquet", ".tfrecord", ".jsonl", ".tsv")
+_TABLES = (
+    "a table (.csv, .tsv, .jsonl, .parquet or .tfrecord), as for run_finetuning --task=csv. "
+    "Separate several files with commas; globs allowed, in quotes."
+)
+_DEVICES = ("use_tpu", "master", "num_tpu_cores")
 _PREDICTIONS = (".jsonl", ".csv", ".tsv", ".parquet", ".tfrecord")
 
 
@@ -89,9 +94,7 @@ class TextOptions(ColumnOptions):
     )
     input_file: str | None = option(
         None,
-        "UTF-8 file, compressed or not, with one text per line; or a table (.csv, .tsv, .jsonl, "
-        ".parquet or .tfrecord), as for run_finetuning --task=csv. Separate several files with "
-        "commas; globs allowed, in quotes.",
+        f"UTF-8 file, compressed or not, with one text per line; or {_TABLES}",
     )
     json: bool = option(False, "Print a JSON object per text, on one line.")
 
@@ -157,11 +160,8 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, VocabularyOptions):
 
     absent_flags: ClassVar[Mapping[str, str]] = {
         "bert_config_file": "--checkpoint states it, so omit it",
-        "use_tpu": "the command finds the devices, so omit it",
-        "master": "the command finds the devices, so omit it",
-        "num_tpu_cores": "the command finds the devices, so omit it",
         "use_one_hot_embeddings": "it is not needed, so omit it",
-    }
+    } | dict.fromkeys(_DEVICES, "the command finds the devices, so omit it")
     if_out_of_memory: ClassVar[str] = "use a smaller --batch_size or --max_seq_length"
 
     checkpoint: str = option(
@@ -169,9 +169,8 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, VocabularyOptions):
         aliases=("init_checkpoint",),
     )
     input_file: str = option(
-        help='UTF-8 file, compressed or not, with one text or pair "a ||| b" per line; or a table '
-        "(.csv, .tsv, .jsonl, .parquet or .tfrecord), as for run_finetuning --task=csv. Separate "
-        "several files with commas; globs allowed, in quotes."
+        help='UTF-8 file, compressed or not, with one text or pair "a ||| b" per line; or '
+        f"{_TABLES}"
     )
     output_file: str = option(
         help="File to write; its ending, .npz, .parquet, .tfrecord, .jsonl or .tsv, states the "

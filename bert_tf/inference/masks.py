@@ -14,7 +14,7 @@ from bert_tf.finite import check_computed
 from bert_tf.inference.encoding import padded_inputs
 from bert_tf.inference.inference_options import FillMaskOptions
 from bert_tf.inference.models import load_model, load_tokenizer
-from bert_tf.inference.texts import in_chunks, read_examples
+from bert_tf.inference.texts import Example, in_chunks, read_examples
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -114,13 +114,10 @@ class MaskFiller:
             tokens, shares = best.indices.numpy(), best.values.numpy()
             check_computed({"probabilities": shares})
             for row, own in enumerate(places):
-                masks = map(self._guesses, tokens[row], shares[row])
-                guesses.append([*masks][: len(own)])
+                pairs = [zip(tokens[row, i], shares[row, i], strict=True) for i in range(len(own))]
+                names = self._vocab.tokens
+                guesses.append([[Guess(names[i], float(p)) for i, p in mask] for mask in pairs])
         return guesses
-
-    def _guesses(self, tokens: np.ndarray, shares: np.ndarray) -> list[Guess]:
-        pairs = zip(tokens, shares, strict=True)
-        return [Guess(self._vocab.tokens[token], float(share)) for token, share in pairs]
 
     def _rows(self, ids: np.ndarray) -> Iterator[MaskedRow]:
         """Yields windows of a text with all the context possible, which show every [MASK] once."""
@@ -135,22 +132,20 @@ class MaskFiller:
 
 def fill_mask(options: FillMaskOptions) -> None:
     """Prints the answers; everything else goes to standard error."""
+    out, total, without = sys.stdout, 0, 0
     with contextlib.redirect_stdout(sys.stderr):
         filler = load_filler(options)
-    total = without = 0
-    for examples in read_examples(options, _INPUTS):
-        texts = [example["text"] for example in examples]
-        for text, masks in zip(texts, filler.fill(texts), strict=True):
-            print((_json if options.json else _lines)(text, masks))
-            without += bool(text and not masks)
-        sys.stdout.flush()
-        total += len(texts)
-    if without:
-        print(
-            f"WARNING: no [MASK] in {without:,} of {total:,} texts: write it with brackets and in "
-            "capital letters.",
-            file=sys.stderr,
-        )
+        for examples in read_examples(options, _INPUTS):
+            texts = [example["text"] for example in examples]
+            for example, masks in zip(examples, filler.fill(texts), strict=True):
+                print((_json if options.json else _lines)(example, masks), file=out)
+                without += bool(example["text"] and not masks)
+            out.flush()
+            total += len(texts)
+        if without:
+            count = f"{without:,} of {total:,} texts"
+            advice = "write it with brackets and in capital letters"
+            print(f"WARNING: no [MASK] in {count}: {advice}.")
 
 
 def load_filler(options: FillMaskOptions) -> MaskFiller:
@@ -169,16 +164,16 @@ def load_filler(options: FillMaskOptions) -> MaskFiller:
     return MaskFiller(model, tokenizer, options.top_k, targets)
 
 
-def _json(text: str, masks: list[list[Guess]]) -> str:
+def _json(example: Example, masks: list[list[Guess]]) -> str:
     answers = [
         [{"token": token, "probability": float(f"{value:.6g}")} for token, value in guesses]
         for guesses in masks
     ]
-    return json.dumps({"text": text, "masks": answers}, ensure_ascii=False)
+    return json.dumps(example | {"masks": answers}, ensure_ascii=False)
 
 
-def _lines(text: str, masks: list[list[Guess]]) -> str:
-    lines = [" ".join(text.splitlines())]
+def _lines(example: Example, masks: list[list[Guess]]) -> str:
+    lines = [" ".join(example["text"].splitlines())]
     for number, guesses in enumerate(masks, 1):
         label = f"[MASK] {number}: " if len(masks) > 1 else ""
         words = (

@@ -24,34 +24,30 @@ _predictor = functools.lru_cache(maxsize=1)(load_predictor)
 
 def predict(options: PredictOptions) -> None:
     """Prints or writes the predictions; everything else goes to standard error."""
+    out = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):
         if options.output_file:
             _predict_file(options)
             return
         predictor = load_predictor(options)
-    for examples in read_examples(options, predictor.signature, predictor.columns):
-        for example, answer in zip(examples, predictor.predict(examples), strict=True):
-            if options.json:
-                print(json.dumps(example | answer, ensure_ascii=False))
-            else:
-                print(line_of(answer, example))
-        sys.stdout.flush()
-    _warn_about_length(predictor, predictor.num_truncated)
+        for examples in read_examples(options, predictor.signature, predictor.columns):
+            for example, answer in zip(examples, predictor.predict(examples), strict=True):
+                json_line = options.json and json.dumps(example | answer, ensure_ascii=False)
+                print(json_line or line_of(answer, example), file=out)
+            out.flush()
+        _warn_about_length(predictor, predictor.num_truncated)
 
 
 def _warn_about_length(predictor: Predictor, num_truncated: int) -> None:
     if num_truncated:
         noun, flag = predictor.truncates
-        print(
-            f"WARNING: truncated {counted(num_truncated, noun)}: {flag} sets how many "
-            "tokens the model reads.",
-            file=sys.stderr,
-        )
+        what = counted(num_truncated, noun)
+        print(f"WARNING: truncated {what}: {flag} sets how many tokens the model reads.")
 
 
 def _predict_file(options: PredictOptions) -> None:
     path = options.output_file
-    files = expand_files(options.input_file)
+    files = expand_files(options.input_file, allow_empty=True)
     check_output_files([path], files)
     if path.endswith(".parquet"):
         import_pyarrow()  # before anything is computed
@@ -59,7 +55,8 @@ def _predict_file(options: PredictOptions) -> None:
     predictor = _predictor(options)
     checkpoint = predictor.checkpoint
     model = fingerprint(checkpoint) if checkpoint else file_sha256(options.checkpoint)
-    counts = BulkJob(options, files, model, _rows, _write_part, join_predictions).run()
+    rows = functools.partial(_rows, options)
+    counts = BulkJob(options, files, model, rows, _write_part, join_predictions).run()
     print(f"Wrote {counted(counts['rows'] - counts['rejected'], 'prediction')} to {path}.")
     _warn_about_length(predictor, counts["truncated"])
 
@@ -77,7 +74,7 @@ def _write_part(
     before, names = predictor.num_truncated, [spec.name for spec in predictor.signature]
     examples = [example_of(row, names) for row in rows if row]
     lines = (
-        json.dumps(example | answer, ensure_ascii=False, default=str) + "\n"
+        json.dumps(example | answer, ensure_ascii=False) + "\n"
         for example, answer in zip(examples, predictor.predict(examples), strict=True)
     )
     atomic_write(file, "".join(lines))

@@ -4,25 +4,26 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.finetuning.table_rows import import_pyarrow
 from bert_tf.inference.inference_options import PredictOptions
-from bert_tf.inference.texts import in_chunks
+from bert_tf.inference.texts import in_groups, rows_in
+from bert_tf.inference.vector_files import output_stream
 from tfrecords.files import read_file
 from tfrecords.progress import progress_bar
-from tfrecords.writer import join_files, whole_file, write_records
+from tfrecords.writer import join_files, write_records
 
 _BATCH_ROWS = 1024
 # Opens the predictions, once more at each call.
 Read = Callable[[], Iterator[dict[str, Any]]]
 
 
-def join_predictions(options: PredictOptions, parts: Sequence[str]) -> None:
+def join_predictions(options: PredictOptions, parts: Sequence[str], path: str) -> None:
     """Joins files of JSON lines into one, in the format that its name states."""
-    path = options.output_file
     ending = os.path.splitext(path)[1]
     if ending == ".jsonl":
         join_files(parts, path)
@@ -34,21 +35,20 @@ def join_predictions(options: PredictOptions, parts: Sequence[str]) -> None:
             yield from map(json.loads, read_file(part).splitlines())
 
     if ending == ".tfrecord":
-        rows = _with_plain_ids(read)()
-        write_records(path, map(_example, rows))
-        return
-    with whole_file(path) as temporary:
-        if ending == ".parquet":
-            _write_parquet(temporary, _with_plain_ids(read))
-        else:
-            _write_table(temporary, read, "\t" if ending == ".tsv" else ",")
+        write_records(path, map(_example, _with_plain_ids(read, {int})()))
+    elif ending == ".parquet":
+        _write_parquet(path, _with_plain_ids(read, {int, float, bool, list, dict}))
+    else:
+        _write_table(path, read, "\t" if ending == ".tsv" else ",")
 
 
 def _write_table(path: str, read: Read, delimiter: str) -> None:
     """Writes a row of cells; a probability by label has a column; lists are JSON."""
     with tf.io.gfile.GFile(path, "w") as file:
         names = _names(map(_cells, read()))
-        writer = csv.DictWriter(file, names, delimiter=delimiter, lineterminator="\n")
+        # With ends of \r\n, it also quotes a lone \r, which is a line end to many readers.
+        unix = SimpleNamespace(write=lambda row: file.write(row.removesuffix("\r\n") + "\n"))
+        writer = csv.DictWriter(unix, names, delimiter=delimiter)
         writer.writeheader()
         for row in map(_cells, read()):
             writer.writerow({name: _text(value) for name, value in row.items()})
@@ -70,11 +70,11 @@ def _cells(row: dict[str, Any]) -> dict[str, Any]:
     return cells
 
 
-def _with_plain_ids(read: Read) -> Read:
-    """Makes ids strings if their types differ, as JSON permits, or some do not fit 64 bits."""
+def _with_plain_ids(read: Read, exact: set[type]) -> Read:
+    """Makes ids strings unless all have the same type, one that the format keeps exactly."""
     ids = (row["id"] for row in read() if "id" in row)
     kinds = {str if type(x) is int and abs(x) >= 2**63 else type(x) for x in ids}
-    if len(kinds) < 2 and str not in kinds:
+    if len(kinds) < 2 and kinds <= exact:
         return read
     return lambda: (row | {"id": _text(row["id"])} if "id" in row else row for row in read())
 
@@ -105,11 +105,15 @@ def _write_parquet(path: str, read: Read) -> None:
     names = _names(read())
 
     def batches() -> Iterator[list[dict[str, Any]]]:
-        return in_chunks(({name: row.get(name) for name in names} for row in read()), _BATCH_ROWS)
+        rows = ({name: row.get(name) for name in names} for row in read())
+        return in_groups(rows, rows_in, _BATCH_ROWS)
 
     # Empty lists have no type.
     schemas = dict.fromkeys(pyarrow.Table.from_pylist(rows).schema for rows in batches())
     schema = pyarrow.unify_schemas([*schemas], promote_options="permissive")
-    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+    with (
+        tf.io.gfile.GFile(path, "wb") as file,
+        pyarrow.parquet.ParquetWriter(output_stream(file), schema) as writer,
+    ):
         for rows in batches():
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))

@@ -1,6 +1,7 @@
 """Predicts examples with the module of a fine-tuning task, for JSON and as lines to read."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from bert_tf.finite import check_computed
 from bert_tf.inference.inference_options import LITE, ONNX, FineTunedOptions, PredictOptions
 from bert_tf.inference.models import load_tokenizer
 from bert_tf.inference.single_file import open_single_file
-from bert_tf.inference.texts import PAIR, Example, columns_of_run
+from bert_tf.inference.texts import PAIR, Example, columns_of_run, in_groups
 from bert_tf.models.encoder import skip_padding
 from bert_tf.weights.checkpoint import Checkpoint
 
@@ -156,17 +157,10 @@ class Predictor:
 
     def _batches(self, sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
         """Yields indices of examples with as many strings, given this number and their length."""
-        batch = []
-        for index in sorted(range(len(sizes)), key=sizes.__getitem__):
-            count, length = sizes[index]
-            characters = (len(batch) + 1) * max(length, _CHARACTERS)
-            is_full = characters > self._batch_size * _CHARACTERS
-            if batch and (is_full or count != sizes[batch[0]][0]):
-                yield batch
-                batch = []
-            batch.append(index)
-        if batch:
-            yield batch
+        order = sorted(range(len(sizes)), key=sizes.__getitem__)
+        for _, same in itertools.groupby(order, lambda i: sizes[i][0]):
+            characters = self._batch_size * _CHARACTERS
+            yield from in_groups(same, lambda i: max(sizes[i][1], _CHARACTERS), characters)
 
 
 def load_predictor(options: PredictOptions) -> Predictor:

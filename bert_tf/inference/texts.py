@@ -1,8 +1,6 @@
 """Reads the texts that commands are given: arguments, lines, or rows of tables."""
 
 import codecs
-import contextlib
-import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -14,14 +12,16 @@ from bert_tf.corpus.sources import read_blocks
 from bert_tf.finetuning import table_rows
 from bert_tf.finetuning.columns import Columns, find_columns
 from bert_tf.finetuning.labels import read_ids, read_words
-from bert_tf.finetuning.table_rows import table_kind
+from bert_tf.finetuning.table_rows import NoRows, table_kind
 from bert_tf.finetuning.tables import Table, fold
-from bert_tf.inference.inference_options import TextOptions
+from bert_tf.inference.inference_options import ColumnOptions, TextOptions
 from bert_tf.runs.run import Run
 from tfrecords.input_files import expand_files
 from tfrecords.progress import counted
 
 CHUNK_LINES = 1024
+# A row with longer texts counts as several.
+_ROW_BYTES = 2**14
 _BLOCK_BYTES = 2**20
 PAIR = " ||| "
 # The strings by the names of the inputs, and possibly an id.
@@ -38,6 +38,12 @@ class Row(NamedTuple):
 
     texts: bytes | tuple
     id: Any = None
+
+    @property
+    def content(self) -> bytes:
+        """The texts together, without choices."""
+        texts = [self.texts] if isinstance(self.texts, bytes) else self.texts
+        return b" ".join(text for text in texts if isinstance(text, bytes))
 
 
 # The number of a row, and the row or what is wrong with it.
@@ -64,32 +70,44 @@ def read_examples(
     names, number, not_utf8 = [spec.name for spec in signature], 0, 0
     typed = not options.texts and not options.input_file and sys.stdin.isatty()
     if typed:
-        print("Type one text per line, and end with Ctrl-D.", file=sys.stderr)
-    files = expand_files(options.input_file) if options.input_file else [None]
-    numbered = (read_numbered(options, signature, trained, file) for file in files)
-    for rows in in_chunks(itertools.chain.from_iterable(numbered), 1 if typed else CHUNK_LINES):
+        print("Type one text per line, and end with Ctrl-D.")
+    files = expand_files(options.input_file, True) if options.input_file else [None]
+    items = read_files(files, lambda file: read_numbered(options, signature, trained, file))
+    size = 1 if typed else CHUNK_LINES
+    for rows in in_groups(items, lambda item: rows_in(item[2]), size):
         examples = []
-        for _, row in rows:
+        for *_, row in rows:
             if isinstance(row, ValueError):
                 # What was read so far is still predicted.
                 yield examples
                 raise row
             number += 1
-            not_utf8 += not is_utf8(b"".join(x for x in row.texts if isinstance(x, bytes)))
+            not_utf8 += not is_utf8(row.content)
             examples.append(example_of(row, names))
         yield examples
     if not_utf8:
-        print(
-            f"WARNING: dropped bytes that are not UTF-8 from {not_utf8:,} of "
-            f"{counted(number, 'example')}.",
-            file=sys.stderr,
-        )
+        total = counted(number, "example")
+        print(f"WARNING: dropped bytes that are not UTF-8 from {not_utf8:,} of {total}.")
 
 
 def example_of(row: Row, names: Sequence[str]) -> Example:
     """Returns a row's texts by the `names` of the inputs, and its id if there is one."""
     texts = [x.decode("utf-8", "ignore") if isinstance(x, bytes) else x for x in row.texts]
     return ({} if row.id in (None, "") else {"id": row.id}) | dict(zip(names, texts, strict=True))
+
+
+def read_files(
+    files: Sequence[str | None], read: Callable[[str | None], Iterator[Numbered]]
+) -> Iterator[tuple[str | None, int, Row | ValueError]]:
+    """Yields the files with what `read` yields for each; of several files, some may be empty."""
+    for file in files:
+        try:
+            for number, row in read(file):
+                yield file, number, row
+        except NoRows as error:
+            if len(files) == 1:
+                raise
+            print(f"WARNING: {error}.")
 
 
 def read_numbered(
@@ -102,10 +120,7 @@ def read_numbered(
 
     Without a `path`, it reads the arguments or standard input.
     """
-    # Not every command takes pairs.
-    given = Columns(options.text_column, getattr(options, "text_b_column", None))
-    check_columns(path, given)
-    if not is_table(path):
+    if not (given := table_columns(options, path)):
         return _parsed_lines(options.texts, path, signature)
     names, has_choices = [spec.name for spec in signature], signature[-1].shape.rank == 2
     if has_choices and table_kind(path) in ("csv", "tsv"):
@@ -163,8 +178,7 @@ def _standard_input() -> Iterator[bytes]:
 
 def in_chunks(items: Iterable, size: int) -> Iterator[list]:
     """Yields lists of `size` items; the last one may be shorter."""
-    iterator = iter(items)
-    return iter(lambda: list(itertools.islice(iterator, size)), [])
+    return in_groups(items, lambda item: 1, size)
 
 
 def in_groups(items: Iterable, size_of: Callable[[Any], int], most: int) -> Iterator[list]:
@@ -176,24 +190,35 @@ def in_groups(items: Iterable, size_of: Callable[[Any], int], most: int) -> Iter
             group, size = [], 0
         group.append(item)
         size += size_of(item)
+        if size >= most:  # without waiting for another item
+            yield group
+            group, size = [], 0
     if group:
         yield group
 
 
-def is_table(path: str | None) -> bool:
-    """Returns whether the name of a file is that of a table."""
-    return bool(table_kind(path or ""))
+def rows_in(row: Row | dict[str, Any] | ValueError) -> int:
+    """Returns how many rows of usual size take as much memory as a row."""
+    texts = [row.content] if isinstance(row, Row) else row.values() if isinstance(row, dict) else ()
+    return 1 + sum(len(x) for x in texts if isinstance(x, str | bytes)) // _ROW_BYTES
 
 
-def check_columns(path: str | None, given: Columns) -> None:
-    """Raises a ValueError if flags name columns, but the input is not a table."""
-    columns = {"--text_column": given.text, "--text_b_column": given.text_b}
-    flags = [flag for flag, name in columns.items() if name]
-    if flags and not is_table(path):
+def table_columns(options: ColumnOptions, path: str | None) -> Columns | None:
+    """Returns the columns that flags name; None if the input is no table.
+
+    Raises a ValueError if flags name columns, but the input is no table.
+    """
+    # Not every command takes pairs.
+    given = Columns(options.text_column, getattr(options, "text_b_column", None))
+    if table_kind(path or ""):
+        return given
+    names = {"--text_column": given.text, "--text_b_column": given.text_b}
+    if flags := " and ".join(flag for flag, name in names.items() if name):
         raise ValueError(
-            f"{' and '.join(flags)} is only for an --input_file named .csv, .tsv, .json, .jsonl, "
-            ".parquet or .tfrecord: omit it"
+            f"{flags} is only for an --input_file named .csv, .tsv, .json, .jsonl, .parquet or "
+            ".tfrecord: omit it"
         )
+    return None
 
 
 def columns_of_run(run: Run | None) -> Columns:
@@ -212,7 +237,7 @@ def read_rows(
     inputs: Sequence[str] = ("text",),
     has_choices: bool = False,
 ) -> Iterator[Numbered]:
-    """Reads a table as run_finetuning reads a test file; prints its guesses to standard error.
+    """Reads a table as run_finetuning reads a test file; prints its guesses.
 
     The first rows decide which columns to read. A row that cannot be read is a ValueError.
 
@@ -222,21 +247,9 @@ def read_rows(
         inputs: the names of one or two texts.
         has_choices: whether the last one is a list of texts.
     """
-    rows = _rows(path, given, trained, inputs, has_choices)
-
-    def next_row() -> Numbered | None:
-        with contextlib.redirect_stdout(sys.stderr):
-            return next(rows, None)
-
-    return iter(next_row, None)
-
-
-def _rows(
-    path: str, given: Columns, trained: Columns, inputs: Sequence[str], has_choices: bool
-) -> Iterator[Numbered]:
     columns = None
     unit, numbered = table_rows.read_rows(path)
-    for chunk in in_chunks(numbered, CHUNK_LINES):
+    for chunk in in_groups(numbered, lambda item: rows_in(item[1]), CHUNK_LINES):
         if not columns:
             good = [item for item in chunk if not isinstance(item[1], ValueError)]
             if not good:

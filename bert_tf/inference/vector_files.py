@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import IO
 
 import numpy as np
@@ -31,18 +32,18 @@ def write_json_lines(
     path: str, lines: Lines, layers: Sequence[int | str], vocab: Vocabulary
 ) -> None:
     """Writes google-research/bert's format, with `start` and `limit` of every token added."""
-    with whole_file(path) as temporary, tf.io.gfile.GFile(temporary, "w") as file:
+    with tf.io.gfile.GFile(path, "w") as file:
         for index, vectors in lines:
-            features = []
-            for number, rows in enumerate(np.round(vectors.values.astype(np.float64), 6).tolist()):
-                pairs = zip(layers, rows, strict=True)
-                feature = {
+            values = np.round(vectors.values.astype(np.float64), 6).tolist()
+            features = [
+                {
                     "token": _name(vectors, number, vocab),
                     "start": int(vectors.starts[number]),
                     "limit": int(vectors.limits[number]),
-                    "layers": [{"index": layer, "values": row} for layer, row in pairs],
+                    "layers": [{"index": layers[i], "values": row} for i, row in enumerate(rows)],
                 }
-                features.append(feature)
+                for number, rows in enumerate(values)
+            ]
             file.write(json.dumps({"linex_index": index, "features": features}) + "\n")
 
 
@@ -80,9 +81,8 @@ def write_npz(
     lines = iter(lines)
     first = next(lines)
     with (
-        whole_file(path) as temporary,
-        tf.io.gfile.GFile(temporary, "wb") as file,
-        zipfile.ZipFile(_Stream(file), "w") as archive,
+        tf.io.gfile.GFile(path, "wb") as file,
+        zipfile.ZipFile(output_stream(file), "w") as archive,
         contextlib.ExitStack() as stack,
     ):
         # In files, because an archive takes one array after another.
@@ -121,18 +121,13 @@ def _columns(vectors: LineVectors) -> dict[str, np.ndarray]:
     return columns if vectors.ids is None else columns | {"ids": vectors.ids}
 
 
-class _Stream:
-    """A file for zipfile, which writes from start to end if there is no `seek`.
+def output_stream(file: tf.io.gfile.GFile) -> SimpleNamespace:
+    """Returns a file for zipfile and pyarrow, which write from start to end if there is no `seek`.
 
-    Cloud storage cannot seek, and `GFile.seek` raises an error that zipfile does not expect.
+    Cloud storage cannot seek, and `GFile.seek` raises an error that they do not expect.
     """
-
-    def __init__(self, file: tf.io.gfile.GFile):
-        self._file, self.flush = file, file.flush
-
-    def write(self, data: bytes) -> int:
-        self._file.write(data)
-        return len(data)
+    write = lambda data: file.write(data) or len(data)  # noqa: E731
+    return SimpleNamespace(write=write, flush=file.flush, closed=False)
 
 
 def write_parquet(
@@ -140,7 +135,7 @@ def write_parquet(
 ) -> None:
     """Writes a row per vector: its line, what it stands for, and its numbers in each layer."""
     pyarrow = import_pyarrow()
-    with whole_file(path) as temporary, contextlib.ExitStack() as stack:
+    with tf.io.gfile.GFile(path, "wb") as file, contextlib.ExitStack() as stack:
         writer = None
         for group in in_groups(lines, lambda line: len(line[1].starts), _GROUP_ROWS):
             values = np.concatenate([vectors.values for _, vectors in group]).astype(dtype)
@@ -157,20 +152,23 @@ def write_parquet(
                 columns[f"layer_{layer}"] = pyarrow.FixedSizeListArray.from_arrays(numbers, width)
             table = pyarrow.table(columns)
             if not writer:
-                writer = pyarrow.parquet.ParquetWriter(temporary, table.schema)
+                writer = pyarrow.parquet.ParquetWriter(output_stream(file), table.schema)
                 stack.enter_context(writer)
             writer.write_table(table)
 
 
-def write_projector(path: str, lines: Lines, vocab: Vocabulary) -> None:
-    """Writes the vectors of one layer, and beside them what TensorBoard's projector needs."""
-    labels_path = f"{path.removesuffix('.tsv')}.metadata.tsv"
+def write_projector(path: str, lines: Lines, vocab: Vocabulary, output_file: str) -> None:
+    """Writes the vectors of one layer to a file that becomes `output_file`.
+
+    Writes what TensorBoard's projector needs beside `output_file`.
+    """
+    labels_path = f"{output_file.removesuffix('.tsv')}.metadata.tsv"
     with (
-        whole_file(path) as temporary,
-        whole_file(labels_path) as temporary_labels,
-        tf.io.gfile.GFile(temporary, "w") as file,
-        tf.io.gfile.GFile(temporary_labels, "w") as labels,
+        whole_file(labels_path, f"{path}.labels") as temporary,
+        tf.io.gfile.GFile(path, "w") as file,
+        tf.io.gfile.GFile(temporary, "w") as labels,
     ):
+        file.write("")  # It would not exist without vectors.
         labels.write("text\tline\tcontext\n")
         for index, vectors in lines:
             # Tabs and line breaks would begin another cell or row.
@@ -179,7 +177,7 @@ def write_projector(path: str, lines: Lines, vocab: Vocabulary) -> None:
                 file.write("\t".join(f"{value:.6g}" for value in row) + "\n")
                 name = " ".join(_name(vectors, number, vocab).split())
                 labels.write(f"{name}\t{index + 1}\t{context}\n")
-    add_to_projector(path, labels_path)
+    add_to_projector(output_file, labels_path)
 
 
 def _name(vectors: LineVectors, index: int, vocab: Vocabulary) -> str:

@@ -153,8 +153,6 @@ def test_cells_in_columns_without_a_name_are_counted(write, capsys):
         ("a.json", b'["a"]\n["b"]\n', "a.json, line 2 is not JSON: Extra data at column 1"),
         ("a.json", b'[\n{"a": 1},\n{"a" 1}]', "a.json, line 3 is not JSON: Expecting ':'"),
         ("a.json", b'{\n"a": 1\n}', "enclosed in double quotes at column 2; write one object per"),
-        ("a.json", b'{"a": {"0": 1}, "b": {"0": 2}}', "a.json holds all rows in one object"),
-        ("a.json", b'{"columns": ["a"], "data": [[1]]}', "a.json holds all rows in one object"),
         ("a.json", b"[]", "a.json holds no examples"),
         ("a.csv", b"sep=;\na;b\n1\n", "a.csv, line 3: 1 column, but the first line has 2"),
         ("a.json", b'{"a": 1}\n{"a": 1, "a": 1}', "line 2 cannot be read: it names 'a' twice"),

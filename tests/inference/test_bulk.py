@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import io
 import json
 import os
 import pathlib
@@ -14,14 +15,17 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from pyarrow import parquet
+from pyarrow import array as arrow_array
+from pyarrow import parquet, string, timestamp
 from pyarrow import table as arrow_table
 
 from bert_tf import extract_features, predict
 from bert_tf.config import Head
+from bert_tf.examples.work_folder import WorkFolder
 from bert_tf.finetuning import table_rows, tables
 from bert_tf.inference import bulk, predicting, texts
 from bert_tf.inference.predictor import load_predictor
+from tfrecords.files import read_file
 from tfrecords.writer import write_records
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -347,6 +351,131 @@ def test_a_run_that_failed_resumes_only_with_the_same_flags_and_input(
     assert written(classifier, path).read_bytes() == expected
     assert computed == [0, 2, 4]
     assert written(classifier, path, batch_size=2, overwrite=True).read_bytes()
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet", ".tfrecord"])
+def test_a_run_killed_while_it_writes_the_output_resumes(ending, classifier, tmp_path, monkeypatch):
+    """Oracles: the bytes of an undisturbed run; the names in the folder; nothing is done twice."""
+    path = tmp_path / "a.csv"
+    path.write_text(f"{CSV}bad\n")
+    output = written(classifier, path, ending)
+    expected, names = output.read_bytes(), {x.name for x in tmp_path.iterdir()}
+    output.unlink()
+    # Before the output appears, after that, and when the work folder is half removed.
+    rename = tf.io.gfile.rename
+
+    def rename_parts(source, target, **flags):
+        if target == str(output):
+            raise KeyboardInterrupt
+        rename(source, target, **flags)
+
+    def half(folder):
+        tf.io.gfile.rmtree(f"{folder.path}/chunks")
+        raise KeyboardInterrupt
+
+    for name, function in (("rename", rename_parts), ("remove", half)):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(tf.io.gfile if name == "rename" else WorkFolder, name, function)
+            written(classifier, path, ending)
+        assert output.exists() == (name == "remove")
+        assert {x.name for x in tmp_path.iterdir()} - {output.name} == (
+            names - {output.name} | {f"{output.name}.unfinished"}
+        )
+    with pytest.raises(ValueError, match="batch_size=32, not 2"):
+        written(classifier, path, ending, batch_size=2)
+    monkeypatch.setattr(predicting, "_write_part", None)
+    written(classifier, path, ending)
+    assert output.read_bytes() == expected and {x.name for x in tmp_path.iterdir()} == names
+    with pytest.raises(ValueError, match="exists"):
+        written(classifier, path, ending)
+
+
+def test_cloud_storage(classifier, pretrained, tmp_path):
+    """Oracle: the local files. TensorFlow's memory stands in for gs://; it has no folders, too."""
+    table = arrow_table({"id": [1, 2, 3], "text": ["the cat", None, "on"]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    tf.io.gfile.copy(f"{tmp_path}/a.parquet", "ram://bulk/a.parquet", overwrite=True)
+    layers = dict(layers="-1", max_seq_length=16)
+    for module, checkpoint, ending, flags in (
+        (predict, classifier, ".csv", {}),
+        (predict, classifier, ".parquet", {}),
+        (extract_features, pretrained[0], ".parquet", layers),
+        (extract_features, pretrained[0], ".npz", layers),
+    ):
+        found = []
+        for folder in (str(tmp_path), "ram://bulk"):
+            files = dict(input_file=f"{folder}/a.parquet", output_file=f"{folder}/b{ending}")
+            module.run(module.Options(checkpoint=checkpoint, overwrite=True, **files, **flags))
+            found.append(read_file(files["output_file"]))
+            assert not tf.io.gfile.exists(f"{files['output_file']}.unfinished")
+        assert found[0] == found[1]
+
+
+def test_long_rows_make_small_chunks(classifier, tmp_path, monkeypatch):
+    """Oracle: by hand: two rows of usual size make a chunk, as does a long one."""
+    texts = ["a", "b", "c" * 2**15, "d", "e", "f"]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    sizes, real = [], predicting._write_part
+
+    def write_part(options, file, first, rows):
+        sizes.append(len(rows))
+        return real(options, file, first, rows)
+
+    monkeypatch.setattr(predicting, "_write_part", write_part)
+    found = rows(written(classifier, path))
+    assert sizes == [2, 1, 2, 1] and [row["text"] for row in found] == texts
+
+
+def test_a_carriage_return_ends_no_row(classifier, tmp_path):
+    """Oracle: the standard library's reader, to which it is a line end outside quotes."""
+    texts = ["a\rb", "a\r\nb", "a"]
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    for ending, delimiter in ((".csv", ","), (".tsv", "\t")):
+        with open(written(classifier, path, ending), newline="") as file:
+            data = file.read()
+        found = csv.DictReader(io.StringIO(data, newline=""), delimiter=delimiter)
+        assert [row["text"] for row in found] == texts
+        assert data.count("\r") == 2 and data.endswith("positive\n")
+
+
+def test_ids_of_every_type(classifier, tmp_path, capsys):
+    """Oracle: the ids; TFRecord's floats have 32 bits, and JSON has no NaN, bytes or times."""
+    time = arrow_array([1, 2], timestamp("ns"))
+    cases = {
+        "number": ([16777217.0, 16777216.0], ["16777217.0", "16777216.0"]),
+        "nan": ([float("nan"), 1.0], [None, "1.0"]),
+        "bytes": ([[b"a"], [b"b"]], ['["a"]', '["b"]']),
+        "time": (time, ["1970-01-01 00:00:00.000000001", "1970-01-01 00:00:00.000000002"]),
+    }
+    for name, (ids, expected) in cases.items():
+        path = tmp_path / f"{name}.parquet"
+        parquet.write_table(arrow_table({"id": ids, "text": ["a", "b"]}), path)
+        read = tables.read_table(str(written(classifier, path, ".tfrecord")))
+        assert read.columns["id"] == expected
+        answers = printed(classifier, path, capsys)
+        found = [row.get("id") for row in answers]
+        assert [x if x is None or isinstance(x, str) else json.dumps(x) for x in found] == expected
+
+
+def test_empty_files_among_others(classifier, tmp_path, capsys):
+    """Oracle: the rows of the others; Spark writes files without rows."""
+    files = {"1.csv": "text\na\n", "2.csv": "text\n", "3.csv": "", "4.csv": "text\nb"}
+    for name, data in files.items():
+        (tmp_path / name).write_text(data)
+    parquet.write_table(arrow_table({"text": arrow_array([], string())}), tmp_path / "5.parquet")
+    (tmp_path / "6.parquet").touch()
+    output = tmp_path / "out.jsonl"
+    found = rows(written(classifier, f"{tmp_path}/[1-6].*", output=output))
+    shown = capsys.readouterr().err
+    assert [row["text"] for row in found] == ["a", "b"]
+    assert_same(printed(classifier, f"{tmp_path}/[1-6].*", capsys), found)
+    for name in ("2.csv", "3.csv", "5.parquet", "6.parquet"):
+        assert shown.count(f"WARNING: {tmp_path}/{name} ") == 1
+    for name in ("2.csv", "5.parquet"):
+        with pytest.raises(ValueError, match="holds no examples"):
+            written(classifier, tmp_path / name)
 
 
 @pytest.mark.slow

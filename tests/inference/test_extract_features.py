@@ -19,7 +19,7 @@ import bert_tf
 from bert_tf.extract_features import Options, run
 from bert_tf.inference import extraction, vector_files
 from bert_tf.inference.encoding import encode_lines
-from bert_tf.inference.vectors import LineVectors, chosen_layers
+from bert_tf.inference.vectors import chosen_layers
 from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
@@ -220,26 +220,40 @@ def test_parquet_has_a_row_per_vector(extract, monkeypatch, pooling, dtype):
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".npz", ".parquet", ".tsv"])
-def test_files_appear_whole_or_not_at_all(ending, vocab, tmp_path):
-    """Oracle: what is in the folder while a file is written, and after that failed."""
+def test_files_appear_whole_or_not_at_all(ending, pretrained, tmp_path, monkeypatch):
+    """Oracle: what is in the folder while a file is written, after that failed, and at last."""
     path = tmp_path / f"vectors{ending}"
+    flags = dict(layers="-1", max_seq_length=LENGTH, overwrite=True)
     path.write_bytes(b"old")
+    (tmp_path / "a.txt").write_text("the cat\n")
+    flags |= dict(checkpoint=pretrained[0], input_file=f"{tmp_path}/a.txt", output_file=str(path))
+    read = extraction.read_records
 
-    def lines():
-        yield 0, LineVectors(b"a", np.ones((1, 1, 4), np.float32), *np.zeros((3, 1), np.int32))
+    def lines(*arguments):
+        yield from read(*arguments)
         assert path.read_bytes() == b"old"
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        if ending == ".jsonl":
-            vector_files.write_json_lines(str(path), lines(), [-1], vocab)
-        elif ending == ".npz":
-            vector_files.write_npz(str(path), lines(), [-1], np.dtype(np.float32), 2)
-        elif ending == ".parquet":
-            vector_files.write_parquet(str(path), lines(), [-1], vocab, np.dtype(np.float32))
-        else:
-            vector_files.write_projector(str(path), lines(), vocab)
-    assert list(tmp_path.iterdir()) == [path] and path.read_bytes() == b"old"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(extraction, "read_records", lines)
+        run(Options(**flags))
+    unfinished = f"{path.name}.unfinished"
+    assert {x.name for x in tmp_path.iterdir()} == {path.name, "a.txt", unfinished}
+    assert path.read_bytes() == b"old"
+    run(Options(**flags))
+    others = {"vectors.metadata.tsv", "projector_config.pbtxt"} if ending == ".tsv" else set()
+    assert {x.name for x in tmp_path.iterdir()} == {path.name, "a.txt"} | others
+    assert path.stat().st_size > 100
+
+
+def test_texts_without_words_in_the_projector(pretrained, tmp_path):
+    """Oracle: no vectors, so an empty file and labels without a row."""
+    (tmp_path / "a.txt").write_text("\n\n")
+    flags = dict(input_file=f"{tmp_path}/a.txt", output_file=f"{tmp_path}/v.tsv", layers="-1")
+    flags |= dict(pooling="word_mean", max_seq_length=LENGTH)
+    run(Options(checkpoint=pretrained[0], **flags))
+    assert not (tmp_path / "v.tsv").read_bytes()
+    assert (tmp_path / "v.metadata.tsv").read_text() == "text\tline\tcontext\n"
 
 
 @pytest.mark.parametrize("length", [5, 6, 9, 10, 30])

@@ -121,6 +121,15 @@ def test_lines_of_a_file_or_of_standard_input(pretrained, tmp_path, capsys, monk
     assert (first, one[:12], two[:12]) == ("é [MASK] [MASK]", "  [MASK] 1: ", "  [MASK] 2: ")
 
 
+def test_ids_of_a_table(pretrained, tmp_path, capsys):
+    """Oracle: the rows."""
+    (tmp_path / "a.csv").write_text("id,text\n7,the [MASK]\n,a\n")
+    run(Options(checkpoint=pretrained[0], input_file=f"{tmp_path}/a.csv", json=True))
+    first, second = answers(capsys)
+    assert (first["id"], first["text"]) == ("7", "the [MASK]") and len(first["masks"][0]) == 5
+    assert second == {"text": "a", "masks": []}
+
+
 def test_a_checkpoint_without_masked_lm_head_is_an_error(pretrained, vocab, tmp_path):
     """Oracle: the line."""
     save_run(tmp_path, BertEncoder(pretrained[1].config), vocab, lower_case=False)

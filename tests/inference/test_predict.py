@@ -332,7 +332,7 @@ def test_bytes_that_are_not_utf8_are_dropped_and_counted(name, data, tmp_path, c
     texts = [row["text"] for rows in read_examples(options, PAIR[:1]) for row in rows]
     assert texts == (["caf", "", "d\xe9"] if name == "x.txt" else ["caf"])
     counts = "2 of 3 examples" if name == "x.txt" else "1 of 1 example"
-    assert f"WARNING: dropped bytes that are not UTF-8 from {counts}.\n" == capsys.readouterr().err
+    assert f"WARNING: dropped bytes that are not UTF-8 from {counts}.\n" == capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -394,7 +394,7 @@ def test_advice_names_flags_that_commands_have(data, said, tmp_path, capsys):
     (tmp_path / "x.txt").write_text(data)
     try:
         next(read_rows(str(tmp_path / "x.csv"), Columns()))
-        text = capsys.readouterr().err
+        text = capsys.readouterr().out
     except ValueError as error:
         text = str(error)
     assert re.search(said, text) and "label_column" not in text

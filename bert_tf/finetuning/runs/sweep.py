@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
+from tensorboard.plugins.hparams import api
 
 from bert_tf.finetuning.fine_tune import fine_tune, next_step
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
@@ -23,6 +24,7 @@ from tfrecords.progress import say
 from tfrecords.writer import atomic_write
 
 RESULTS_TEXT = "results.txt"
+_HPARAMS = ".hparams"
 # Source: BERT (arXiv:1810.04805) appendix A.3.
 GRID = {
     "train_batch_size": (16, 32),
@@ -30,7 +32,7 @@ GRID = {
     "num_train_epochs": (2.0, 3.0, 4.0),
 }
 _NAME = "batch-{train_batch_size}-rate-{learning_rate:g}-epochs-{num_train_epochs:g}"
-_OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt)|compression\.(md|png))/?$")
+_OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt)|compression\.(md|png)|events\..*)/?$")
 
 Results = Mapping[str, float]
 
@@ -192,6 +194,33 @@ def _report(
     text = f"{aligned(table)}\n\n{line}\n"
     atomic_write(f"{folder}/{SWEEP_RESULTS}", json.dumps(values, indent=2) + "\n")
     atomic_write(f"{folder}/{RESULTS_TEXT}", text)
+    if options.grid:
+        _write_hparams(folder, metric, settings, results)
     print(f"\n{text}Wrote {folder}: {SWEEP_RESULTS}, {RESULTS_TEXT}.")
     say(next_step(task, f"{folder.rstrip('/')}/{best}"))
     return best
+
+
+def _write_hparams(
+    folder: str, metric: str, settings: Sequence[Setting], results: Mapping[str, Results]
+) -> None:
+    """Writes the settings and each run's result for the HParams page of TensorBoard.
+
+    Runs with the same flags are one row there. Replaces what an earlier call wrote.
+    """
+    with _hparams_writer(folder).as_default():
+        flags = [api.HParam(name, api.Discrete(tried)) for name, tried in GRID.items()]
+        api.hparams_config(flags, [api.Metric(metric)])
+    for setting in settings:
+        for run in filter(results.get, setting.runs):
+            step = int(results[run]["global_step"])
+            with _hparams_writer(f"{folder}/{run}").as_default(step):
+                api.hparams(dict(setting.flags))
+                tf.summary.scalar(metric, results[run][metric])
+
+
+def _hparams_writer(folder: str) -> tf.summary.SummaryWriter:
+    for name in tf.io.gfile.listdir(folder):
+        if name.endswith(_HPARAMS):
+            tf.io.gfile.remove(f"{folder}/{name}")
+    return tf.summary.create_file_writer(folder, filename_suffix=_HPARAMS)

@@ -9,6 +9,7 @@ from bert_tf.finetuning.tagging.conll_columns import (
     NUMBERED,
     ONTONOTES,
     find_columns,
+    find_prefix,
     is_header,
     is_ontonotes,
     without_ranges,
@@ -32,8 +33,9 @@ def read_conll(path: str, word: int = 0, tag: int = 0, learn: bool = False) -> T
     one with tags of entities; but of nested entities (GermEval), the outer ones count, and in the
     ten columns of CoNLL-U, the universal part of speech. With a single column, there are no tags.
     Tags in brackets, such as "(PER*" and "*)", become BIO; of OntoNotes (CoNLL-2012), column 11 is
-    read. Comments, a header, and CoNLL-U's ranges of tokens and empty nodes are left out. The notes
-    of the text say so. Without -DOCSTART- lines, every sentence is a document.
+    read. Comments, a header, CoNLL-U's ranges of tokens and empty nodes, and a language before all
+    words, `en:`, are left out. The notes of the text say so. Without -DOCSTART- lines, every
+    sentence is a document.
 
     Args:
         word, tag: the columns, from 1; 0 to find them. A file without the latter has no tags.
@@ -46,6 +48,9 @@ def read_conll(path: str, word: int = 0, tag: int = 0, learn: bool = False) -> T
     columns, width = find_columns(sentences, word, tag, learn), len(sentences[0][0])
     if columns[0] >= width:
         raise ValueError(f"{path} has {counted(width, 'column')}, but --text_column={word}")
+    prefix = find_prefix([row[columns[0]] for rows in sentences for row in rows])
+    if prefix:
+        notes.append(f"the prefix {prefix} of the words left out")
     found = zip(("text_column", "label_column"), columns, strict=True)
     found = {flag: str(index + 1) for flag, index in found if index is not None}
     if columns == (0, width - 1) or width == 1:
@@ -54,7 +59,7 @@ def read_conll(path: str, word: int = 0, tag: int = 0, learn: bool = False) -> T
         tags = f" and tags in {found['label_column']}" if columns[1] is not None else ""
         flags = ", ".join(f"--{flag}" for flag in found)
         notes.insert(0, f"words in column {columns[0] + 1}{tags} of {width} ({flags})")
-    texts = [[_sentence(path, rows, *columns) for rows in x] for x in documents]
+    texts = [[_sentence(path, rows, *columns, prefix) for rows in x] for x in documents]
     if not (marked := len(documents) > 1):
         texts = [[sentence] for sentence in texts[0]]
     return TaggedText(path, [text for text in texts if text], marked, tuple(notes), found)
@@ -174,8 +179,9 @@ def _rows(path: str) -> Iterator[_Row]:
             yield number, [column for column in line.strip("\t ").split(" ") if column]
 
 
-def _sentence(path: str, rows: list[_Row], word: int, tag: int | None) -> Sentence:
-    found = {"word": [cells[word] for _, cells in rows]}
+def _sentence(path: str, rows: list[_Row], word: int, tag: int | None, prefix: str) -> Sentence:
+    # A prefix alone is a word.
+    found = {"word": [cells[word].removeprefix(prefix) or cells[word] for _, cells in rows]}
     found["tag"] = [] if tag is None else [normalize("NFC", cells[tag]) for _, cells in rows]
     for name, values in found.items():
         if "" in values:

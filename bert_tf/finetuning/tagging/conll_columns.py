@@ -20,6 +20,9 @@ _LEAST_NUMBERED, _LEAST_EQUAL = 2, 3
 _CHUNKS = {*"NP VP PP ADJP ADVP SBAR PRT CONJP INTJ LST UCP".split()}
 # What headers call the words.
 _WORDS = {"token", "tokens", "word", "words", "form", "text"}
+# The language of a word in WikiANN, and the share of the words that must have the same.
+_PREFIX = re.compile(r"[a-z]{2,}(-[a-z]+)*:")
+_NEARLY_ALL = 0.9
 
 Rows = Sequence[Sequence[str]]
 
@@ -100,6 +103,13 @@ def without_ranges(documents: list[list[list]]) -> tuple[list[list[list]], int]:
         return documents, 0
     left_out = sum(map(len, with_ranges)) - sum(map(len, without))
     return [[rows for rows in document if rows] for document in kept], left_out
+
+
+def find_prefix(words: Sequence[str]) -> str:
+    """Returns the language that precedes nearly all words, such as "en:"; "" if there is none."""
+    match = _PREFIX.match(words[0])
+    count = sum(word.startswith(match[0]) for word in words) if match else 0
+    return match[0] if count >= max(_LEAST_EQUAL, _NEARLY_ALL * len(words)) else ""
 
 
 def _better(

@@ -7,6 +7,13 @@ import json
 import math
 
 import pytest
+from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
+from tensorboard.backend.event_processing.plugin_event_multiplexer import EventMultiplexer
+from tensorboard.context import RequestContext
+from tensorboard.plugins.base_plugin import TBContext
+from tensorboard.plugins.hparams import list_session_groups
+from tensorboard.plugins.hparams.api_pb2 import ListSessionGroupsRequest
+from tensorboard.plugins.hparams.backend_context import Context
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.compression_options import COMPRESSION, CompressionOptions
@@ -181,6 +188,31 @@ def test_the_grid_chooses_by_the_mean_over_seeds(tmp_path, trained, capsys, monk
     assert rows["batch-32-rate-5e-05-epochs-2"] == ["diverged"]
     warning = "batch-32-rate-5e-05-epochs-4/seed-8 diverged: the loss of step 3 is not finite"
     assert warning in capsys.readouterr().out
+    # A second sweep replaces the page of the first.
+    sweep(make_options(tmp_path, grid=True, num_seeds=2))
+    names = [path.name for path in (tmp_path / "runs").glob("events*")]
+    assert len(names) == 1 and names[0].endswith(".hparams")
+    rows = rows_of_tensorboard(tmp_path / "runs")
+    assert len(rows) == 18
+    assert rows[2e-5, 16, 4.0] == {"eval_accuracy": pytest.approx(0.6274)}
+
+
+def rows_of_tensorboard(folder) -> dict[tuple, dict[str, float]]:
+    """What TensorBoard's page HParams shows of the folder."""
+    multiplexer = EventMultiplexer()
+    multiplexer.AddRunsFromDirectory(str(folder))
+    multiplexer.Reload()
+    provider = MultiplexerDataProvider(multiplexer, str(folder))
+    context = Context(TBContext(logdir=str(folder), data_provider=provider))
+    request = ListSessionGroupsRequest(slice_size=100, allowed_statuses=range(4))
+    handler = list_session_groups.Handler(RequestContext(), context, "", request)
+    names = ("learning_rate", "train_batch_size", "num_train_epochs")
+    return {
+        tuple(group.hparams[name].number_value for name in names): {
+            value.name.tag: value.value for value in group.metric_values
+        }
+        for group in handler.run().session_groups
+    }
 
 
 def test_a_metric_that_is_not_a_number_is_never_the_best(tmp_path, trained, monkeypatch):

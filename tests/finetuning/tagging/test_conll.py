@@ -126,6 +126,12 @@ _FORMATS = [
     ("a B-NP B-X|b B-VP 0|c O O", "a b c", "B-X 0 O", ""),
     ("a B-NP O|b B-VP O", "a b", "O O", ""),
     ("S-Bahn NN|fuhr VB|ein PT", "S-Bahn fuhr ein", "NN VB PT", ""),
+    # The language before words (WikiANN); a prefix alone is a word.
+    ("en:a O|en:: O|en: O|en:en:b O", "a : en: en:b", None, "the prefix en:"),
+    ("zh-min-nan:a O|" * 10 + "b O", "a " * 10 + "b", None, "the prefix zh-min-nan:"),
+    ("http://a O|b O|c O", "http://a b c", None, ""),
+    ("en:a O|en:b O", "en:a en:b", None, ""),
+    ("en:a O|de:b O|de:c O", "en:a de:b de:c", None, ""),
     # A no-break space is part of a word; one column has no tags.
     ("a\u00a0b O||c O", "a\u00a0b c", "O O", ""),
     ("a|b", "a b", "", ""),

@@ -32,8 +32,11 @@ def predict(options: PredictOptions) -> None:
         predictor = load_predictor(options)
         for examples in read_examples(options, predictor.signature, predictor.columns):
             for example, answer in zip(examples, predictor.predict(examples), strict=True):
-                json_line = options.json and json.dumps(example | answer, ensure_ascii=False)
-                print(json_line or line_of(answer, example), file=out)
+                if options.json:
+                    line = json.dumps(example | answer, ensure_ascii=False)
+                else:
+                    line = line_of(answer, example)
+                print(line, file=out)
             out.flush()
         _warn_about_length(predictor, predictor.num_truncated)
 

@@ -48,7 +48,7 @@ class Distillation(StudentModel):
         super().__init__(student, "distillation")
         # In a function, where Keras does not find it.
         self._teacher = lambda: teacher
-        self.skips_padding = False  # see `models.encoder.skip_padding`
+        self._skips_padding = False
         self._projections = []
         if projects and student.config.hidden_size != teacher.config.hidden_size:
             self._projections = [
@@ -71,6 +71,17 @@ class Distillation(StudentModel):
     @property
     def teacher(self) -> keras.Model | None:
         return self._teacher()
+
+    @property
+    def skips_padding(self) -> bool:
+        """Whether the teacher skips padding; see `models.encoder.skip_padding`."""
+        return self._skips_padding
+
+    @skips_padding.setter
+    def skips_padding(self, value: bool) -> None:
+        self._skips_padding = value
+        if self.teacher and value:
+            skip_padding(self.teacher)
 
     def project(self, x: tf.Tensor, embeddings: bool) -> tf.Tensor:
         """Maps hidden states or embeddings [B, S, H] of the student to the teacher's width."""
@@ -133,8 +144,6 @@ class DistillationObjective:
         if TEACHER in batch:
             teacher = Outputs(None, batch[TEACHER], [], [])
         else:
-            if model.skips_padding:
-                skip_padding(model.teacher)
             teacher = compute(model.teacher, batch, reads, False)
         ours, theirs = (
             x._replace(logits=distributions(self._base, x.logits, mask)) for x in (student, teacher)

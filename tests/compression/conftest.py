@@ -58,7 +58,7 @@ def files(tmp_path_factory) -> pathlib.Path:
     """SST-2 made of random words, in which the first one is the label."""
     folder = tmp_path_factory.mktemp("files")
     random = np.random.default_rng(0)
-    for split, count in {"train": 32, "dev": 16}.items():
+    for split, count in {"train": 16, "dev": 8}.items():
         texts = [random.choice(WORDS, random.integers(1, 10)) for _ in range(count)]
         lines = [f"{' '.join(text)}\t{int(text[0] < 'e')}\n" for text in texts]
         (folder / f"{split}.tsv").write_text("sentence\tlabel\n" + "".join(lines))

@@ -150,8 +150,8 @@ def general_options() -> Callable:
 
     def make(recipe: str, teacher: str, records: str, output_dir, **changes) -> GeneralOptions:
         flags = dict(input_file=records, eval_input_file=records, output_dir=str(output_dir))
-        flags |= dict(train_batch_size=6, eval_batch_size=6, num_train_steps=4)
-        flags |= dict(num_warmup_steps=0, save_checkpoints_steps=2)
+        flags |= dict(train_batch_size=6, eval_batch_size=6, num_train_steps=2)
+        flags |= dict(num_warmup_steps=0, save_checkpoints_steps=1)
         return GeneralOptions(recipe=recipe, teacher=teacher, **flags | changes)
 
     return make

@@ -58,7 +58,7 @@ def files(tmp_path_factory) -> pathlib.Path:
     """SST-2 made of random words, in which the first one is the label."""
     folder = tmp_path_factory.mktemp("files")
     random = np.random.default_rng(0)
-    for split, count in {"train": 32, "dev": 16}.items():
+    for split, count in {"train": 16, "dev": 8}.items():
         texts = [random.choice(WORDS, random.integers(1, 10)) for _ in range(count)]
         lines = [f"{' '.join(text)}\t{int(text[0] < 'e')}\n" for text in texts]
         (folder / f"{split}.tsv").write_text("sentence\tlabel\n" + "".join(lines))
@@ -150,8 +150,8 @@ def general_options() -> Callable:
 
     def make(recipe: str, teacher: str, records: str, output_dir, **changes) -> GeneralOptions:
         flags = dict(input_file=records, eval_input_file=records, output_dir=str(output_dir))
-        flags |= dict(train_batch_size=6, eval_batch_size=6, num_train_steps=4)
-        flags |= dict(num_warmup_steps=0, save_checkpoints_steps=2)
+        flags |= dict(train_batch_size=6, eval_batch_size=6, num_train_steps=2)
+        flags |= dict(num_warmup_steps=0, save_checkpoints_steps=1)
         return GeneralOptions(recipe=recipe, teacher=teacher, **flags | changes)
 
     return make

@@ -109,6 +109,7 @@ def test_recipes_resume_exactly(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("eagerly")
 def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
     teacher, files, make_options, tmp_path, config, capsys, run_and_copy
 ):
@@ -337,7 +338,7 @@ def test_a_student_may_read_other_tokens_than_its_teacher(teacher, files, make_t
     own = SST2.featurize(splits["train"], WordPieceTokenizer(vocab, True), 12)
     model = BertTaskModel(config, 2)
     load_weights(teacher, source.tensors, model.weights)
-    batch = next(iter(eval_batches(own, 32)))
+    batch = next(iter(eval_batches(own, 16)))
     found = features.targets[TEACHER][batch["example_index"]]
     np.testing.assert_allclose(found, model(batch), atol=1e-5)
 

@@ -31,8 +31,8 @@ def stop(*_):
 @pytest.fixture
 def masked_lm(teacher, config, tmp_path) -> str:
     """A run folder with a random masked LM that has the vocabulary of the teacher."""
-    vocab = open_checkpoint(teacher).spec.vocab
-    return save_run(tmp_path / "masked_lm", BertPretrainer(config), vocab)
+    model = BertPretrainer(dataclasses.replace(config, num_hidden_layers=1))
+    return save_run(tmp_path / "masked_lm", model, open_checkpoint(teacher).spec.vocab)
 
 
 @pytest.mark.slow
@@ -41,7 +41,7 @@ def test_a_run_that_starts_again_computes_nothing_twice(
     make_options, masked_lm, tmp_path, monkeypatch, capsys
 ):
     """Oracle: the uninterrupted run."""
-    options = make_options("pd", num_train_epochs=0.25, augment=2, masked_lm=masked_lm)
+    options = make_options("pd", num_train_epochs=0.5, augment=1, masked_lm=masked_lm)
     expected = run(options)
     options = dataclasses.replace(options, output_dir=str(tmp_path / "stopped"))
     with monkeypatch.context() as patch:

@@ -5,17 +5,19 @@ import types
 
 import numpy as np
 import pytest
-from support import create_records, tuning_options
+from support import create_records, save_run
 
-from bert_tf import compress, run_finetuning, run_pretraining
+from bert_tf import compress, run_pretraining
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.comparison.students import report
 from bert_tf.config import BertConfig
+from bert_tf.finetuning.registry import TASKS
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
+from tfrecords.vocabulary import load_vocab
 
 _SHARED = dict(embedding_size=16, num_hidden_groups=1)
-_CONFIG = BertConfig(40, 32, 3, 2, 64, "gelu", 0.0, 0.0, 32, initializer_range=0.1, **_SHARED)
+_CONFIG = BertConfig(40, 32, 2, 2, 64, "gelu", 0.0, 0.0, 32, initializer_range=0.1, **_SHARED)
 
 
 def _documents(count: int, seed: int) -> str:
@@ -43,7 +45,7 @@ def pretrained(data, tmp_path_factory) -> types.SimpleNamespace:
     files = dict(input_file="train.tfrecord", eval_input_file="heldout.tfrecord")
     files |= dict(bert_config_file="albert.json", output_dir="run")
     flags = {name: str(folder / file) for name, file in files.items()}
-    flags |= dict(do_train=True, do_eval=True, num_train_steps=300, num_warmup_steps=30)
+    flags |= dict(do_train=True, do_eval=True, num_train_steps=200, num_warmup_steps=20)
     flags |= dict(train_batch_size=32, learning_rate=3e-3)
     results = run_pretraining.run(run_pretraining.Options(**flags))
     return types.SimpleNamespace(folder=folder, results=results)
@@ -62,7 +64,7 @@ def test_is_fine_tuned_beside_a_bert(pretrained, tmp_path):
     """Oracles: a word that gives the label away; the parameters of Keras models."""
     random, data = np.random.default_rng(0), tmp_path / "SST-2"
     data.mkdir()
-    for split, count in (("train", 320), ("dev", 64)):
+    for split, count in (("train", 1280), ("dev", 64)):
         labels = random.integers(2, size=count)
         words = random.integers(2, 32, (count, 8))
         words[np.arange(count), random.integers(8, size=count)] = labels
@@ -71,20 +73,22 @@ def test_is_fine_tuned_beside_a_bert(pretrained, tmp_path):
             for row, label in zip(words, labels, strict=True)
         ]
         (data / f"{split}.tsv").write_text("sentence\tlabel\n" + "".join(lines))
+    # The student does not learn from it.
     teacher = dataclasses.replace(_CONFIG, num_hidden_groups=None, embedding_size=None)
-    teacher.to_json_file(str(tmp_path / "bert.json"))
-    changes = {"data_dir": str(data), "bert_config_file": str(tmp_path / "bert.json")}
-    changes |= {"do_lower_case": False, "max_seq_length": 16, "num_train_epochs": 8.0}
-    options = tuning_options(pretrained.folder, tmp_path / "bert", **changes)
-    run_finetuning.run(options)
-    names = "task data_dir max_seq_length train_batch_size num_train_epochs learning_rate"
+    vocab, head = load_vocab(str(pretrained.folder / "vocab.txt")), TASKS["sst2"].head
+    bert = save_run(tmp_path / "bert", BertTaskModel(teacher, 2), vocab, False, head)
     results = compress.run(
         compress.Options(
             recipe="albert",
-            teacher=options.output_dir,
+            teacher=bert,
             init_checkpoint=str(pretrained.folder / "run"),
             output_dir=str(tmp_path / "albert"),
-            **{name: getattr(options, name) for name in names.split()},
+            task="sst2",
+            data_dir=str(data),
+            max_seq_length=16,
+            train_batch_size=16,
+            num_train_epochs=2.0,
+            learning_rate=3e-3,
         )
     )
     assert results["eval_accuracy"] > 0.95

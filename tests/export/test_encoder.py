@@ -30,7 +30,7 @@ VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvw
 # More rows than the vocabulary has, which is fine.
 CONFIG = BertConfig(40, 16, 1, 2, 32, max_position_embeddings=24)
 MOBILE = dict(hidden_act="relu", embedding_size=4, intra_bottleneck_size=8)
-MOBILE |= dict(num_feedforward_networks=2, key_query_shared_bottleneck=True)
+MOBILE |= dict(num_feedforward_networks=1, key_query_shared_bottleneck=True)
 
 
 @pytest.fixture(scope="module")

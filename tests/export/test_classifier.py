@@ -141,7 +141,7 @@ def test_heads_and_precisions_of_other_programs(kind, size, labels, inputs, outp
     # A head does not decide how its weights are stored.
     tolerances = {"float32": 1e-6}
     if kind == "classifier":
-        tolerances |= {"int8": 0.03, "bfloat16": 0.03, "float16": 0.003}
+        tolerances |= {"int8": 0.03, "bfloat16": 0.03}
     for precision, tolerance in tolerances.items():
         folder = str(tmp_path / precision)
         flags = dict(checkpoint=str(other), output_dir=folder, precision=precision)

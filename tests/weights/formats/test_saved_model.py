@@ -136,7 +136,7 @@ class TestOwnExports:
     def test_weights_in_8_bits(self, export, tmp_path, garden):
         """Oracle: the line."""
         vocab = str(garden / "encoder/assets/vocab.txt")
-        export_encoder(export[0], vocab, f"{tmp_path}/e", do_lower_case=False, int8=True)
+        export_encoder(export[0].encoder, vocab, f"{tmp_path}/e", do_lower_case=False, int8=True)
         assert_refused(tmp_path / "e", "is an encoder in 8 bits, which is only for serving: give")
 
 

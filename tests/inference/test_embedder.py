@@ -166,6 +166,10 @@ def test_newer_folders(tmp_path):
         ([{"path": ""}], {}, {}, r"modules.json is damaged \(KeyError\('type'\)\)"),
         ({}, {}, {}, "has no Pooling"),
         (3, {}, {}, "modules.json is damaged"),
+        *(
+            ([*BOTH, {"type": "x.Dense", "path": path}], {}, {}, f"names '{path}', which is no fol")
+            for path in ("../other", "..", "../", "/etc", "/", "a/../../b")
+        ),
         (BOTH, {"pooling_mode_cls_token": True}, {}, "'mean', 'cls'. is not supported"),
         (BOTH, LAST_TOKEN, {}, "'pooling_mode_lasttoken'. is not supported"),
         (BOTH, {"pooling_mode": ["cls", "max"]}, {}, "'cls', 'max'. is not supported"),

@@ -11,6 +11,7 @@ In older folders, this last file and Hugging Face's are in a folder such as 0_Tr
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -140,9 +141,14 @@ def _read_modules(path: str) -> list[tuple[str, str]]:
     folder = os.path.dirname(path)
     try:
         modules = [(x["type"].rpartition(".")[2], x["path"]) for x in json.loads(read_file(path))]
-        return [(kind, os.path.join(folder, name).rstrip("/")) for kind, name in modules]
+        places = [(kind, os.path.join(folder, name).rstrip("/")) for kind, name in modules]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}): download or copy it again") from None
+    for _, name in modules:
+        # Other names could lead to any folder of the machine.
+        if name.strip("/") == ".." or not re.fullmatch(r"([^/\\:]+/?)?", name):
+            raise ValueError(f"{path} names {name!r}, which is no folder beside it")
+    return places
 
 
 def _read_pooling(path: str) -> str:
@@ -177,7 +183,11 @@ def _read_dense(folder: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
 def write_settings(settings: EmbeddingSettings, width: int, folder: str) -> None:
     """Writes the files that sentence-transformers needs in addition to Hugging Face's."""
     head = settings.head
-    kinds = ["Transformer", "Pooling", head.outputs and "Dense", head.normalize and "Normalize"]
+    kinds = ["Transformer", "Pooling"]
+    if head.outputs:
+        kinds.append("Dense")
+    if head.normalize:
+        kinds.append("Normalize")
     modules = [
         {
             "idx": index,
@@ -185,7 +195,7 @@ def write_settings(settings: EmbeddingSettings, width: int, folder: str) -> None
             "path": f"{index}_{kind}" if index else "",
             "type": f"sentence_transformers.models.{kind}",
         }
-        for index, kind in enumerate(filter(None, kinds))
+        for index, kind in enumerate(kinds)
     ]
     pooling = {name: kind == head.pooling for name, kind in _FLAGS.items()}
     names = ("max_seq_length", "do_lower_case")

@@ -131,7 +131,7 @@ def test_invalid_values_are_named(change, message, tmp_path):
     ("text", "message"),
     [
         ("{", "bert_config.json: "),
-        ("[1]", "bert_config.json: not a JSON object"),
+        ("[1]", r"bert_config.json: it is \[1\], not an object"),
         ("{}", "bert_config.json: vocab_size is missing"),
         ("[" * 10**5, "bert_config.json: maximum recursion depth"),
         (None, "bert_config.json: no such file"),

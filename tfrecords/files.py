@@ -4,7 +4,8 @@ import contextlib
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 
 import tensorflow as tf
 
@@ -38,14 +39,76 @@ def read_file(path: str) -> bytes:
         return file.read()
 
 
-def read_json(path: str, advice: str = "download or copy it again") -> dict[str, Any]:
-    """Reads a JSON object, {} if there is no such file; `advice` is for a damaged one."""
+def read_json(
+    path: str, kind: Any = dict[str, Any], advice: str = "download or copy it again"
+) -> Any:
+    """Reads a JSON file of a declared kind, see `parse_json`; returns {} if there is no such file.
+
+    Raises:
+        ValueError: the file is damaged, or a value is not of its kind; ends with `advice`.
+    """
     if not tf.io.gfile.exists(path):
         return {}
     try:
-        values = json.loads(read_file(path))
-        if not isinstance(values, dict):
-            raise ValueError("not a JSON object")
-        return values
-    except (ValueError, RecursionError) as error:
+        return parse_json(read_file(path), kind)
+    except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}): {advice}") from None
+
+
+def parse_json(text: str | bytes, kind: Any = dict[str, Any]) -> Any:
+    """Returns the value of a JSON text, all of whose values are of the kinds that are declared.
+
+    Args:
+        kind: a type of Python. A `TypedDict` declares the keys that the program reads; an object
+            may have others, of any kind. An integer is a `float`, too.
+
+    Example:
+        class Module(TypedDict):
+            path: str
+            size: NotRequired[int | None]
+
+        modules = parse_json(text, list[Module])
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    _check_kind(value, kind)
+    return value
+
+
+# The names of kinds in messages.
+_KINDS = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    NoneType: "null",
+}
+
+
+def _check_kind(value: Any, kind: Any, name: str = "") -> None:
+    """Raises a ValueError that names the first value that is not of its kind."""
+    what = name or "it"
+    found: dict[Any, Any] = {}
+    for member in kind.__args__ if isinstance(kind, UnionType) else (kind,):
+        found[dict if is_typeddict(member) else get_origin(member) or member] = member
+    if Any in found:
+        return
+    outer = float if type(value) is int and int not in found else type(value)
+    if outer not in found:
+        kinds = " or ".join(_KINDS[kind] for kind in found)
+        raise ValueError(f"{what} is {value!r:.80}, not {kinds}")
+    kind = found[outer]
+    if is_typeddict(kind):
+        if lacking := sorted(kind.__required_keys__ - value.keys()):
+            raise ValueError(f"{what} has no {lacking[0]!r}")
+        for key, expected in get_type_hints(kind).items():
+            if key in value:
+                _check_kind(value[key], expected, f"{name}.{key}".removeprefix("."))
+    elif inner := get_args(kind):
+        items = value.items() if outer is dict else enumerate(value)
+        for key, item in items:
+            _check_kind(item, inner[-1], f"{name}[{key!r}]")

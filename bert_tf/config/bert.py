@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import tensorflow as tf
 
-from tfrecords.files import read_file
+from tfrecords.files import parse_json, read_file
 from tfrecords.writer import atomic_write
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "linear", "tanh")
@@ -282,11 +282,8 @@ class BertConfig:
         if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
             raise FileNotFoundError(f"{path}: no such file: give the path of a bert_config.json")
         try:
-            values = json.loads(read_file(path))
-            if not isinstance(values, dict):
-                raise ValueError("not a JSON object")
-            return cls.from_dict(values)
-        except (ValueError, RecursionError) as error:
+            return cls.from_dict(parse_json(read_file(path)))
+        except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
     def to_json_file(self, path: str) -> None:

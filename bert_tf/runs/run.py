@@ -100,9 +100,9 @@ class Run:
         """Configuration, vocabulary and casing."""
         return ModelSpec(self.config, self.vocab, self.lower_case)
 
-    def read_json(self, name: str) -> dict[str, Any]:
-        """Reads a JSON object of the folder; returns {} if there is none."""
-        return read_json(self.file(name), "remove it")
+    def read_json(self, name: str, kind: Any = dict[str, Any]) -> Any:
+        """Reads a JSON file of the folder, of a declared kind; returns {} if there is none."""
+        return read_json(self.file(name), kind, "remove it")
 
     @cached_property
     def flags(self) -> dict[str, Any]:

@@ -4,15 +4,28 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
 from bert_tf.config import BertConfig
-from tfrecords.files import read_file
+from tfrecords.files import parse_json, read_file
 from tfrecords.vocabulary import Vocabulary
 
 # The weights that have one row per token.
 _ROWS_ARE_TOKENS = re.compile(r".*/(word_embeddings|masked_lm/(output_bias|own_embeddings))")
+
+
+class _NewToken(TypedDict):
+    id: int
+    old_ids: list[int]
+    token: NotRequired[str]
+
+
+class _Mapping(TypedDict):
+    old_size: int
+    new_size: int
+    new_tokens: list[_NewToken]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,11 +110,11 @@ class VocabularyMapping:
 def load_mapping(path: str) -> VocabularyMapping:
     """Reads a mapping."""
     try:
-        data = json.loads(read_file(path))
-        starts_from = {int(new["id"]): tuple(new["old_ids"]) for new in data["new_tokens"]}
-        tokens = {int(new["id"]): new["token"] for new in data["new_tokens"] if "token" in new}
+        data = parse_json(read_file(path), _Mapping)
+        starts_from = {new["id"]: tuple(new["old_ids"]) for new in data["new_tokens"]}
+        tokens = {new["id"]: new["token"] for new in data["new_tokens"] if "token" in new}
         return VocabularyMapping(data["old_size"], data["new_size"], starts_from, tokens)
-    except (KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
         raise ValueError(
             f"{path} is not a mapping that build_vocab --extend_vocab wrote ({error})"
         ) from None

@@ -269,7 +269,9 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         at_least=1,
     )
     lora_alpha: float = rare_option(
-        16.0, "The product of the two matrices is multiplied by this over --lora_rank.", at_least=0
+        16.0,
+        "The product of the two matrices is multiplied by this over --lora_rank.",
+        at_least=0.001,
     )
     layer_decay: float = rare_option(
         1.0,

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any, TypedDict
 
 import keras
 import numpy as np
@@ -21,10 +22,11 @@ from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.saved_run import ADAPTERS
 from bert_tf.finetuning.task import Task, make_model
 from bert_tf.session import Session
+from bert_tf.training.checkpoints import Tensor
 from bert_tf.training.driver import Driver
 from bert_tf.weights.checkpoint import OPTIONAL, load_weights
 from bert_tf.weights.names import SIDE_BY_SIDE, part_of
-from tfrecords.files import read_file
+from tfrecords.files import parse_json, read_file
 from tfrecords.writer import atomic_write
 
 _KERNEL = re.compile(r"encoder/(layer_\d+)/attention/(qkv|qk|value)_kernel")
@@ -154,6 +156,16 @@ class LoraTraining(Training):
             atomic_write(session.run.file(ADAPTERS), file.getvalue())
 
 
+class _Description(TypedDict):
+    """What adapters.npz says about its arrays."""
+
+    base: str
+    base_sha256: str
+    head: dict[str, Any]
+    rank: int
+    alpha: float
+
+
 def load_adapters(path: str, base: str) -> keras.Model:
     """Loads the model of a run of run_finetuning --lora_rank from its adapters alone.
 
@@ -170,18 +182,22 @@ def load_adapters(path: str, base: str) -> keras.Model:
     """
     try:
         arrays = dict(np.load(io.BytesIO(read_file(path)), allow_pickle=False))
-        description = json.loads(str(arrays.pop("description")))
+        description = parse_json(str(arrays.pop("description")), _Description)
+        head = Head.from_dict(description["head"])
+        rank, alpha = description["rank"], description["alpha"]
+        if arrays["lora/layer_0_query_a"].shape[1:] != (rank,) or not np.isfinite(alpha):
+            raise ValueError
     except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
         raise ValueError(f"{path} is not a whole {ADAPTERS} of a run: give another file") from None
-    checkpoint, head = open_checkpoint(base), Head.from_dict(description["head"])
+    checkpoint = open_checkpoint(base)
     task_model = make_model(head, checkpoint.spec.config)
-    model = LoraModel(task_model, description["rank"], description["alpha"], head.reads_pooler)
+    model = LoraModel(task_model, rank, alpha, head.reads_pooler)
     load_weights(checkpoint.path, checkpoint.tensors, model.encoder.weights, None, OPTIONAL)
     if model.base_checksum() != description["base_sha256"]:
         raise ValueError(
             f"{path} belongs to {description['base']}, not to {checkpoint.path}: give that model"
         )
-    for weight in model.trainable_weights:
-        weight.assign(arrays[weight.path])
+    tensors = {name: Tensor(array.shape, array.copy) for name, array in arrays.items()}
+    load_weights(path, tensors, model.trainable_weights)
     model.merge()
     return task_model

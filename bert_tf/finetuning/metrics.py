@@ -103,12 +103,12 @@ def rank_right_texts(
     queries, query = np.unique(texts[:, 0], return_inverse=True)
     names, first, own = np.unique(texts[:, 1], return_index=True, return_inverse=True)
     candidates, shape = vectors[first, 1], (len(queries), len(names))
-    pairs = csr_array((np.ones(len(texts), np.int8), (query, own)), shape)
+    pairs = csr_array((np.ones(len(texts), bool), (query, own)), shape)
     parts: dict[str, list] = {"ranks": [], "cosines": [], "losses": []}
     for start in range(0, len(texts), _QUERIES_AT_ONCE):
         part = slice(start, start + _QUERIES_AT_ONCE)
         cosines = vectors[part, 0] @ candidates.T
-        right = pairs[query[part]].toarray() > 0
+        right = pairs[query[part]].toarray()
         wrong = ~right & (names != texts[part, :1])
         best = np.max(cosines, axis=1, where=right, initial=-np.inf)
         mine = np.take_along_axis(cosines, own[part, None], axis=1)[:, 0]

@@ -1,6 +1,7 @@
 """LoRA: what trains, what the best weights hold, and the adapters alone."""
 
 import dataclasses
+import io
 import json
 import os
 import pathlib
@@ -168,4 +169,17 @@ def test_a_file_that_holds_no_adapters(options, tmp_path):
     for content in b"", b"text", adapters[:1000], other:
         path.write_bytes(content)
         with pytest.raises(ValueError, match="a.npz is not a whole adapters.npz of a run"):
+            bert_tf.load_adapters(str(path), options.init_checkpoint)
+    arrays = dict(np.load(io.BytesIO(adapters)))
+    description, name = json.loads(str(arrays["description"])), "task_model/head/dense_bias"
+    for changes, match in (
+        ({name: arrays[name] * np.nan}, f"NaN or infinity in {name}"),
+        ({name: np.zeros(3, np.float32)}, f"{name} has shape .3,. there"),
+        ({"lora/layer_0_key_a": arrays[name]}, "has an additional lora/layer_0_key_a"),
+        ({"description": json.dumps(description | {"rank": 2})}, "is not a whole"),
+        ({"description": json.dumps(description | {"alpha": None})}, "is not a whole"),
+        ({"description": json.dumps({"rank": 4, "alpha": 1})}, "is not a whole"),
+    ):
+        np.savez(path, **arrays | changes)
+        with pytest.raises(ValueError, match=f"a.npz.* {match}"):
             bert_tf.load_adapters(str(path), options.init_checkpoint)

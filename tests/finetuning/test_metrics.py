@@ -70,6 +70,10 @@ def test_ranks_of_right_texts():
         assert found["cosines"][row] == pytest.approx(best)
         total = sum(np.exp(x / 0.5) for x in [*wrong, cosines[own]])
         assert found["losses"][row] == pytest.approx(np.log(total) - cosines[own] / 0.5)
+    # More copies of a pair than 8 bits count change nothing.
+    rows = np.append(np.arange(5), np.zeros(199, int))
+    often = metrics.rank_right_texts(vectors[rows], texts[rows], 0.5)
+    np.testing.assert_array_equal(often["ranks"], found["ranks"][rows])
     equal = metrics.rank_right_texts(np.ones([5, 2, 1]), texts, 0.5)
     # Of the candidates 0, 1, 3 and 5, the first text and right ones are not wrong.
     assert equal["ranks"].tolist() == [2, 2, 4, 4, 4]

@@ -22,6 +22,7 @@ of the same job is kept and completed. Output of another job is replaced only wi
 import dataclasses
 import json
 import os
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -33,7 +34,7 @@ from bert_tf.examples.job import Job, make_job
 from bert_tf.examples.plan import plan_shards
 from bert_tf.examples.report import LONGER_DOCUMENTS, example_report, next_steps, text_report
 from bert_tf.examples.steps import make_shards, tokenize, useful_workers
-from bert_tf.examples.work_folder import WorkFolder, read_json
+from bert_tf.examples.work_folder import WorkFolder, finish, is_finished, read_counts, read_json
 from bert_tf.folder_lock import locked
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.workers import RunChunks, num_processes, open_runner
@@ -99,15 +100,15 @@ def _make_files(job: Job, folder: WorkFolder, run_chunks: RunChunks, description
         for name, chunk in chunks.items()
         if chunk.text.tokens
     }
-    num_shards = len(job.output_files)
+    places = {folder.shard_file(n): file for n, file in enumerate(job.output_files)}
     shards = plan_shards(
-        [*sizes.values()], job.options.dupe_factor, num_shards, job.options.random_seed
+        [*sizes.values()], job.options.dupe_factor, len(places), job.options.random_seed
     )
     _remove_other_output(job, description)
-    files = enumerate(job.output_files)
-    missing = [shards[shard] for shard, file in files if not folder.has_shard(shard, file)]
+    planned = zip(shards, places.items(), strict=True)
+    missing = [shard for shard, place in planned if not is_finished(*place)]
     make_shards(run_chunks, job, folder, [*sizes], missing)
-    entries = [folder.shard_entry(shard) for shard in range(num_shards)]
+    entries = list(map(read_counts, places))
     for entry in entries:
         statistics.examples += ExampleCounts(**entry["counts"])
     manifest = description | {
@@ -137,17 +138,15 @@ def _check_text(job: Job, counts: TextCounts) -> None:
 
 def _describe_job(job: Job) -> dict:
     """Returns what identifies a job: version, settings, and checksums of the input files."""
-    inputs = [describe_file(file) for file in job.input_files]
-    with progress_bar(
-        total=sum(entry["bytes"] for entry in inputs),
-        desc="Computing checksums",
-        unit="B",
-        unit_scale=True,
-        delay=2,
-    ) as progress:
-        for entry in inputs:
-            entry["sha256"] = file_sha256(entry["file"], progress.update)
+    digests = zip(job.input_files, _checksums(job.input_files), strict=True)
+    inputs = [describe_file(file) | {"sha256": digest} for file, digest in digests]
     return {"bert_tf": __version__, "settings": job.settings(), "inputs": inputs}
+
+
+def _checksums(files: Sequence[str]) -> list[str]:
+    bar = dict(desc="Computing checksums", unit="B", unit_scale=True, delay=2)
+    with progress_bar(total=sum(tf.io.gfile.stat(file).length for file in files), **bar) as shown:
+        return [file_sha256(file, shown.update) for file in files]
 
 
 def _restore_finished(
@@ -165,10 +164,7 @@ def _restore_finished(
     manifest = _read_manifest(path)
     if _is_same(manifest, description):
         folder.clear()
-        for shard, entry in enumerate(manifest["shards"]):
-            folder.finish_shard(shard, entry)
-        complete = all(folder.has_shard(*item) for item in enumerate(job.output_files))
-        return manifest if complete else None
+        return manifest if _keep_shards(job, folder, manifest, overwrite) else None
     if not overwrite:
         now = description_of(description)
         if unfinished:
@@ -177,6 +173,29 @@ def _restore_finished(
             check_same(file, description_of(manifest), now, _ADVICE)
     folder.clear()
     return None
+
+
+def _keep_shards(job: Job, folder: WorkFolder, manifest: dict, overwrite: bool) -> bool:
+    """Keeps the shards of a finished run; returns whether these are all.
+
+    Raises a ValueError for a file that is not what the manifest lists, unless it may be replaced.
+    """
+    listed = dict(zip(job.output_files, manifest["shards"], strict=False))
+    found = list(filter(tf.io.gfile.exists, listed))
+    digests = zip(found, _checksums(found), strict=True)
+    changed = [file for file, digest in digests if digest != listed[file]["sha256"]]
+    if changed and not overwrite:
+        raise ValueError(
+            f"{shortened(changed)}: damaged or changed, judged by the checksum in {job.manifest}: "
+            "remove it to create it again, or replace it with --overwrite"
+        )
+    kept = {*found} - {*changed}
+    if len(kept) == len(job.output_files):
+        return True
+    for shard, file in enumerate(listed):
+        if file in kept:
+            finish(folder.shard_file(shard), listed[file], file)
+    return False
 
 
 def _remove_other_output(job: Job, description: dict) -> None:

@@ -19,7 +19,7 @@ from bert_tf.examples.documents import make_chunk
 from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import make_examples, pass_seed
 from bert_tf.examples.plan import Pass, ShardPart
-from bert_tf.examples.work_folder import WorkFolder, finish, read_counts
+from bert_tf.examples.work_folder import WorkFolder, finish, is_finished, read_counts
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.workers import RunChunks, available_cores
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
@@ -37,7 +37,7 @@ def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[tuple[str, 
     """Yields the blocks of an input group that have not been tokenized yet, and their names."""
     for index, block in enumerate(job.blocks(group)):
         name = f"{group:06}-{index:06}"
-        if not read_counts(folder.chunk_file(name)):
+        if not is_finished(file := folder.chunk_file(name), file):
             yield name, block
 
 
@@ -49,7 +49,7 @@ def tokenize_block(job: Job, folder: WorkFolder, name: str, block: Block) -> int
     long_sentences = int(np.count_nonzero(lengths > job.options.max_seq_length - 3))
     file = folder.chunk_file(name)
     save_chunk(file, chunk)
-    finish(file, dataclasses.asdict(CreationStatistics(text, long_sentences)))
+    finish(file, dataclasses.asdict(CreationStatistics(text, long_sentences)), file)
     return len(block.data)
 
 
@@ -59,7 +59,7 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
     The chunks are named in the order of their numbers in the plan.
     """
     file = folder.part_file(part)
-    if read_counts(file):
+    if is_finished(file, file):
         return part.tokens
     records: list[bytes] = []
     total = ExampleCounts()
@@ -76,7 +76,7 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
     order = np.random.default_rng(seed).permutation(len(records))
     compression = "GZIP" if job.options.gzip_compress else ""
     write_records(file, (records[index] for index in order), compression)
-    finish(file, {"examples": len(records), "counts": dataclasses.asdict(total)})
+    finish(file, {"examples": len(records), "counts": dataclasses.asdict(total)}, file)
     return part.tokens
 
 
@@ -99,15 +99,16 @@ def make_pass(
 def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> int:
     """Joins the parts of a shard into its output file, and removes them; returns 1, a file."""
     shard = parts[0].shard
-    if not folder.has_shard(shard, job.output_files[shard]):
+    place, output = folder.shard_file(shard), job.output_files[shard]
+    if not is_finished(place, output):
         files = list(map(folder.part_file, parts))
         finished = list(map(read_counts, files))
         examples = sum(counts["examples"] for counts in finished)
         counts = sum((ExampleCounts(**one["counts"]) for one in finished), ExampleCounts())
-        join_files(files, job.output_files[shard])
-        entry = shard_entry(job.output_files[shard], examples)
+        join_files(files, output)
+        entry = shard_entry(output, examples)
         entry |= {"file": job.name_in_manifest(shard), "counts": dataclasses.asdict(counts)}
-        folder.finish_shard(shard, entry)
+        finish(place, entry, output)
     folder.remove_parts(parts)
     return 1
 

@@ -4,12 +4,13 @@ The folder lies beside the output. Any process, on any machine that can access i
 of the work, and a job that was killed resumes where it stopped:
 
     job.json                 settings and inputs; see `creation`
-    chunks/G-B.chunk, .json    block B of input group G, tokenized; its size and counts
-    parts/S-P.tfrecord, .json    part P of shard S; its size and counts
+    chunks/G-B.chunk, .json    block B of input group G, tokenized; its counts
+    parts/S-P.tfrecord, .json    part P of shard S; its counts
     shards/S.json            shard S exists under its final name: its manifest entry and counts
     lock                     held by the process that works in the folder; see `folder_lock`
 
-Every file appears atomically, and a .json file is written after the file that it describes.
+Every file appears atomically. A .json file is written after the file that it describes, and holds
+a checksum of both.
 """
 
 import json
@@ -21,6 +22,7 @@ import tensorflow as tf
 
 from bert_tf.examples.plan import ShardPart
 from tfrecords import files
+from tfrecords.manifest import file_sha256, lines_sha256
 from tfrecords.writer import atomic_write, remove
 
 
@@ -78,40 +80,37 @@ class WorkFolder:
             file = self.part_file(part)
             remove(_counts_file(file), file)
 
-    def shard_entry(self, shard: int) -> dict | None:
-        """Returns the manifest entry of a finished shard, with its counts."""
-        return read_json(self._shard_file(shard))
-
-    def has_shard(self, shard: int, output_file: str) -> bool:
-        """Returns whether a shard was finished and its output file still has the same size."""
-        entry = self.shard_entry(shard)
-        return bool(entry) and _size(output_file) == entry.get("bytes")
-
-    def finish_shard(self, shard: int, entry: dict) -> None:
-        atomic_write(self._shard_file(shard), json.dumps(entry))
+    def shard_file(self, shard: int) -> str:
+        """Returns the place of a shard's manifest entry; see `finish`."""
+        return self._file("shards", f"{shard:05}")
 
     def _file(self, *names: str) -> str:
         return os.path.join(self.path, *names)
 
-    def _shard_file(self, shard: int) -> str:
-        return self._file("shards", f"{shard:05}.json")
+
+def _counts_file(place: str) -> str:
+    return f"{os.path.splitext(place)[0]}.json"
 
 
-def _counts_file(file: str) -> str:
-    return f"{os.path.splitext(file)[0]}.json"
+def read_counts(place: str) -> dict | None:
+    """Returns what `finish` recorded at a place; None if it was not, or if that is damaged."""
+    return (read_json(_counts_file(place)) or {}).get("counts")
 
 
-def read_counts(file: str) -> dict | None:
-    """Returns the counts of a finished chunk or part; None if its file is missing or damaged."""
-    counts = read_json(_counts_file(file))
-    return counts if counts and _size(file) == counts.get("bytes") else None
+def finish(place: str, counts: dict, *files: str) -> None:
+    """Records at a place that files are complete: those of a chunk, a part or a shard."""
+    state = {"counts": counts, "sha256": _checksum(counts, files)}
+    atomic_write(_counts_file(place), json.dumps(state))
 
 
-def finish(file: str, counts: dict) -> None:
-    """Records that the file of a chunk or part is complete."""
-    atomic_write(_counts_file(file), json.dumps(counts | {"bytes": _size(file)}))
+def is_finished(place: str, *files: str) -> bool:
+    """Returns whether `finish` was called, and counts and files are still the same."""
+    state = read_json(_counts_file(place)) or {}
+    try:
+        return state.get("sha256") == _checksum(state.get("counts"), files)
+    except OSError:
+        return False
 
 
-def _size(file: str) -> int:
-    """Returns the size of a file, or -1 if it does not exist."""
-    return tf.io.gfile.stat(file).length if tf.io.gfile.exists(file) else -1
+def _checksum(counts: dict | None, files: Iterable[str]) -> str:
+    return lines_sha256([json.dumps(counts, sort_keys=True), *map(file_sha256, files)])

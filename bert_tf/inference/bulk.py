@@ -24,7 +24,7 @@ import tensorflow as tf
 from bert_tf import __version__
 from bert_tf.corpus.content import is_utf8
 from bert_tf.examples.creation_options import RunnerOptions
-from bert_tf.examples.work_folder import WorkFolder, finish, read_counts, read_json
+from bert_tf.examples.work_folder import WorkFolder, finish, is_finished, read_json
 from bert_tf.folder_lock import locked
 from bert_tf.inference.texts import Numbered, Row, in_groups, read_files, rows_in
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
@@ -100,7 +100,7 @@ class BulkJob:
         output, job = self.options.output_file, read_json(folder.job_file) or {}
         if not (written := job.get("written")) or tf.io.gfile.exists(self._joined(folder)):
             return None
-        same = tf.io.gfile.exists(output) and tf.io.gfile.stat(output).length == written["bytes"]
+        same = tf.io.gfile.exists(output) and file_sha256(output) == written.get("sha256")
         return Counter(written["counts"]) if same else None
 
     def _prepare(self, folder: WorkFolder) -> bool:
@@ -131,7 +131,7 @@ class BulkJob:
             raise ValueError(f"{options.input_file}: no row can be read; see {rejected}")
         with whole_file(options.output_file, self._joined(folder)) as joined:
             self.join(options, parts, joined)
-            written = {"counts": counts, "bytes": tf.io.gfile.stat(joined).length}
+            written = {"counts": counts, "sha256": file_sha256(joined)}
             job = read_json(folder.job_file) | {"written": written}
             atomic_write(folder.job_file, json.dumps(job))
         return counts
@@ -168,8 +168,8 @@ def _read_chunks(
             return next(chunks, None)
 
     for number, rows in enumerate(iter(next_chunk, None)):
-        name = f"{number:08}"
-        if not read_counts(folder.chunk_file(name)):
+        part = folder.chunk_file(name := f"{number:08}")
+        if not is_finished(part, part, f"{part}.rejected"):
             yield name, first, rows
         first += len(rows)
 
@@ -195,5 +195,6 @@ def _work(job: BulkJob, folder: WorkFolder, name: str, first: int, rows: Sequenc
         if isinstance(row, ValueError)
     ]
     atomic_write(f"{part}.rejected", "".join(rejected))
-    finish(part, counts | {"rows": len(rows), "rejected": len(rejected)})
+    counts |= {"rows": len(rows), "rejected": len(rejected)}
+    finish(part, counts, part, f"{part}.rejected")
     return len(rows)

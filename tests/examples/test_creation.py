@@ -227,8 +227,8 @@ def test_a_killed_run_resumes(folder, options, monkeypatch):
 @pytest.mark.parametrize(
     ("damage", "to"),
     [
-        *((files, to) for files in ("chunks/*.chunk", "parts/*0.tfrecord") for to in ("", "cut")),
-        *(("chunks/*.json", to) for to in ("", "cut", "{}")),
+        *((f, to) for f in ("chunks/*.chunk", "parts/*0.tfrecord") for to in ("", "cut", "flip")),
+        *(("chunks/*.json", to) for to in ("", "cut", "{}", "flip")),
     ],
 )
 def test_damaged_state_is_made_again(folder, finished, options, monkeypatch, damage, to):
@@ -241,10 +241,42 @@ def test_damaged_state_is_made_again(folder, finished, options, monkeypatch, dam
     for path in (folder / "out" / "data.unfinished").glob(damage):
         if not to:
             path.unlink()
+        elif to == "flip":
+            _change_a_byte(path)
         else:
             path.write_bytes(b"{}" if to == "{}" else path.read_bytes()[:20])
     run(options())
     assert _bytes(folder) == finished
+
+
+def _change_a_byte(path: pathlib.Path) -> None:
+    """Changes the last digit of a JSON file, the last byte of any other; the size stays."""
+    data = bytearray(path.read_bytes())
+    place = max(map(data.rfind, b"12345678")) if path.suffix == ".json" else -1
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def test_finished_shards_are_compared_by_checksum(folder, finished, options, monkeypatch):
+    """Oracle: the bytes of the undisturbed run, of an unfinished job and of a finished one."""
+    shard, mine = folder / "out/data.tfrecord-00001-of-00003", folder / "out/mine"
+    mine.write_bytes(b"mine")
+    _change_a_byte(shard)
+    damaged = shard.read_bytes()
+    with pytest.raises(ValueError, match=f"{shard}: damaged or changed.*--overwrite"):
+        run(options())
+    assert shard.read_bytes() == damaged
+    run(options(overwrite=True))
+    assert _bytes(folder) == finished | {"mine": b"mine"}
+    (folder / "out/data.manifest.json").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(creation, "write_manifest", mock.Mock(side_effect=OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            run(options(overwrite=True))
+    for path in (shard, folder / "out/data.unfinished/shards/00002.json"):
+        _change_a_byte(path)
+    run(options())
+    assert _bytes(folder) == finished | {"mine": b"mine"}
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"shards": []}', INPUTS])

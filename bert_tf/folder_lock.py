@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -54,11 +55,15 @@ def _acquire(folder: str) -> TextIO:
             make_folder(folder)
         # The process that held the lock may remove the file, or the folder, at any moment.
         with contextlib.suppress(FileNotFoundError):
-            file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+            file = open(path, "a+", encoding="utf-8", errors="replace")  # noqa: SIM115
             _lock(file, folder)
             if _is_at(file, path):
                 break
             file.close()
+    file.seek(0)
+    if not re.fullmatch(r"(process \d+ on .*)?", file.read()):
+        file.close()
+        raise ValueError(f"{path} is a file of another program: move it or choose another folder")
     file.truncate(0)
     file.write(f"process {os.getpid()} on {socket.gethostname()}")
     file.flush()

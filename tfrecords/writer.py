@@ -1,31 +1,91 @@
-"""Writes TFRecord files and other files atomically: they appear complete or not at all."""
+"""Writes TFRecord files and other files atomically: they appear complete or not at all.
+
+Until then, they are called NAME.tmp-HOST-PROCESS-RANDOM. The next process on the host that writes
+to the folder removes what killed ones left.
+"""
 
 import contextlib
+import functools
+import hashlib
 import os
+import re
+import secrets
+import socket
 from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
 from tfrecords.files import named_errors
 
+# What to do about a file that a command finds where it would write.
+REPLACE = "name another --output_file, or replace it with --overwrite"
+
+_PID_SPACE = "/proc/self/ns/pid"  # Containers may share a host's name, but not its numbers.
+_HOST = f"{socket.gethostname()} {os.path.exists(_PID_SPACE) and os.stat(_PID_SPACE).st_ino}"
+_HOST = hashlib.sha256(_HOST.encode()).hexdigest()[:8]
+_OURS = re.compile(rf"\.tmp-{_HOST}-(\d+)-[0-9a-f]{{8}}$")
+TEMPORARY = r"\.tmp-[0-9a-f]{8}-\d+-[0-9a-f]{8}"
+
+
+def temporary_name(path: str) -> str:
+    """Returns the name that a file or folder has until it is complete: a new one at each call."""
+    if "://" not in path:
+        _remove_left(os.path.dirname(path) or ".")
+    return f"{path}.tmp-{_HOST}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+@functools.cache
+def _remove_left(folder: str) -> None:
+    """Removes what killed processes of this host left in a folder; looks once per process."""
+    with contextlib.suppress(OSError, tf.errors.OpError):  # no folder, or others were faster
+        for name in os.listdir(folder):
+            if (ours := _OURS.search(name)) and not _is_alive(int(ours[1])):
+                path = f"{folder}/{name}"
+                (remove_folder if os.path.isdir(path) else remove)(path)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
+
 
 @contextlib.contextmanager
-def whole_file(path: str, temporary: str | None = None) -> Iterator[str]:
-    """Yields the name of a temporary file that replaces `path` when the block succeeds.
+def whole_file(path: str, overwrite: bool = True) -> Iterator[str]:
+    """Yields the name of a temporary file that becomes `path` when the block succeeds.
 
     If the block raises, the temporary file is removed and `path` stays as it was. The folder is
-    created if necessary. By default, the name of the temporary file is one of this process only.
+    created if necessary. Without `overwrite`, it is an error if something is at `path` by then.
     """
     # In the same folder, because a rename is atomic only within a file system.
-    temporary = temporary or f"{path}.tmp-{os.getpid()}"
+    temporary = temporary_name(path)
     try:
         with named_errors(f"cannot write {path}"):
             if folder := os.path.dirname(path):
                 tf.io.gfile.makedirs(folder)
             yield temporary
-            tf.io.gfile.rename(temporary, path, overwrite=True)
+            publish(temporary, path, overwrite)
     finally:
         remove(temporary)
+
+
+def publish(temporary: str, path: str, overwrite: bool = True) -> None:
+    """Gives a complete file its name; without `overwrite`, only if nothing has that name."""
+    if not overwrite:
+        check_free(path)
+    with named_errors(f"cannot write {path}"):
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+def check_free(*paths: str) -> None:
+    """Raises a FileExistsError if anything is at a path."""
+    for path in paths:
+        if tf.io.gfile.exists(path) or os.path.islink(path):
+            raise FileExistsError(f"{path} exists: {REPLACE}")
 
 
 def make_folder(path: str) -> None:
@@ -50,36 +110,41 @@ def check_new_folder(path: str) -> None:
 def whole_folder(path: str) -> Iterator[str]:
     """Yields a temporary folder that becomes `path` when the block succeeds.
 
-    If the block raises, the temporary folder is removed. Creates parent folders.
+    If the block raises, or if something is at `path` by then, the temporary folder is removed.
+    Creates parent folders.
     """
     check_new_folder(path)
     path = absolute_path(path).rstrip("/")
-    temporary = f"{path}.tmp-{os.getpid()}"
+    temporary = temporary_name(path)
     try:
         with named_errors(f"cannot write {path}"):
-            # A killed process with the same number may have left it.
-            remove(temporary)
             tf.io.gfile.makedirs(temporary)
             yield temporary
-            remove(path)
-            tf.io.gfile.rename(temporary, path)
+            check_new_folder(path)
+            if "://" in path:
+                remove_folder(path)  # an empty one, which a rename replaces only on disk
+            tf.io.gfile.rename(temporary, path, overwrite=True)
     finally:
-        remove(temporary)
+        remove_folder(temporary)
+
+
+def remove_folder(path: str) -> None:
+    """Removes a folder of this program, with all that it holds, if it exists."""
+    if tf.io.gfile.isdir(path):
+        tf.io.gfile.rmtree(path)
 
 
 def remove(*paths: str) -> None:
-    """Removes the files and folders that exist; ignores the others."""
+    """Removes the files that exist; ignores the others."""
     for path in paths:
-        if tf.io.gfile.isdir(path):
-            tf.io.gfile.rmtree(path)
-        elif tf.io.gfile.exists(path):
+        if tf.io.gfile.exists(path):
             tf.io.gfile.remove(path)
 
 
-def atomic_write(path: str, data: bytes | str) -> None:
-    """Writes `data` to `path` atomically."""
+def atomic_write(path: str, data: bytes | str, overwrite: bool = True) -> None:
+    """Writes `data` to `path` atomically; see `whole_file`."""
     mode = "wb" if isinstance(data, bytes) else "w"
-    with whole_file(path) as temporary, tf.io.gfile.GFile(temporary, mode) as file:
+    with whole_file(path, overwrite) as temporary, tf.io.gfile.GFile(temporary, mode) as file:
         file.write(data)
 
 
@@ -104,30 +169,46 @@ def join_files(parts: Sequence[str], path: str) -> None:
 
     Concatenated TFRecord files, even compressed ones, are a valid TFRecord file.
     """
-    # A fixed name, so that the next run overwrites what a killed run left behind.
-    with (
-        whole_file(path, f"{path}.joining") as temporary,
-        tf.io.gfile.GFile(temporary, "wb") as target,
-    ):
+    with whole_file(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as target:
         for part in parts:
             with tf.io.gfile.GFile(part, "rb") as source:
                 while block := source.read(2**20):
                     target.write(block)
 
 
-def check_output_files(files: Sequence[str], inputs: Sequence[str]) -> None:
-    """Checks that output files overwrite neither inputs nor each other."""
+def check_output_files(
+    files: Sequence[str],
+    inputs: Sequence[str | None],
+    overwrite: bool = True,
+    flag: str = "output_file",
+) -> None:
+    """Checks that output files replace neither inputs nor each other.
+
+    Without `overwrite`, they must be new. Messages name the `flag`; inputs may be None.
+    """
     if not files:
-        raise ValueError("--output_file names no file: give it a name")
-    used = {absolute_path(file): "is an input file too" for file in inputs}
+        raise ValueError(f"--{flag} names no file: give it a name")
+    used = {_identity(file): "is an input file too" for file in inputs if file}
     for file in files:
-        if problem := used.get(absolute_path(file)):
-            raise ValueError(f"--output_file: {file} {problem}: choose another name")
-        used[absolute_path(file)] = "is named twice"
+        if problem := used.get(_identity(file)):
+            raise ValueError(f"--{flag}: {file} {problem}: choose another name")
+        used[_identity(file)] = "is named twice"
         if file.endswith("/") or tf.io.gfile.isdir(file):
-            raise ValueError(f"--output_file: {file} is a directory: name a file in it")
+            raise ValueError(f"--{flag}: {file} is a directory: name a file in it")
+    if not overwrite:
+        check_free(*files)
+
+
+def _identity(path: str) -> object:
+    """Returns what a file has in common with its other names, hard links included."""
+    path = absolute_path(path)
+    if not os.path.exists(path):
+        return path
+    stat = os.stat(path)
+    return stat.st_dev, stat.st_ino
 
 
 def absolute_path(path: str) -> str:
     """Returns the canonical path of a file, to recognize it under different names."""
+    path = path.removeprefix("file://")
     return path if "://" in path else os.path.realpath(path)

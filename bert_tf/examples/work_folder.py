@@ -3,10 +3,11 @@
 The folder lies beside the output. Any process, on any machine that can access it, can do any step
 of the work, and a job that was killed resumes where it stopped:
 
-    job.json                 settings and inputs; see `creation`
+    job.json                 settings and inputs, and whether other output is replaced
     chunks/G-B.chunk, .json    block B of input group G, tokenized; its counts
     parts/S-P.tfrecord, .json    part P of shard S; its counts
     shards/S.json            shard S exists under its final name: its manifest entry and counts
+    output*                  of bulk jobs: the output until it is complete
     lock                     held by the process that works in the folder; see `folder_lock`
 
 Every file appears atomically. A .json file is written after the file that it describes, and holds
@@ -15,15 +16,22 @@ a checksum of both.
 
 import json
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import tensorflow as tf
 
 from bert_tf.examples.plan import ShardPart
+from bert_tf.runs.provenance import description_of
 from tfrecords import files
 from tfrecords.manifest import file_sha256, lines_sha256
-from tfrecords.writer import atomic_write, remove
+from tfrecords.writer import TEMPORARY, atomic_write, remove, remove_folder
+
+# The names that jobs give to what they write into the folder, and into its folders.
+_FOLDERS = ("chunks", "parts", "shards")
+_FILES = re.compile(rf"(output\.\w+(\.rejected|\.labels)?|job\.json)({TEMPORARY})?")
+_STEPS = re.compile(rf"\d+(-\d+)?\.(chunk(\.rejected)?|tfrecord|json)({TEMPORARY})?")
 
 
 def read_json(path: str) -> dict | None:
@@ -41,20 +49,40 @@ class WorkFolder:
     path: str
 
     def clear(self) -> None:
-        """Removes the unfinished work, and no other file; the description of the job goes last."""
-        found = tf.io.gfile.listdir(self.path) if tf.io.gfile.exists(self.path) else ()
-        for kind in ("chunks", "parts", "shards", "output", "job.json"):
-            # A killed process may have left "job.json.tmp-1", too.
-            for name in found:
-                if name.startswith(kind):
-                    remove(self._file(name.rstrip("/")))
+        """Removes the unfinished work, and no other file; the description of the job goes last.
+
+        Raises a ValueError if such files are there, but no job that they belong to.
+        """
+        found = [name.rstrip("/") for name in _names(self.path)]
+        ours = [name for name in found if name in _FOLDERS or _FILES.fullmatch(name)]
+        left = [name for name in ours if not re.search(TEMPORARY, name)]
+        if left and not description_of(read_json(self.job_file)).get("bert_tf"):
+            raise ValueError(
+                f"{self.path} holds {left[0]}, and no job.json says what it was made from: move "
+                "the folder away, or choose another --output_file"
+            )
+        for name in sorted(ours, key=lambda name: name == "job.json"):
+            path = self._file(name)
+            if name not in _FOLDERS:
+                remove(path)
+                continue
+            remove(*(f"{path}/{step}" for step in _names(path) if _STEPS.fullmatch(step)))
+            if not _names(path):
+                remove_folder(path)
+
+    def check(self, complete: bool = True) -> None:
+        """Raises an OSError if finished work has gone."""
+        if not (complete and tf.io.gfile.exists(self.job_file)):
+            raise OSError(
+                f"{self.path} has lost files while the command ran: remove it, and run the same "
+                "command again"
+            )
 
     def remove(self) -> None:
         """Removes the unfinished work; the folder goes with its lock if nothing else is in it."""
         self.clear()
-        remote = "://" in self.path and tf.io.gfile.exists(self.path)
-        if remote and not tf.io.gfile.listdir(self.path):
-            tf.io.gfile.rmtree(self.path)
+        if "://" in self.path and not _names(self.path):
+            remove_folder(self.path)
 
     @property
     def job_file(self) -> str:
@@ -67,7 +95,7 @@ class WorkFolder:
     def chunk_counts(self) -> dict[str, dict]:
         """Returns the counts of all chunks by name, in the order of the input."""
         folder = self._file("chunks")
-        found = tf.io.gfile.listdir(folder) if tf.io.gfile.exists(folder) else ()
+        found = _names(folder)
         names = sorted(file.removesuffix(".chunk") for file in found if file.endswith(".chunk"))
         return {name: read_counts(self.chunk_file(name)) for name in names}
 
@@ -95,6 +123,10 @@ def _counts_file(place: str) -> str:
 def read_counts(place: str) -> dict | None:
     """Returns what `finish` recorded at a place; None if it was not, or if that is damaged."""
     return (read_json(_counts_file(place)) or {}).get("counts")
+
+
+def _names(folder: str) -> list[str]:
+    return tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
 
 
 def finish(place: str, counts: dict, *files: str) -> None:

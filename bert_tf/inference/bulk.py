@@ -29,15 +29,23 @@ from bert_tf.folder_lock import locked
 from bert_tf.inference.texts import Numbered, Row, in_groups, read_files, rows_in
 from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
 from bert_tf.workers import num_processes, open_runner
+from tfrecords.files import read_file
 from tfrecords.manifest import file_sha256
 from tfrecords.progress import counted, progress_bar, say
-from tfrecords.writer import atomic_write, join_files, remove, whole_file
+from tfrecords.writer import (
+    REPLACE,
+    atomic_write,
+    check_free,
+    check_output_files,
+    join_files,
+    publish,
+    remove,
+)
 
 _CHUNK_ROWS = 1024
 # Flags that do not change the output, or that are described otherwise.
 _NO_SETTINGS = {"checkpoint", "input_file", "output_file", "texts", "json"}
 _NO_SETTINGS |= {field.name for field in dataclasses.fields(RunnerOptions)}
-_ADVICE = "name another --output_file, or replace it with --overwrite"
 
 
 # A file, the number of a row in it, and the row or what is wrong with it.
@@ -56,7 +64,8 @@ class BulkJob:
         rows: reads a file; prints notes on it.
         write_part: maps a path, the index of the first row, and rows, None for those that cannot be
             read, to counts, after it has written that part of the output.
-        join: turns the parts, which it keeps, into the output at a path.
+        join: turns the parts, which it keeps, into the output at a path, and `labels` beside it.
+        labels: where a second file of the output goes, which `join` writes to PATH.labels.
     """
 
     options: RunnerOptions
@@ -65,13 +74,16 @@ class BulkJob:
     rows: Callable[[str], Iterator[Numbered]]
     write_part: Callable[[Any, str, int, Sequence[Row | None]], dict[str, int]]
     join: Callable[[Any, Sequence[str], str], None]
+    labels: str | None = None
 
     def run(self) -> Counter:
         """Writes the output; returns the counts, `rows` and `rejected` included."""
         options, folder = self.options, WorkFolder(f"{self.options.output_file}.unfinished")
-        exists = tf.io.gfile.exists(options.output_file)
-        if exists and not options.overwrite and not self._written(folder):
-            raise ValueError(f"{options.output_file} exists: {_ADVICE}")
+        read = [*self.files, options.checkpoint, options.vocab_file]
+        check_output_files([*self._outputs(folder).values()], read)
+        if not self._written(folder):
+            files = self._outputs(folder).items()
+            check_free(*(path for file, path in files if not self._replaces(file, path)))
         bar = dict(desc="Counting", unit=" rows", delay=2)
         items = progress_bar(total=None, iterable=read_files(self.files, self.rows), **bar)
         if not (total := sum(1 for _ in items)):
@@ -80,6 +92,7 @@ class BulkJob:
             resumes = self._prepare(folder)
             try:
                 counts = self._written(folder) or self._write(folder, total)
+                self._publish(folder, counts)
             except ValueError:
                 # The same command would fail again; with other flags, it may succeed.
                 if not resumes:
@@ -91,17 +104,35 @@ class BulkJob:
             print(f"WARNING: left out {rows} of {total:,}; {rejected} says why.")
         return counts
 
-    def _joined(self, folder: WorkFolder) -> str:
-        """Returns where the output is until it is complete."""
-        return f"{folder.path}/output{os.path.splitext(self.options.output_file)[1]}"
+    def _outputs(self, folder: WorkFolder) -> dict[str, str]:
+        """Returns where each file of the output is until all are complete, and afterwards."""
+        output = self.options.output_file
+        joined = f"{folder.path}/output{os.path.splitext(output)[1]}"
+        files = {f"{joined}.rejected": f"{output}.rejected.jsonl", joined: output}
+        return ({f"{joined}.labels": self.labels} if self.labels else {}) | files
 
     def _written(self, folder: WorkFolder) -> Counter | None:
-        """Returns the counts of a job that was killed after its output had appeared."""
-        output, job = self.options.output_file, read_json(folder.job_file) or {}
-        if not (written := job.get("written")) or tf.io.gfile.exists(self._joined(folder)):
+        """Returns the counts of a job that was killed after its output had been complete."""
+        job = read_json(folder.job_file) or {}
+        *_, (joined, output) = self._outputs(folder).items()
+        if not (written := job.get("written")):
             return None
-        same = tf.io.gfile.exists(output) and file_sha256(output) == written.get("sha256")
+        file = joined if tf.io.gfile.exists(joined) else output
+        same = tf.io.gfile.exists(file) and file_sha256(file) == written.get("sha256")
         return Counter(written["counts"]) if same else None
+
+    def _publish(self, folder: WorkFolder, counts: Counter) -> None:
+        """Gives the files of the output their names, those that have none yet."""
+        for file, path in self._outputs(folder).items():
+            if tf.io.gfile.exists(file):
+                publish(file, path, self._replaces(file, path))
+            elif file.endswith(".rejected") and not counts["rejected"]:
+                if self._replaces(file, path):
+                    remove(path)  # that of an earlier output
+
+    def _replaces(self, file: str, path: str) -> bool:
+        """Returns whether a file of the output may replace what is at `path`."""
+        return self.options.overwrite or (file.endswith(".rejected") and _lists_rejected(path))
 
     def _prepare(self, folder: WorkFolder) -> bool:
         """Prepares the work folder; returns whether it holds unfinished work of this job."""
@@ -115,7 +146,7 @@ class BulkJob:
         if not any(differences(before, now)):
             return True
         if before and not options.overwrite:
-            check_same(folder.path, before, now, _ADVICE)
+            check_same(folder.path, before, now, REPLACE)
         folder.clear()
         atomic_write(folder.job_file, json.dumps(description))
         return False
@@ -124,16 +155,16 @@ class BulkJob:
         """Computes the parts that are missing and joins all; returns the sums of their counts."""
         options, counts = self.options, self._compute(folder, total)
         parts = [folder.chunk_file(name) for name in folder.chunk_counts()]
-        remove(rejected := f"{options.output_file}.rejected.jsonl")
+        *_, rejected, joined = self._outputs(folder)
         if counts["rejected"]:
             join_files([f"{part}.rejected" for part in parts], rejected)
         if counts["rejected"] == total:
-            raise ValueError(f"{options.input_file}: no row can be read; see {rejected}")
-        with whole_file(options.output_file, self._joined(folder)) as joined:
-            self.join(options, parts, joined)
-            written = {"counts": counts, "sha256": file_sha256(joined)}
-            job = read_json(folder.job_file) | {"written": written}
-            atomic_write(folder.job_file, json.dumps(job))
+            self._publish(folder, counts)
+            path = self._outputs(folder)[rejected]
+            raise ValueError(f"{options.input_file}: no row can be read; see {path}")
+        self.join(options, parts, joined)
+        written = {"counts": counts, "sha256": file_sha256(joined)}
+        atomic_write(folder.job_file, json.dumps(read_json(folder.job_file) | {"written": written}))
         return counts
 
     def _compute(self, folder: WorkFolder, total: int) -> Counter:
@@ -145,10 +176,20 @@ class BulkJob:
             bar = dict(desc="Computing", total=total, initial=done, unit=" rows")
             run_chunks(1, read, work, **bar)
         counts = _sums(folder)
+        folder.check(complete=counts["rows"] == total)
         if rows := counts["rows"] - done:
             rate = rows / (time.monotonic() - start)
             say(f"Computed {counted(rows, 'row')}, {rate:,.0f} per second.")
         return counts
+
+
+def _lists_rejected(path: str) -> bool:
+    """Returns whether a file lists rows that an earlier command could not read."""
+    try:
+        lines = map(json.loads, read_file(path).splitlines())
+        return all(line.keys() == {"file", "line", "reason"} for line in lines)
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _sums(folder: WorkFolder) -> Counter:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -25,6 +26,7 @@ from bert_tf.inference.texts import (
     table_columns,
 )
 from bert_tf.inference.vector_files import (
+    add_to_projector,
     read_records,
     record_of,
     write_json_lines,
@@ -36,7 +38,7 @@ from bert_tf.inference.vectors import VectorExtractor
 from bert_tf.weights.checkpoint import fingerprint
 from tfrecords.input_files import expand_files
 from tfrecords.progress import counted
-from tfrecords.writer import check_output_files, join_files, write_records
+from tfrecords.writer import join_files, write_records
 
 # The most that the vectors in memory take, unless those of a single line take more.
 _CHUNK_BYTES = 2**28
@@ -47,13 +49,15 @@ _open = functools.lru_cache(maxsize=1)(VectorExtractor)
 def extract_features(options: ExtractionOptions) -> None:
     """Writes the vectors."""
     files = expand_files(options.input_file, allow_empty=True)
-    check_output_files([options.output_file], files)
     if options.output_file.endswith(".parquet"):
         import_pyarrow()  # before anything is computed
     _open.cache_clear()  # the checkpoint may have changed
     extractor = _open(options)
     checkpoint, rows = extractor.checkpoint, functools.partial(_rows, options)
-    counts = BulkJob(options, files, fingerprint(checkpoint), rows, _write_part, _join).run()
+    job = BulkJob(
+        options, files, fingerprint(checkpoint), rows, _write_part, _join, _labels(options)
+    )
+    counts = job.run()
     config, lines = checkpoint.spec.config, counts["rows"]
     size = tf.io.gfile.stat(options.output_file).length
     num_layers = len(extractor.layers)
@@ -74,6 +78,12 @@ def extract_features(options: ExtractionOptions) -> None:
             f"WARNING: truncated {counts['truncated']:,} of {lines:,} lines, which are pairs, to "
             f"{length} tokens: {advice}"
         )
+
+
+def _labels(options: ExtractionOptions) -> str | None:
+    """Returns where the labels of the vectors go that TensorBoard's projector shows."""
+    stem, ending = os.path.splitext(options.output_file)
+    return f"{stem}.metadata.tsv" if ending == ".tsv" else None
 
 
 def _rows(options: ExtractionOptions, file: str) -> Iterator[Numbered]:
@@ -130,7 +140,8 @@ def _join(options: ExtractionOptions, parts: Sequence[str], path: str) -> None:
     elif path.endswith(".jsonl"):
         write_json_lines(path, lines, layers, vocab)
     elif path.endswith(".tsv"):
-        write_projector(path, lines, vocab, options.output_file)
+        write_projector(path, lines, vocab)
+        add_to_projector(options.output_file, _labels(options))
     elif path.endswith(".parquet"):
         write_parquet(path, lines, layers, vocab, dtype)
     else:

@@ -16,7 +16,7 @@ from bert_tf.weights.checkpoint import fingerprint
 from tfrecords.input_files import expand_files
 from tfrecords.manifest import file_sha256
 from tfrecords.progress import counted
-from tfrecords.writer import atomic_write, check_output_files
+from tfrecords.writer import atomic_write
 
 # Each process loads the model only once.
 _predictor = functools.lru_cache(maxsize=1)(load_predictor)
@@ -51,7 +51,6 @@ def _warn_about_length(predictor: Predictor, num_truncated: int) -> None:
 def _predict_file(options: PredictOptions) -> None:
     path = options.output_file
     files = expand_files(options.input_file, allow_empty=True)
-    check_output_files([path], files)
     if path.endswith(".parquet"):
         import_pyarrow()  # before anything is computed
     _predictor.cache_clear()  # the checkpoint may have changed

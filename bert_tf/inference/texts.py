@@ -247,7 +247,7 @@ def read_rows(
         inputs: the names of one or two texts.
         has_choices: whether the last one is a list of texts.
     """
-    columns = None
+    columns, without_id = None, 0
     unit, numbered = table_rows.read_rows(path)
     for chunk in in_groups(numbered, lambda item: rows_in(item[1]), CHUNK_LINES):
         if not columns:
@@ -263,9 +263,13 @@ def read_rows(
             if not isinstance(row, ValueError):
                 try:
                     row = _row(Table.of(path, [(line, row)], unit, names), columns, has_choices)
+                    without_id += bool(columns.id) and row.id in (None, "")
                 except ValueError as error:
                     row = error
             yield line, row
+    if without_id:
+        rows = counted(without_id, "row")
+        print(f"WARNING: {path}: {rows} without an {columns.id!r}: empty, null, NaN or infinite.")
 
 
 def _row(table: Table, columns: Columns, has_choices: bool) -> Row:

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import functools
 import itertools
 import json
 import os
@@ -21,7 +22,7 @@ from bert_tf.inference.texts import in_groups
 from bert_tf.inference.vectors import LineVectors
 from tfrecords.files import read_file
 from tfrecords.vocabulary import Vocabulary
-from tfrecords.writer import atomic_write, whole_file
+from tfrecords.writer import atomic_write
 
 _GROUP_ROWS = 4096
 # The index and the vectors of each line.
@@ -157,17 +158,10 @@ def write_parquet(
             writer.write_table(table)
 
 
-def write_projector(path: str, lines: Lines, vocab: Vocabulary, output_file: str) -> None:
-    """Writes the vectors of one layer to a file that becomes `output_file`.
-
-    Writes what TensorBoard's projector needs beside `output_file`.
-    """
-    labels_path = f"{output_file.removesuffix('.tsv')}.metadata.tsv"
-    with (
-        whole_file(labels_path, f"{path}.labels") as temporary,
-        tf.io.gfile.GFile(path, "w") as file,
-        tf.io.gfile.GFile(temporary, "w") as labels,
-    ):
+def write_projector(path: str, lines: Lines, vocab: Vocabulary) -> None:
+    """Writes the vectors of one layer, and labels for TensorBoard's projector to PATH.labels."""
+    write = functools.partial(tf.io.gfile.GFile, mode="w")
+    with write(path) as file, write(f"{path}.labels") as labels:
         file.write("")  # It would not exist without vectors.
         labels.write("text\tline\tcontext\n")
         for index, vectors in lines:
@@ -177,7 +171,6 @@ def write_projector(path: str, lines: Lines, vocab: Vocabulary, output_file: str
                 file.write("\t".join(f"{value:.6g}" for value in row) + "\n")
                 name = " ".join(_name(vectors, number, vocab).split())
                 labels.write(f"{name}\t{index + 1}\t{context}\n")
-    add_to_projector(output_file, labels_path)
 
 
 def _name(vectors: LineVectors, index: int, vocab: Vocabulary) -> str:

@@ -320,7 +320,7 @@ def test_a_run_that_failed_resumes_only_with_the_same_flags_and_input(
     path = tmp_path / "a.csv"
     path.write_text(CSV)
     expected = written(classifier, path).read_bytes()
-    with pytest.raises(ValueError, match=r"out.jsonl exists: .*--overwrite"):
+    with pytest.raises(FileExistsError, match=r"out.jsonl exists: .*--overwrite"):
         written(classifier, path)
     computed, real = [], predicting._write_part
 
@@ -396,7 +396,7 @@ def test_a_run_killed_while_it_writes_the_output_resumes(ending, classifier, tmp
     output.write_bytes(expected)
     written(classifier, path, ending)
     assert output.read_bytes() == expected and {x.name for x in tmp_path.iterdir()} == names
-    with pytest.raises(ValueError, match="exists"):
+    with pytest.raises(FileExistsError, match="exists"):
         written(classifier, path, ending)
 
 

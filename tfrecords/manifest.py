@@ -45,10 +45,10 @@ def unfinished_path(shard: str) -> str:
     return manifest_path(shard).removesuffix(MANIFEST_END) + ".unfinished"
 
 
-def write_manifest(path: str, manifest: dict) -> None:
-    """Writes a manifest atomically. Equal manifests give equal bytes."""
+def write_manifest(path: str, manifest: dict, overwrite: bool = True) -> None:
+    """Writes a manifest; see `atomic_write`. Equal manifests give equal bytes."""
     text = json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False)
-    atomic_write(path, f"{text}\n")
+    atomic_write(path, f"{text}\n", overwrite)
 
 
 def read_manifest(path: str) -> dict:

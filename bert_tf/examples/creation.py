@@ -22,6 +22,7 @@ of the same job is kept and completed. Output of another job is replaced only wi
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -42,9 +43,7 @@ from tfrecords.input_files import shortened
 from tfrecords.manifest import file_sha256, read_manifest, unfinished_path, write_manifest
 from tfrecords.progress import progress_bar, say
 from tfrecords.vocabulary import warn_about_casing
-from tfrecords.writer import atomic_write, remove
-
-_ADVICE = "name another --output_file, or replace it with --overwrite"
+from tfrecords.writer import REPLACE, atomic_write, check_free, remove
 
 
 def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
@@ -69,13 +68,16 @@ def _create(job: Job, run_chunks: RunChunks, overwrite: bool) -> CreationStatist
     folder, description = WorkFolder(unfinished_path(job.output_files[0])), _describe_job(job)
     with locked(folder.path):
         resumes = tf.io.gfile.exists(folder.job_file)
+        if _is_same(unfinished := read_json(folder.job_file), description):
+            overwrite = overwrite or unfinished.get("overwrite", False)
         try:
             manifest = _restore_finished(job, folder, description, overwrite)
             if manifest:
                 say(text_report(CreationStatistics.from_dict(manifest["statistics"]).text, job))
             else:
-                atomic_write(folder.job_file, json.dumps(description))
-                manifest = _make_files(job, folder, run_chunks, description)
+                unfinished = description | {"overwrite": overwrite}
+                atomic_write(folder.job_file, json.dumps(unfinished))
+                manifest = _make_files(job, folder, run_chunks, description, overwrite)
         except ValueError:
             # The same call would fail here again. But an earlier run may have taken hours, and
             # with other settings its work may still be of use.
@@ -86,9 +88,15 @@ def _create(job: Job, run_chunks: RunChunks, overwrite: bool) -> CreationStatist
     return CreationStatistics.from_dict(manifest["statistics"])
 
 
-def _make_files(job: Job, folder: WorkFolder, run_chunks: RunChunks, description: dict) -> dict:
+def _make_files(
+    job: Job, folder: WorkFolder, run_chunks: RunChunks, description: dict, overwrite: bool
+) -> dict:
     """Creates the shards and the manifest; returns the latter."""
+    places = {folder.shard_file(n): file for n, file in enumerate(job.output_files)}
+    if not overwrite:
+        check_free(*(file for place, file in places.items() if not read_counts(place)))
     tokenize(run_chunks, job, folder)
+    folder.check()
     chunks = {name: CreationStatistics.from_dict(x) for name, x in folder.chunk_counts().items()}
     statistics = sum(chunks.values(), CreationStatistics())
     _check_text(job, statistics.text)
@@ -100,14 +108,13 @@ def _make_files(job: Job, folder: WorkFolder, run_chunks: RunChunks, description
         for name, chunk in chunks.items()
         if chunk.text.tokens
     }
-    places = {folder.shard_file(n): file for n, file in enumerate(job.output_files)}
     shards = plan_shards(
         [*sizes.values()], job.options.dupe_factor, len(places), job.options.random_seed
     )
-    _remove_other_output(job, description)
+    _remove_other_output(job, description, overwrite)
     planned = zip(shards, places.items(), strict=True)
     missing = [shard for shard, place in planned if not is_finished(*place)]
-    make_shards(run_chunks, job, folder, [*sizes], missing)
+    make_shards(run_chunks, job, folder, [*sizes], missing, overwrite)
     entries = list(map(read_counts, places))
     for entry in entries:
         statistics.examples += ExampleCounts(**entry["counts"])
@@ -118,7 +125,7 @@ def _make_files(job: Job, folder: WorkFolder, run_chunks: RunChunks, description
     }
     if values := job.vocab.tokenizer_values():
         manifest["tokenizer"] = values
-    write_manifest(job.manifest, manifest)
+    write_manifest(job.manifest, manifest, overwrite)
     return manifest
 
 
@@ -168,9 +175,9 @@ def _restore_finished(
     if not overwrite:
         now = description_of(description)
         if unfinished:
-            check_same(folder.path, description_of(unfinished), now, _ADVICE)
+            check_same(folder.path, description_of(unfinished), now, REPLACE)
         for file in filter(tf.io.gfile.exists, [path, *job.output_files]):
-            check_same(file, description_of(manifest), now, _ADVICE)
+            check_same(file, description_of(manifest), now, REPLACE)
     folder.clear()
     return None
 
@@ -198,17 +205,29 @@ def _keep_shards(job: Job, folder: WorkFolder, manifest: dict, overwrite: bool) 
     return False
 
 
-def _remove_other_output(job: Job, description: dict) -> None:
-    """Removes the manifest of another job, and its shards unless this job replaces them."""
+def _remove_other_output(job: Job, description: dict, overwrite: bool) -> None:
+    """Removes the manifest and, of another job, the shards unless this job replaces them.
+
+    Raises a FileExistsError for the manifest of another job without `overwrite`.
+    """
     path = job.manifest
     manifest = _read_manifest(path)
     if _is_same(manifest, description):
-        return
-    entries = manifest["shards"] if manifest else []
-    # No manifest can reach into another folder.
-    names = {entry["file"] for entry in entries if entry["file"] == os.path.basename(entry["file"])}
-    names -= {os.path.basename(file) for file in job.output_files}
-    remove(path, *(os.path.join(os.path.dirname(path), name) for name in names))
+        return remove(path)
+    if not overwrite:
+        return check_free(path)
+    # No manifest can reach into another folder, or to a file that it does not describe.
+    folder, entries = os.path.dirname(path), manifest["shards"] if manifest else []
+    listed = {os.path.join(folder, str(entry["file"])): entry["sha256"] for entry in entries}
+    others = filter(_is_shard, listed.keys() - {*job.output_files})
+    remove(*(x for x in others if os.path.dirname(x) == folder and file_sha256(x) == listed[x]))
+    remove(path)
+
+
+def _is_shard(path: str) -> bool:
+    """Returns whether a file exists and has the name of a TFRecord file or of a shard of one."""
+    named = re.search(r"\.tfrecord$|-\d{5}-of-\d{5}$", path)
+    return bool(named) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
 
 
 def _read_manifest(path: str) -> dict | None:

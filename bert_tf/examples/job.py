@@ -87,7 +87,8 @@ def make_job(options: DataOptions) -> Job:
     _check_effects(options, resolved.masking, input_files)
     output_files = _output_files(options)
     read_files = [*input_files, options.vocab_file, options.lexicon_file]
-    check_output_files(output_files, [file for file in read_files if file])
+    manifests = list(map(manifest_path, output_files[:1]))
+    check_output_files([*output_files, *manifests], read_files)
     input_bytes = sum(tf.io.gfile.stat(file).length for file in input_files) or _TFDS_BYTES
     bytes_per_block = block_bytes(input_bytes, resolved.dupe_factor, len(output_files))
     groups = group_files(input_files, bytes_per_block) if input_files else [[]]

@@ -24,7 +24,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.workers import RunChunks, available_cores
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.manifest import shard_entry
-from tfrecords.writer import join_files, write_records
+from tfrecords.writer import join_files, whole_file, write_records
 
 # Starting a worker takes as long as creating examples from this much text on one core (counting
 # each byte once per pass).
@@ -96,19 +96,22 @@ def make_pass(
     return serialize_examples({name: array[chosen] for name, array in arrays.items()}), counts
 
 
-def join_shard(job: Job, folder: WorkFolder, parts: Sequence[ShardPart]) -> int:
+def join_shard(job: Job, folder: WorkFolder, overwrite: bool, parts: Sequence[ShardPart]) -> int:
     """Joins the parts of a shard into its output file, and removes them; returns 1, a file."""
     shard = parts[0].shard
     place, output = folder.shard_file(shard), job.output_files[shard]
     if not is_finished(place, output):
         files = list(map(folder.part_file, parts))
         finished = list(map(read_counts, files))
+        folder.check(complete=all(finished))
         examples = sum(counts["examples"] for counts in finished)
         counts = sum((ExampleCounts(**one["counts"]) for one in finished), ExampleCounts())
-        join_files(files, output)
-        entry = shard_entry(output, examples)
-        entry |= {"file": job.name_in_manifest(shard), "counts": dataclasses.asdict(counts)}
-        finish(place, entry, output)
+        with whole_file(output, overwrite) as temporary:
+            join_files(files, temporary)
+            entry = shard_entry(temporary, examples)
+            entry |= {"file": job.name_in_manifest(shard), "counts": dataclasses.asdict(counts)}
+            # First, so that a killed run leaves no file that nothing knows.
+            finish(place, entry, temporary)
     folder.remove_parts(parts)
     return 1
 
@@ -132,8 +135,9 @@ def make_shards(
     folder: WorkFolder,
     chunk_names: list[str],
     shards: list[list[ShardPart]],
+    overwrite: bool,
 ) -> None:
-    """Creates shards, each given as a list of its parts."""
+    """Creates shards, each given as a list of its parts; see `whole_file` for `overwrite`."""
     run_chunks(
         len(shards),
         lambda shard: [(part,) for part in shards[shard]],
@@ -143,6 +147,7 @@ def make_shards(
         unit=" tokens",
         unit_scale=True,
     )
+    folder.check()
     for parts in shards:
         if not any(read_counts(folder.part_file(part))["examples"] for part in parts):
             raise ValueError(
@@ -152,7 +157,7 @@ def make_shards(
     run_chunks(
         len(shards),
         lambda shard: [(shards[shard],)],
-        functools.partial(join_shard, job, folder),
+        functools.partial(join_shard, job, folder, overwrite),
         total=len(shards),
         desc="Joining",
         unit=" files",

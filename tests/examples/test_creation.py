@@ -296,6 +296,80 @@ def test_text_without_examples_leaves_the_old_files(folder, finished, options):
     assert _bytes(folder) == finished
 
 
+def test_a_manifest_of_someone_else_removes_nothing(folder, finished, options):
+    """Oracle: the user's files and folders, which it lists as shards."""
+    mine = folder / "out" / "mine.tfrecord-00000-of-00001"
+    mine.mkdir()
+    for path in (folder / "out" / "notes.txt", mine / "notes.txt", folder / "up.tfrecord"):
+        path.write_text("mine")
+    shutil.copy(folder / "up.tfrecord", old := folder / "out" / "old.tfrecord")
+    manifest = folder / "out" / "data.manifest.json"
+    values = json.loads(manifest.read_text())
+    entry = values["shards"][0] | {"sha256": hashlib.sha256(b"mine").hexdigest()}
+    names = ["", ".", "..", "notes.txt", mine.name, f"../{folder.name}", "../up.tfrecord"]
+    values["shards"] = [entry | {"file": name} for name in (*names, old.name)]
+    manifest.write_text(json.dumps(values | {"settings": {}}))
+    before = {path for path in folder.rglob("*") if "data." not in path.name}
+    run(options(overwrite=True))
+    assert before - {*folder.rglob("*")} == {old}  # it has the name and the content of a shard
+    assert manifest.read_bytes() == finished[manifest.name]
+
+
+@pytest.mark.parametrize("name", ["data.tfrecord-00001-of-00003", "data.manifest.json"])
+@pytest.mark.parametrize("step", ["tokenize", "make_shards"])
+def test_what_appears_meanwhile_stays(folder, finished, options, monkeypatch, name, step):
+    """Oracles: the user's file; the bytes of the undisturbed run once it is elsewhere."""
+    shutil.rmtree(folder / "out")
+    real, mine = getattr(creation, step), folder / "out" / name
+
+    def disturbed(*arguments):
+        real(*arguments) if step == "tokenize" or "manifest" in name else None
+        mine.write_text("mine")
+        real(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(FileExistsError, match=f"{name} exists"):
+        patch.setattr(creation, step, disturbed)
+        run(options())
+    with pytest.raises((FileExistsError, ValueError), match=name):
+        run(options())
+    assert mine.read_text() == "mine"
+    mine.unlink()
+    run(options())
+    assert _bytes(folder) == finished
+
+
+@pytest.mark.parametrize(
+    "name", ["chunks/letters.txt", "chunks/7.chunk", "output.jsonl", "job.json"]
+)
+def test_a_folder_of_someone_else_is_not_cleared(folder, options, name):
+    """Oracle: a file of the user in a folder that has the name of the unfinished work."""
+    mine = folder / "out" / "data.unfinished" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("{}")
+    for overwrite in (False, True):
+        with pytest.raises(ValueError, match="data.unfinished holds .*, and no job.json says"):
+            run(options(overwrite=overwrite))
+    assert mine.read_text() == "{}"
+
+
+def test_the_work_folder_may_go_at_any_time(folder, finished, options, monkeypatch):
+    """Oracles: one line; the bytes of the undisturbed run."""
+    shutil.rmtree(folder / "out")
+    for function in ("tokenize_block", "make_part", "join_shard"):
+        real = getattr(steps, function)
+
+        def removing(*arguments, real=real):
+            shutil.rmtree(folder / "out" / "data.unfinished")
+            return real(*arguments)
+
+        with monkeypatch.context() as patch, pytest.raises(OSError, match="data.unfinished"):
+            patch.setattr(steps, function, removing)
+            run(options())
+        shutil.rmtree(folder / "out" / "data.unfinished", ignore_errors=True)
+    run(options())
+    assert _bytes(folder) == finished
+
+
 def test_any_file_name_works(folder, options):
     """Oracle: the same bytes under another name."""
     for name in ("plain.tfrecord", "data", "da[t]a.tf_record", "with space.tfrecord"):

@@ -1,11 +1,22 @@
 """Writing. Oracles: the records read back with TensorFlow, and the contents of the folder."""
 
 import os
+import pathlib
+import subprocess
 
 import pytest
 import tensorflow as tf
 
-from tfrecords.writer import atomic_write, check_new_folder, join_files, whole_folder, write_records
+from tfrecords import writer
+from tfrecords.writer import (
+    atomic_write,
+    check_new_folder,
+    check_output_files,
+    join_files,
+    whole_file,
+    whole_folder,
+    write_records,
+)
 
 RECORDS = [b"a", b"b", b"c", b"d", b"e"]
 
@@ -66,15 +77,56 @@ def test_folders_that_cannot_be_replaced(tmp_path, monkeypatch):
         check_new_folder(".")
 
 
-def test_a_folder_holds_nothing_of_a_killed_process(tmp_path):
-    """Oracle: the file of this process alone; in a container, its number is often the same."""
-    left = tmp_path / f"new.tmp-{os.getpid()}"
-    left.mkdir()
-    (left / "old").touch()
-    with whole_folder(str(tmp_path / "new")) as folder:
+def test_what_killed_processes_left_goes(tmp_path):
+    """Oracles: the names that stay: of living processes, of other hosts, and a user's own."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    mine = writer.temporary_name(f"{tmp_path}/new")
+    assert mine != writer.temporary_name(f"{tmp_path}/new")
+    left = mine.replace(f"-{os.getpid()}-", f"-{dead.pid}-")
+    kept = [mine, left.replace(".tmp-", ".tmp-0"), f"{tmp_path}/new.tmp-1", f"{left}.txt"]
+    for path in (*kept, left, f"{left[:-8]}01234567/old"):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        pathlib.Path(path).touch()
+    writer._remove_left.cache_clear()
+    with whole_folder(f"{tmp_path}/new") as folder:
         atomic_write(f"{folder}/file", "text")
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["file"]
-    assert not left.exists()
+    assert sorted(map(str, tmp_path.iterdir())) == sorted([*kept, f"{tmp_path}/new"])
+    assert os.listdir(f"{tmp_path}/new") == ["file"]
+
+
+def test_what_appears_meanwhile_stays(tmp_path):
+    """Oracle: what a user put there: a file, a folder that holds one, a link to nowhere."""
+    file, folder, link = (tmp_path / name for name in ("file", "folder", "link"))
+    for write in (lambda path: whole_file(path, overwrite=False), whole_folder):
+        for path in (file, folder) if write is whole_folder else (file, folder, link):
+            with pytest.raises((OSError, ValueError), match="exists|is a file"), write(str(path)):
+                if path == folder:
+                    folder.mkdir()
+                    (folder / "diary").write_text("mine")
+                elif path == link:
+                    link.symlink_to("nowhere")
+                else:
+                    file.write_text("mine")
+        assert file.read_text() == (folder / "diary").read_text() == "mine"
+        assert link.is_symlink() == (write is not whole_folder)
+        assert len([*tmp_path.iterdir()]) == 2 + link.is_symlink()
+        for path in (file, folder / "diary", link):
+            path.unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def test_no_output_is_an_input(tmp_path):
+    """Oracle: other names of a file: relative, with a scheme, links; and those of new files."""
+    (tmp_path / "in").write_text("mine")
+    (tmp_path / "link").symlink_to("in")
+    os.link(tmp_path / "in", tmp_path / "hard")
+    names = ["in", "link", "hard", "../" + tmp_path.name + "/in"]
+    for name in (*(f"{tmp_path}/{x}" for x in names), f"file://{tmp_path}/in"):
+        with pytest.raises(ValueError, match="--plot: .* is an input file too"):
+            check_output_files([name], [f"{tmp_path}/in", None], flag="plot")
+    with pytest.raises(ValueError, match="is named twice"):
+        check_output_files([f"{tmp_path}/new", f"{tmp_path}/./new"], [])
 
 
 def test_atomic_write(tmp_path):

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.finite import NonFinite
 from tfrecords.files import named_errors
 from tfrecords.input_files import shortened
 from tfrecords.writer import atomic_write
@@ -72,8 +73,17 @@ class Checkpointer:
         return None
 
     def save(self) -> str:
-        """Writes a checkpoint of the current step and returns its path."""
+        """Writes a checkpoint of the current step and returns its path.
+
+        Raises a `NonFinite` instead of writing weights that are not finite.
+        """
         path = self._path
+        for name, weight in self._weights.items():
+            if weight.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(weight)):
+                raise NonFinite(
+                    f"{name} is not finite in step {self._step.numpy():,}, so it is not saved "
+                    "(earlier checkpoints are kept): try a lower learning rate"
+                )
         if not self._writes:
             return path
         try:

@@ -157,7 +157,7 @@ class Driver:
             there was none.
 
         Raises:
-            NonFinite: names the step whose loss is infinite or NaN.
+            NonFinite: names the step whose loss, or whose gradients, are infinite or NaN.
             Interrupted: SIGTERM or Ctrl-C stopped training; a checkpoint was saved.
         """
         self._checkpointer.tidy()
@@ -258,8 +258,8 @@ class Driver:
             if bad_step := trainer.train(batches[0], planned, phase.shortcut):
                 records = f". {phase.describe_batch(bad_step)}" if phase.describe_batch else ""
                 raise NonFinite(
-                    f"the loss of step {bad_step:,} is not finite (earlier checkpoints are kept): "
-                    f"try a lower learning rate or a longer warm-up{records}"
+                    f"the loss or the gradient of step {bad_step:,} is not finite (earlier "
+                    f"checkpoints are kept): try a lower learning rate or a longer warm-up{records}"
                 )
             seconds = time.perf_counter() - started
             steps, step = self.step - step, self.step

@@ -30,18 +30,13 @@ class DynamicLossScale:
         """Multiplies the loss, which should be float32, by the scale."""
         return loss * tf.cast(self.scale, loss.dtype)
 
-    def unscale(self, gradients: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Divides dense gradients, already summed over the replicas, by the scale.
-
-        Also returns a boolean scalar: whether all their values are finite.
-        """
+    def unscale(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Divides dense gradients, already summed over the replicas, by the scale."""
         factor = 1.0 / self.scale
-        gradients = [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
-        finite = [tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients]
-        return gradients, tf.reduce_all(finite)
+        return [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
 
     def update(self, finite: tf.Tensor) -> None:
-        """Counts a step and adjusts the scale; `finite` is that of `unscale`."""
+        """Counts a step and adjusts the scale; `finite`, bool [], says what its gradients are."""
         tf.distribute.get_replica_context().merge_call(self._update_all, args=(finite,))
 
     def _update_all(self, strategy, finite) -> None:

@@ -82,34 +82,20 @@ class AdamW:
         gradients: Sequence[tf.Tensor],
         learning_rate: tf.Tensor,
         scale: tf.Tensor | float = 1.0,
-        finite: tf.Tensor | None = None,
     ) -> None:
         """Updates the variables; must be called in a replica context.
 
         Args:
             gradients: dense and already summed over the replicas, in the order of the variables.
             learning_rate: scalar.
-            scale: scalar factor on the gradients, which clips them.
-            finite: boolean scalar of `DynamicLossScale.unscale`; nothing changes if it is false.
+            scale: scalar factor on the gradients, which clips them. Nothing changes if it is not
+                finite.
         """
         args = list(gradients), learning_rate, scale, for_gpu()
-        tf.distribute.get_replica_context().merge_call(
-            self._update_unless_skipped, args=(finite, *args)
-        )
-
-    def _update_unless_skipped(self, strategy, finite, *args) -> None:
-        if finite is None:
-            self._update_all(strategy, *args)
-            return
-        # Not around `apply`, because merge_call does not work inside a condition.
-        tf.cond(
-            strategy.experimental_local_results(finite)[0],
-            lambda: self._update_all(strategy, *args),
-            lambda: None,
-        )
+        tf.distribute.get_replica_context().merge_call(self._update_all, args=args)
 
     def _update_all(self, strategy, gradients, learning_rate, scale, together: bool) -> None:
-        weights = self._moment_weights()
+        weights = self._moment_weights(strategy.experimental_local_results(scale)[0])
         updates = []
         for target, moments, gradient, factor, decay in zip(
             self._targets, self._moments, gradients, self.rates, self._decays, strict=True
@@ -123,12 +109,12 @@ class AdamW:
         for part in [updates] if together else [[update] for update in updates]:
             strategy.extended.update(part[0][0][0], _update, args=(part,))
 
-    def _moment_weights(self) -> tuple:
+    def _moment_weights(self, scale) -> tuple:
         """Returns the sums of the weights in m and v: 1 - beta^t, or 1 without bias correction."""
         if not self.bias_correction:
             return 1.0, 1.0
         count = self.slots["update_count"]
-        count.assign_add(1)
+        count.assign_add(tf.cast(tf.math.is_finite(scale), count.dtype))
         count = tf.cast(count.read_value(), tf.float32)
         # In float32, 1 - 0.999 would have a relative error of 5e-5.
         return tuple(-tf.math.expm1(count * math.log(b)) for b in (self.beta_1, self.beta_2))
@@ -148,10 +134,12 @@ def _compiled_update(updates) -> None:
 
 
 def _update_one(handles, gradient, scale, learning_rate, weights, rule) -> None:
-    variable, m, v = (
+    before = variable, m, v = [
         tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32) for handle in handles
-    )
+    ]
     beta_1, beta_2, epsilon, weight_decay, adapts = rule
+    # Selected here, because a condition around the update would wait for the device.
+    finite = tf.math.is_finite(scale)
     gradient *= scale
     m = beta_1 * m + (1.0 - beta_1) * gradient
     v = beta_2 * v + (1.0 - beta_2) * tf.square(gradient)
@@ -162,8 +150,9 @@ def _update_one(handles, gradient, scale, learning_rate, weights, rule) -> None:
         norm, update_norm = tf.linalg.global_norm([variable]), tf.linalg.global_norm([update])
         ratio = tf.math.divide_no_nan(norm, update_norm)
         learning_rate *= tf.where(ratio > 0.0, ratio, 1.0)
-    for handle, value in zip(handles, (variable - learning_rate * update, m, v), strict=True):
-        tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+    after = variable - learning_rate * update, m, v
+    for handle, old, new in zip(handles, before, after, strict=True):
+        tf.raw_ops.AssignVariableOp(resource=handle, value=tf.where(finite, new, old))
 
 
 class Lamb(AdamW):

@@ -15,8 +15,9 @@ from bert_tf.tracing import compiling_for_gpu, for_gpu
 from bert_tf.training.iteration import iterate
 from bert_tf.training.loss_scale import DynamicLossScale
 from bert_tf.training.optimizers import AdamW, Schedule
-from bert_tf.training.strategy import compiles, device_type, has_several_workers
+from bert_tf.training.strategy import chief_say, compiles, device_type, has_several_workers
 from tfrecords.process import check_backend
+from tfrecords.progress import counted
 
 Batch = dict[str, tf.Tensor]
 Means = dict[str, float]
@@ -67,7 +68,8 @@ class Trainer:
     int32 [2]. The seed is a function of the run's seed, the step, the replica and the accumulation
     step, so that a resumed run drops what an uninterrupted one would have dropped.
 
-    If the model computes in float16, the loss is scaled; see `DynamicLossScale`.
+    A step whose gradients are not finite changes no weight. If the model computes in float16, the
+    loss is scaled; see `DynamicLossScale`.
 
     `train` takes a shortcut with every part of a batch to which it applies.
 
@@ -80,6 +82,8 @@ class Trainer:
 
     # The limit of the gradient's global norm, as in the original.
     clip_norm = 1.0
+    # Steps in a row without finite gradients after which a run has failed.
+    max_skipped = 3
 
     def __init__(
         self,
@@ -107,6 +111,9 @@ class Trainer:
             self.totals = tf.Variable(tf.zeros([len(objective.measures) + 1]), trainable=False)
             half = model.dtype_policy.compute_dtype == "float16"
             self.loss_scale = DynamicLossScale() if half else None
+            # Steps whose gradients were not finite, in a row and in all, without those that only
+            # lower the scale of the loss.
+            self._skipped = tf.Variable([0, 0], dtype=tf.int64, trainable=False)
         # On the host, and read by the loop of `_train` after every step. Several workers must agree
         # on the last step, and a TPU cannot read it: there, a loop ends as planned.
         self._stopping = None
@@ -139,9 +146,17 @@ class Trainer:
     ) -> int | None:
         """Takes `steps` optimizer steps, or fewer if `stop` is called in another thread.
 
-        Returns the number of the first step, counted from 1, whose loss was not finite, or None.
+        Returns the number of the first step, counted from 1, whose loss was not finite, or which
+        began `max_skipped` steps without finite gradients, or None.
         """
-        return int(self._train(iterator, tf.constant(steps), shortcut)) or None
+        before = self._skipped.numpy()[1]
+        bad_step = int(self._train(iterator, tf.constant(steps), shortcut)) or None
+        if (skipped := self._skipped.numpy()[1] - before) and not bad_step:
+            chief_say(self.strategy)(
+                f"WARNING: up to step {self.step.numpy():,}, {counted(skipped, 'step')} changed no "
+                "weights, because the gradients were not finite."
+            )
+        return bad_step
 
     def stop(self) -> None:
         """Makes `train` return after its current step, from now on. Works in any thread.
@@ -227,16 +242,24 @@ class Trainer:
         seed = tf.random.fold_in(seed, replica.replica_id_in_sync_group)
         gradients, sums = self._gradients(batch, global_counts, seed, shortcut)
         gradients = replica.all_reduce("SUM", gradients)
-        finite = None
         if self.loss_scale:
-            gradients, finite = self.loss_scale.unscale(gradients)
-            self.loss_scale.update(finite)
-        # Only the factor: the optimizer applies it in its own pass over the gradients.
+            gradients = self.loss_scale.unscale(gradients)
         norm = self._norm(gradients)
+        accepted = finite = tf.math.is_finite(norm)
+        if self.loss_scale:
+            accepted |= self.loss_scale.scale > 1.0
+            self.loss_scale.update(finite)
+        # Only the factor: the optimizer applies it in its own pass over the gradients. It is NaN
+        # if the norm is not finite.
         (scale,), _ = tf.clip_by_global_norm([tf.constant(1.0)], self.clip_norm, use_norm=norm)
-        self.optimizer.apply(gradients, self.schedule(self.step), scale, finite)
-        replica.merge_call(lambda strategy: self.step.assign_add(1))
+        self.optimizer.apply(gradients, self.schedule(self.step), scale)
+        replica.merge_call(self._count_step, args=(accepted,))
         return self._stacked(sums, counts)
+
+    def _count_step(self, strategy, accepted):
+        accepted = strategy.experimental_local_results(accepted)[0]
+        self._skipped.assign(tf.where(accepted, [0, 1] * self._skipped, self._skipped + 1))
+        self.step.assign_add(1)
 
     def _train(self, iterator, steps, shortcut):
         bad_step = tf.constant(0, tf.int64)
@@ -245,8 +268,9 @@ class Trainer:
             sums, counts = tf.unstack(self._reduced(step, next(iterator)))
             means = tf.math.divide_no_nan(sums, counts)
             self.totals.assign_add(tf.concat([means, [1.0]], 0))
-            if bad_step == 0 and not tf.reduce_all(tf.math.is_finite(means)):
-                bad_step = tf.identity(self.step)
+            good = tf.reduce_all(tf.math.is_finite(means)) & (self._skipped[0] < self.max_skipped)
+            if bad_step == 0 and not good:
+                bad_step = self.step - tf.maximum(self._skipped[0] - 1, 0)
             with tf.control_dependencies([means]):
                 stopping = self._stopping is not None and self._stopping.read_value()
             if stopping:

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from support import one_device
 
+from bert_tf.finite import NonFinite
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training.checkpoints import (
     Checkpointer,
@@ -53,6 +54,17 @@ def test_weights_are_loaded_by_name_or_not_at_all(
         load_weights(deeper, saved_tensors(deeper), other.encoder.weights)
     for weight, value in zip(other.weights, before, strict=True):
         np.testing.assert_array_equal(weight.numpy(), value)
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path, trainer, make_checkpointer):
+    """Oracle: the file of the same step, saved before a weight became infinite."""
+    checkpointer = make_checkpointer(tmp_path, trainer)
+    checkpointer.save()
+    saved = {path: path.read_bytes() for path in tmp_path.glob("ckpt-*")}
+    trainer.model.weights[-1].assign(trainer.model.weights[-1] + np.inf)
+    with pytest.raises(NonFinite, match=r"/.* is not finite in step 0, so it is not saved"):
+        checkpointer.save()
+    assert {path: path.read_bytes() for path in tmp_path.glob("ckpt-*")} == saved
 
 
 def test_which_checkpoint_a_path_stands_for(tmp_path):

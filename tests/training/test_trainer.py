@@ -81,20 +81,46 @@ def test_gradients_are_clipped_as_one_vector(
     assert np.linalg.norm(m) == pytest.approx(0.1 * 0.05, rel=1e-4)
 
 
-def test_an_infinite_norm_does_not_pass_for_a_small_step(make_trainer, make_iterator, eagerly):
-    """Oracle: tf.clip_by_global_norm, which returns NaN then."""
-    strategy = one_device()
-    trainer = make_trainer(strategy)
-    original = trainer._gradients
+@pytest.mark.parametrize(
+    ("precision", "replicas", "parts", "value", "steps"),
+    [
+        ("float32", 1, 1, 1e30, 3),  # the norm overflows
+        ("float32", 1, 2, np.nan, 3),
+        ("mixed_bfloat16", 2, 1, -np.inf, 3),
+        ("mixed_float16", 1, 1, np.inf, 18),  # 15 steps halve the scale of the loss until it is 1
+    ],
+)
+def test_gradients_that_are_not_finite_change_nothing(
+    make_trainer, make_iterator, eagerly, capsys, precision, replicas, parts, value, steps
+):
+    """Oracle: the state before these steps, after one that is finite; their numbers.
 
-    def huge(*args):
+    One value of a gradient is bad, in one part of the batch or on one replica. Losses are finite.
+    """
+    keras.config.set_dtype_policy(precision)
+    strategy = two_replicas() if replicas == 2 else one_device()
+    trainer, iterator = make_trainer(strategy, accumulation_steps=parts), make_iterator(strategy)
+    assert trainer.train(iterator, 1) is None
+    original, calls = trainer._part_gradients, []
+
+    def bad(*args):
         gradients, sums = original(*args)
-        return [tf.fill(gradient.shape, 1e30) for gradient in gradients], sums
+        calls.append(args)
+        if len(calls) % (parts * replicas) == 0:
+            gradients[0] += tf.one_hot([3], gradients[0].shape[0], value)[0][:, tf.newaxis]
+        return gradients, sums
 
-    trainer._gradients = huge
-    trainer.train(make_iterator(strategy), 1)
-    assert np.isnan(tf.clip_by_global_norm([tf.constant([1e30])], 1.0)[0][0]).all()
-    assert all(np.isnan(weight.numpy()).all() for weight in trainer.model.trainable_weights)
+    trainer._part_gradients = bad
+    state = [x for name, x in trainer.state.items() if "adam" in name] + trainer.model.weights
+    before = [x.numpy() for x in state]
+    assert trainer.train(iterator, steps - 1) is None
+    assert "WARNING: up to step" in capsys.readouterr().out
+    assert trainer.train(iterator, 1) == steps - 1 and trainer.step.numpy() == steps + 1
+    for x, expected in zip(state, before, strict=True):
+        np.testing.assert_array_equal(x.numpy(), expected)
+    trainer._part_gradients = original
+    assert trainer.train(iterator, 1) is None
+    assert np.abs(state[0].numpy() - before[0]).max() > 0
 
 
 class _SeedModel(keras.Model):

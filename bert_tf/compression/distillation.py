@@ -214,11 +214,11 @@ def mixed_logits(
 
     Source: BERT-of-Theseus (arXiv:2002.02925) section 3.2.
     """
-    encoder, seed, rows = student.encoder, batch["dropout_seed"], student.rows(batch)
+    encoder, rows = student.encoder, student.rows(batch)
     mask = encoder.attention_mask(rows["input_mask"])
     seeds = encoder.dropout_seeds(batch, True)
     count, total = encoder.config.num_hidden_layers, teacher.config.num_hidden_layers
-    replaced = tf.random.stateless_uniform([count], seed) < rate
+    replaced = tf.random.stateless_uniform([count], seeds.next()) < rate
     x = encoder.embeddings(
         rows["input_word_ids"], rows["input_type_ids"], seeds=seeds, training=True
     )

@@ -120,7 +120,8 @@ class SelfAttention(Layer):
             # Weights in bfloat16 mean that the model is for fast inference.
             if self.variable_dtype == "bfloat16":
                 bias = ops.cast(bias, qkv.dtype)
-            own_seed = seed + np.array([0, group], np.int32) if rate else None
+            # The second word already counts parts, replicas or calls from 0.
+            own_seed = seed + np.array([0, group << 24], np.int32) if rate else None
             context = fused.attention(
                 *self._heads(qkv), bias, rate, own_seed, self.recompute and training
             )

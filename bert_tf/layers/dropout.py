@@ -76,12 +76,15 @@ def dropout_mask(shape: tuple, rate: float, seed):
 
 
 def _hashed(shape: tuple, seed):
-    """Returns a random uint32 for every element, the hash of its number and the seed.
+    """Returns a random uint32 for every element, the hash of its number, modulo 2^32, and the seed.
 
     Source: the function pcg3d of Hash Functions for GPU Rendering (Jarzynski and Olano, Journal of
     Computer Graphics Techniques 9(3), 2020).
     """
-    x = ops.reshape(ops.arange(math.prod(shape), dtype="int32"), shape)
+    size = math.prod(shape[1:])
+    # Counted by row, because int32, the type of a range, ends at 2^31.
+    row, place = (ops.cast(ops.arange(n, dtype="int32"), "uint32") for n in (shape[0], size))
+    x = ops.reshape(row[:, None] * ops.cast(size, "uint32") + place, shape)
     x, y, z = (ops.cast(part, "uint32") for part in (x, seed[0], seed[1]))
     x, y, z = (part * np.uint32(1664525) + np.uint32(1013904223) for part in (x, y, z))
     x, y, z = _mixed(x, y, z)

@@ -1,11 +1,15 @@
 """Steps of BERT: replicas and accumulation compared with one device; evaluation; dropout seeds."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from support import one_device, two_replicas
 
+from bert_tf.layers import dropout
+from bert_tf.models.encoder import skip_padding
 from bert_tf.models.token_capacity import TokenCapacity
 from bert_tf.tracing import for_gpu
 from bert_tf.training.optimizers import AdamW
@@ -184,6 +188,26 @@ def test_dropout_seeds_differ_by_step_replica_part_and_seed_and_repeat():
     others = [seeds(cpu, seed=2**31)[0], seeds(two_replicas())[0]]
     others.append(seeds(cpu, accumulation_steps=2)[0])
     assert len({base[0], *others}) == 4
+
+
+def test_no_two_dropouts_of_a_step_share_a_seed(
+    make_trainer, make_iterator, config, monkeypatch, eagerly
+):
+    """Oracle: the number of masks: of 2 replicas, 2 parts, 2 layers and 2 groups of rows."""
+    seeds, draw = [], dropout.dropout_mask
+
+    def record(shape, rate, seed):
+        seeds.append(tuple(np.asarray(seed)))
+        return draw(shape, rate, seed)
+
+    monkeypatch.setattr(dropout, "dropout_mask", record)
+    rates = dict(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
+    config = dataclasses.replace(config, num_hidden_layers=2, **rates)
+    strategy = two_replicas()
+    trainer = make_trainer(strategy, config, accumulation_steps=2)
+    skip_padding(trainer.model)
+    trainer.train(make_iterator(strategy, batch_size=32), 1)
+    assert len({*seeds}) == len(seeds) == 2 * 2 * (1 + 2 * (2 + 2))
 
 
 @pytest.mark.parametrize("compiled", [False, True])

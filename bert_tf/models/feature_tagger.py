@@ -65,7 +65,10 @@ class FeatureTagger(BertModel):
         self.encoder.trainable = False
         self.lstms = [
             keras.layers.Bidirectional(
-                keras.layers.LSTM(_UNITS, return_sequences=True, name="lstm", dtype="float32"),
+                # XLA, which compiles the steps on GPUs, has no cuDNN.
+                keras.layers.LSTM(
+                    _UNITS, return_sequences=True, use_cudnn=False, name="lstm", dtype="float32"
+                ),
                 name=f"lstm_{index}",
                 dtype="float32",
             )

@@ -13,7 +13,7 @@ from bert_tf.training.checkpoints import BEST, Checkpointer
 from bert_tf.training.interruption import Interrupted, StopRequest
 from bert_tf.training.iteration import open_iterator
 from bert_tf.training.reports import EVAL_RESULTS, Reports, rank, read_results, write_results
-from bert_tf.training.strategy import has_several_workers, is_chief, mean_over_workers
+from bert_tf.training.strategy import has_several_workers, is_chief, values_of_workers
 from bert_tf.training.trainer import Batch, Shortcut, Trainer
 from tfrecords.progress import say
 
@@ -133,7 +133,8 @@ class Driver:
         """Resumes from the newest checkpoint that can be read; see `Checkpointer.restore`."""
         path = self._checkpointer.restore()
         self._restored = path is not None
-        if mean_over_workers(self._trainer.strategy, [float(self.step)]) != [float(self.step)]:
+        steps = values_of_workers(self._trainer.strategy, [self.step])
+        if steps.min() != steps.max():
             raise ValueError(
                 f"the workers start from different checkpoints, this one from step {self.step}: "
                 "--output_dir must be a folder that all of them can read"
@@ -143,7 +144,7 @@ class Driver:
     def restore_best(self) -> None:
         """Sets the weights and the step to those of the best evaluation."""
         # The chief may still be writing them.
-        mean_over_workers(self._trainer.strategy, [0.0])
+        values_of_workers(self._trainer.strategy, [0])
         self._best.restore_from(f"{self._best_folder}/ckpt-{self.best_results['global_step']}")
 
     def train(self, phases: Sequence[Phase]) -> Metrics:
@@ -269,7 +270,8 @@ class Driver:
                 reports.log(step, float(trainer.schedule(step - 1)))
                 trainer.restart_means()
             # All workers stop, and return to their loops, at the same steps.
-            stopped, seconds = mean_over_workers(trainer.strategy, [bool(stop.signal), seconds])
+            noticed = [bool(stop.signal), math.ceil(seconds * 1e6)]
+            stopped, microseconds = values_of_workers(trainer.strategy, noticed).max(axis=0)
             evaluate = step % plan.evaluation_steps == 0 or at_end
             if step % plan.save_checkpoints_steps == 0 or evaluate or stopped:
                 self._checkpointer.save()
@@ -278,4 +280,4 @@ class Driver:
             if evaluate and phase.evaluate:
                 self._evaluate(phase.evaluate, reports, stop)
             # Reports slow steps one by one; takes many fast ones before returning to the host.
-            steps = max(1, round(_REPORT_SECONDS * steps / seconds))
+            steps = max(1, round(_REPORT_SECONDS * 1e6 * steps / microseconds))

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.flags import DeviceOptions
@@ -29,12 +30,12 @@ def make_strategy(options: DeviceOptions) -> tf.distribute.Strategy:
     if options.worker_hosts or options.task_index is not None:
         _set_tf_config(options)
     if name == "multi_worker" or (name == "auto" and len(_workers()) > 1):
-        return _multi_worker_strategy()
+        return _multi_worker_strategy(tuple(_workers()))
     gpus = tf.config.list_logical_devices("GPU")
     if name == "auto":
         name = "tpu" if options.tpu_name else "gpu" if gpus else "cpu"
     if name == "tpu":
-        return _tpu_strategy(options)
+        return _tpu_strategy(options.tpu_name, options.tpu_zone, options.gcp_project)
     if name == "gpu" and not gpus:
         raise ValueError(
             "--strategy=gpu: TensorFlow finds no GPU here: check the driver and "
@@ -107,8 +108,10 @@ def _workers() -> list[str]:
     return workers
 
 
-def _multi_worker_strategy() -> tf.distribute.Strategy:
-    if not _workers():
+# A second server, or a second start of a TPU, would end what the first one computes.
+@functools.cache
+def _multi_worker_strategy(workers: tuple[str, ...]) -> tf.distribute.Strategy:
+    if not workers:
         raise ValueError(
             "--strategy=multi_worker needs --worker_hosts and --task_index, or TF_CONFIG with the "
             "workers"
@@ -118,16 +121,18 @@ def _multi_worker_strategy() -> tf.distribute.Strategy:
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0][:200]
         raise ValueError(
-            f"--strategy=multi_worker: the workers {', '.join(_workers())} could not connect "
+            f"--strategy=multi_worker: the workers {', '.join(workers)} could not connect "
             f"({reason}): check that each of them is running and reachable under its name and port"
         ) from error
 
 
-def _tpu_strategy(options: DeviceOptions) -> tf.distribute.Strategy:
-    tpu_name = options.tpu_name
+@functools.cache
+def _tpu_strategy(
+    tpu_name: str | None, zone: str | None, project: str | None
+) -> tf.distribute.Strategy:
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu_name or "local", zone=options.tpu_zone, project=options.gcp_project
+            tpu_name or "local", zone=zone, project=project
         )
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
@@ -170,23 +175,24 @@ def chief_say(strategy: tf.distribute.Strategy) -> Callable[[str], None]:
     return say if is_chief(strategy) else lambda text: None
 
 
-def mean_over_workers(strategy: tf.distribute.Strategy, values: Sequence[float]) -> list[float]:
-    """Averages values over all workers, so that all of them make the same decisions.
+def values_of_workers(strategy: tf.distribute.Strategy, values: Sequence[int]) -> np.ndarray:
+    """Returns the values of every replica, int64 [replicas, values].
 
-    It is also a barrier: every worker must call it at the same point.
+    All workers get the same and so can make the same decisions. It is also a barrier: every worker
+    must call it at the same point.
     """
     if not has_several_workers(strategy):
-        return list(values)
+        return np.array([values], np.int64)
     each = strategy.experimental_distribute_values_from_function(
-        lambda context: tf.constant(values, tf.float32)
+        lambda context: tf.constant([values], tf.int64)
     )
-    return _mean_of_replicas(strategy)(each).numpy().tolist()
+    return _gathered(strategy)(each).numpy()
 
 
 @functools.cache
-def _mean_of_replicas(strategy: tf.distribute.Strategy):
-    # In eager mode, every reduction would start its own threads.
-    return tf.function(lambda values: strategy.reduce("MEAN", values, axis=None))
+def _gathered(strategy: tf.distribute.Strategy):
+    # In eager mode, every collective operation would start its own threads.
+    return tf.function(lambda values: strategy.gather(values, axis=0))
 
 
 @contextlib.contextmanager

@@ -357,6 +357,14 @@ def test_training_ends_early_and_a_resumed_run_at_the_same_step(make_run, capsys
     assert run.restored.endswith("ckpt-6") and run.checkpoints()[-1] == "ckpt-8"
 
 
+@pytest.mark.parametrize("steps", [(100, 150, 200), (0, 0, 1), (2**24, 2**24 + 1)])
+def test_workers_that_start_from_different_steps_are_refused(make_run, monkeypatch, steps):
+    """Oracle: the numbers; of the middle one, their mean is that of the worker itself."""
+    monkeypatch.setattr(driver_module, "values_of_workers", lambda *_: np.array([steps]).T)
+    with pytest.raises(ValueError, match="the workers start from different checkpoints"):
+        make_run().driver(lambda trainer: trainer.step.assign(steps[1]))
+
+
 def test_a_loss_that_is_not_finite_stops_at_its_step(make_run):
     """Oracle: the step after which a weight was made NaN, and the files in the folder."""
     run = make_run()

@@ -12,7 +12,7 @@ from bert_tf.training.strategy import (
     describe,
     is_chief,
     make_strategy,
-    mean_over_workers,
+    values_of_workers,
 )
 
 
@@ -32,7 +32,27 @@ def test_missing_devices_are_named():
 def test_one_process_is_its_own_chief():
     strategy = one_device()
     assert is_chief(strategy)
-    assert mean_over_workers(strategy, [1.5, 0.0]) == [1.5, 0.0]
+    assert values_of_workers(strategy, [2**24 + 1, 0]).tolist() == [[2**24 + 1, 0]]
+
+
+def test_a_second_call_does_not_start_the_devices_again(monkeypatch):
+    """Oracle: the TPUs that TensorFlow initializes, and the servers that it starts."""
+    started = []
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda resolver: None)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", started.append)
+    monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda resolver: object())
+    resolvers = tf.distribute.cluster_resolver
+    monkeypatch.setattr(resolvers, "TPUClusterResolver", lambda name, **_: name)
+    workers = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(workers))
+    server = "MultiWorkerMirroredStrategy"
+    monkeypatch.setattr(tf.distribute, server, lambda: started.append("workers") or object())
+    for options in (
+        WorkerOptions(strategy="tpu", tpu_name="x"),
+        WorkerOptions(strategy="multi_worker"),
+    ):
+        assert make_strategy(options) is make_strategy(options)
+    assert started == ["x", "workers"]
 
 
 @pytest.mark.parametrize(

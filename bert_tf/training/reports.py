@@ -8,7 +8,9 @@ from typing import Self
 
 import tensorflow as tf
 
+from bert_tf.folder_lock import locked
 from bert_tf.plots.curves import draw_curves
+from bert_tf.training.interruption import Interrupted
 from tfrecords.files import named_errors, read_file
 from tfrecords.progress import progress_bar, say
 from tfrecords.writer import atomic_write
@@ -85,17 +87,21 @@ class Reports:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_) -> None:
         self._bar.close()
-        if self._writes:
+        # What stopped the run may fail here, too: the error of a full disk, for example, would
+        # replace the one that says what to do.
+        if self._writes and error in (None, Interrupted):
             self._draw()
             self._train_writer.close()
             self._eval_writer.close()
 
     def drop_later_steps(self) -> None:
         """Drops entries for steps that will be taken again."""
-        for log in (self._metrics, self._eval_metrics) if self._writes else ():
-            log.start(self._step)
+        if self._writes:
+            self._metrics.start(self._step)
+            with locked(f"{self._folder}/eval"):
+                self._eval_metrics.start(self._step)
 
     def begin_phase(self, batch_size: int, flops_per_sequence: int = 0) -> None:
         """Sets the sizes of the following batches and sequences; see `driver.Phase`."""
@@ -129,14 +135,17 @@ class Reports:
     ) -> None:
         """Writes and shows an evaluation; `eval_results.txt` is as in google-research/bert.
 
+        Another process may evaluate or train beside this one: the file keeps the newest step.
         Metrics of single classes, whose names have a slash, are not shown, except `best_metric`.
         """
         self.last_evaluation = dict(sorted(results.items())) | {"global_step": step}
         if not self._writes:
             return
-        self._eval_metrics.rewrite({"step": step} | results)
+        with locked(f"{self._folder}/eval"):
+            newest = self._eval_metrics.rewrite({"step": step} | results)
+            if newest == step:
+                write_results(f"{self._folder}/{EVAL_RESULTS}", self.last_evaluation)
         _summarize(self._eval_writer, step, results)
-        write_results(f"{self._folder}/{EVAL_RESULTS}", self.last_evaluation)
         shown = [
             f"{name} {value:.6g}"
             for name, value in self.last_evaluation.items()
@@ -215,10 +224,14 @@ class MetricsLog:
             kept = [values for values in read_metrics(self._path) if values["step"] <= step]
             atomic_write(self._path, "".join(map(_line, kept)))
 
-    def rewrite(self, values: Mapping[str, float]) -> None:
-        """Writes a line in its place, instead of an earlier one of the same step."""
+    def rewrite(self, values: Mapping[str, float]) -> int:
+        """Writes a line in its place, instead of an earlier one of the same step.
+
+        Returns the step of the last line.
+        """
         lines = {line["step"]: line for line in read_metrics(self._path)} | {values["step"]: values}
         atomic_write(self._path, "".join(_line(lines[step]) for step in sorted(lines)))
+        return max(lines)
 
     def write(self, values: Mapping[str, float]) -> None:
         """Appends a line with a `step`, which a later kill cannot destroy.

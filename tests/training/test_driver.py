@@ -262,7 +262,7 @@ def test_a_kill_between_checkpoint_and_evaluation_is_made_up_for(make_run):
 
 
 def test_evaluation_alone_is_written_as_in_training(make_run, whole_run):
-    """Oracle: the results given; metrics and checkpoints stay, even those of later steps."""
+    """Oracle: the results given; metrics, results and checkpoints of later steps stay."""
     run = make_run("alone")
     run.train(until_step=3)
     beside = run.driver()
@@ -272,7 +272,7 @@ def test_evaluation_alone_is_written_as_in_training(make_run, whole_run):
     for result in (1.5, 2.5):
         results = {"metric": result, "global_step": 3}
         assert beside.evaluate(lambda result=result: {"metric": result}) == results
-    assert read_results(f"{run.folder}/eval_results.txt") == results
+    assert read_results(f"{run.folder}/eval_results.txt") == {"metric": 1.0, "global_step": 6}
     assert run.metrics() == before
     run.driver(keep_checkpoints=1)
     assert run.checkpoints() == ["ckpt-4", "ckpt-6"]

@@ -1,12 +1,15 @@
 """The log of a run: read, resumed and damaged; the line that shows its progress."""
 
+import concurrent.futures
 import json
 import math
+import signal
 
 import numpy as np
 import pytest
 from support import Terminal
 
+from bert_tf.training.interruption import Interrupted
 from bert_tf.training.reports import MetricsLog, Reports, read_metrics, read_results
 
 _MEASURES = ("masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy")
@@ -77,6 +80,39 @@ def test_a_resumed_run_leaves_the_file_of_an_uninterrupted_one(tmp_path, cut):
     write_steps(log, range(7, 13))
     assert resumed.read_bytes() == whole.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["resumed.jsonl", "whole.jsonl"]
+
+
+def test_evaluations_of_two_processes_are_all_kept(tmp_path):
+    """Oracle: the steps of both; the results are those of the newest. Threads stand for them."""
+
+    def evaluate(steps):
+        reports = Reports(str(tmp_path), 0, 100)
+        for step in steps:
+            reports.evaluation(step, {"score": float(step)})
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        list(pool.map(evaluate, [range(2, 50, 2), range(1, 49, 2)]))
+    lines = read_metrics(str(tmp_path / "eval_metrics.jsonl"))
+    assert [line["step"] for line in lines] == list(range(1, 49))
+    assert read_results(str(tmp_path / "eval_results.txt")) == {"score": 48.0, "global_step": 48}
+
+
+def test_an_error_is_not_replaced_by_that_of_the_curves(tmp_path, monkeypatch):
+    """Oracle: the first error; curves are still drawn at the end and after a signal."""
+
+    def fail(*_):
+        raise OSError("no space for curves.png")
+
+    monkeypatch.setattr("bert_tf.training.reports.draw_curves", fail)
+    MetricsLog(str(tmp_path / "metrics.jsonl")).write({"step": 1, "loss": 1.0})
+    for error, message in (
+        (OSError("earlier checkpoints are kept"), "earlier checkpoints"),
+        (Interrupted(signal.SIGTERM), "no space"),
+        (None, "no space"),
+    ):
+        with pytest.raises(OSError, match=message), Reports(str(tmp_path), 1, 2):
+            if error:
+                raise error
 
 
 @pytest.mark.parametrize("damage", ["{", "[1]", '{"loss": 1.0}', "\0\0", "\ufffd"])

@@ -13,7 +13,7 @@ from bert_tf.training.checkpoints import BEST, Checkpointer
 from bert_tf.training.interruption import Interrupted, StopRequest
 from bert_tf.training.iteration import open_iterator
 from bert_tf.training.reports import EVAL_RESULTS, Reports, rank, read_results, write_results
-from bert_tf.training.strategy import has_several_workers, is_chief, values_of_workers
+from bert_tf.training.strategy import compiles, has_several_workers, is_chief, values_of_workers
 from bert_tf.training.trainer import Batch, Shortcut, Trainer
 from tfrecords.progress import say
 
@@ -252,6 +252,8 @@ class Driver:
         self, batches: list[Iterator[Batch]], phase: Phase, reports: Reports, stop: StopRequest
     ) -> None:
         trainer, plan, step, steps = self._trainer, self.plan, self.step, 1
+        if self._writes and compiles(trainer.strategy):
+            say("XLA compiles the first step of each length, which may take a minute or two.")
         while step < phase.until_step and not self._is_out_of_patience():
             pause = plan.pause(step, phase.until_step)
             planned = min(steps, plan.iterations_per_loop, pause - step)

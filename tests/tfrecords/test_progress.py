@@ -32,6 +32,18 @@ def test_little_work_leaves_one_line(capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_slow_first_step_does_not_last():
+    """Oracle: by hand: 1 step in 10 s and 9 in 5 s leave 15 s for as many again."""
+    now = [100.0]
+    with progress_bar(total=20) as bar:
+        bar._time = lambda: now[0]
+        bar.start_t = bar.last_print_t = now[0]
+        for seconds, steps in ((10, 1), (5, 9)):
+            now[0] += seconds
+            bar.update(steps)
+        assert "[00:15<00:15" in str(bar)
+
+
 def test_quiet_leaves_warnings(capsys, monkeypatch):
     monkeypatch.setenv("BERT_TF_QUIET", "")  # removed again after the test
     progress.be_quiet()

@@ -34,6 +34,16 @@ def expand_files(patterns: str, allow_empty: bool = False, flag: str = "input_fi
     return files
 
 
+def check_single(path: str) -> None:
+    """Checks that a path is that of one file; the error says what else it is."""
+    if tf.io.gfile.isdir(path):
+        raise IsADirectoryError(f"{path} is a directory: name one of its files")
+    if not tf.io.gfile.exists(path):
+        if any(_matches(name.strip()) for name in path.split(",")):
+            raise ValueError(f"{path} may be several files: name one, such as all of them joined")
+        raise FileNotFoundError(f"{path}: no such file")
+
+
 def match_files(patterns: str) -> list[tuple[str, list[str]]]:
     """Returns each name or glob of a comma-separated list with the files that it matches, sorted.
 

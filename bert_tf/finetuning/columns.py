@@ -1,6 +1,7 @@
 """Finds the columns of texts and labels in a table."""
 
 import dataclasses
+import itertools
 import json
 import math
 import re
@@ -18,8 +19,12 @@ ID = "id"
 _WORDS, _TAGS = {"word", "token"}, {"tag", "ner", "ner tag", "ner_tag", "pos", "upos"}
 # Characters in the first line of a file with other separators than it should have.
 _DELIMITERS = {*",;|^~:\t"}
-# pandas writes its index without a name, and reads such a column under this one.
-_NAMELESS = re.compile(r"(unnamed: \d+)?", re.IGNORECASE)
+# pandas writes its index without a name, or under one of these.
+_NAMELESS = re.compile(r"(unnamed: \d+|__index_level_\d+__|level_0|index)?", re.IGNORECASE)
+# What second texts are called, besides columns of several words.
+_SECOND = {"text_b", "text_pair", "text2", "sentence2", "hypothesis"}
+# Columns that say which pairs belong together, besides those of 0 and 1.
+_SCORES = {"label", "score", "similarity", "relevance", "is_duplicate"}
 
 
 @dataclass(frozen=True)
@@ -73,12 +78,12 @@ def find_columns(
     if len(table.columns) == 1 and _DELIMITERS & {*min(table.columns)} - {*(wanted.text or "")}:
         raise ValueError(
             f"{table.path} has a single column, {table.names()}: separate the columns of a "
-            ".csv file with commas, semicolons, tabs or |, and those of a .tsv file with tabs"
+            ".csv file with commas, semicolons, tabs or |, and those of a .tsv file with tabs; if "
+            "it is a name, give it as --text_column"
         )
     text = _given(table, wanted.text, "text") or _find(table, names[0], "text", exact=False)
+    _check_objects_are_rows(table, text, names)
     labels = tuple(_given(table, name, "label", labelled) for name in wanted.labels)
-    if len(set(labels)) < len(labels):
-        raise ValueError(f"--label_column={','.join(wanted.labels)} names a column twice")
     # Commands that only predict have no --label_column.
     flag = "label" if labelled else None
     if not labels and (label := _find(table, names[1], flag, exact=False)):
@@ -90,7 +95,50 @@ def find_columns(
     found = Columns(text, text_b, labels, _find(table, ID, None), negative)
     if not found.text or (labelled and not found.labels):
         found = _guess(table, found, labelled, names)
+    read = [("text", found.text), ("text_b", found.text_b), ("negative", found.negative)]
+    read += [("label", name) for name in found.labels if labelled]
+    for (what, name), (other, same) in itertools.combinations(read, 2):
+        if name and name == same:
+            raise ValueError(
+                f"{table.path}: {name!r} is read twice, as --{what}_column and --{other}_column: "
+                "name another one"
+            )
     return found if found.labels else dataclasses.replace(found, labels=(names[1],))
+
+
+def say_unread(table: Table, read: Columns, pairs: bool) -> None:
+    """Says which other columns seem to hold second texts; with `pairs`, also scores of pairs."""
+    known = {read.text, read.text_b, read.negative, read.id, *(() if pairs else read.labels)}
+    flag = "negative_column" if read.text_b else "text_b_column"
+    for name in [name for name in table.columns if name not in known]:
+        cells = [x for x in table.columns[name] if x not in (None, "")]
+        words = sum(isinstance(x, str) and len(x.split()) > 1 for x in cells)
+        is_text = 2 * words > len(cells) or fold(name) in _SECOND
+        if is_text and (not read.text_b or (pairs and not read.negative)):
+            say(f"{table.path}: {name!r} is not read; for pairs of texts, give --{flag}={name}.")
+        values = sorted({str(x) for x in cells}) if pairs and read.text_b else []
+        if len(values) > 1 and (fold(name) in _SCORES or {*map(as_number, values)} == {0, 1}):
+            say(
+                f"WARNING: {table.path}: --label_type=pairs learns every row as a right pair, but "
+                f"{name!r} holds {values[0]!r} and {values[-1]!r}: leave out the rows that are "
+                "not, or use --label_type=similarity to learn numbers."
+            )
+
+
+def _check_objects_are_rows(table: Table, text: str | None, names: tuple[str, str]) -> None:
+    """Raises a ValueError if a single JSON object seems to hold the whole table."""
+    columns = [table.columns[text]] if text else table.columns.values()
+    cells = [x[0] for x in columns] if len(table) == 1 and table.unit in ("line", "object") else []
+    strings = bool(text) and names[0] == "text"
+    if any(
+        isinstance(x, dict)
+        or (isinstance(x, list) and (strings or any(isinstance(y, dict | list) for y in x)))
+        for x in cells
+    ):
+        raise ValueError(
+            f"{table.path} is a single JSON object, which seems to hold several rows: write one "
+            'object per row, in pandas to_json(path, orient="records", lines=True)'
+        )
 
 
 def _given(table: Table, name: str | None, what: str, needed: bool = True) -> str | None:
@@ -178,7 +226,10 @@ def _by_content(table: Table, *names: str) -> dict[str, str]:
     cells = [[x if isinstance(x, str) else json.dumps(x or "") for x in c] for c in columns]
     numeric = [not any(math.isnan(as_number(cell or 0)) for cell in column) for column in cells]
     distinct, length = [len(set(x)) for x in cells], [sum(map(len, x)) for x in cells]
+    lists = [any(isinstance(x, dict | list) for x in column) for column in columns]
     for text, label in ((0, 1), (1, 0)):
+        if lists[text] and not lists[label]:
+            continue
         larger = distinct[text] >= distinct[label] and length[text] > length[label]
         if numeric[label] and not numeric[text] or (larger and numeric[text] == numeric[label]):
             return {"text": names[text], "label": names[label]}

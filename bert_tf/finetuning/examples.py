@@ -144,12 +144,16 @@ def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamp
         only = labels[:, labels.sum(axis=0) == 1].any(axis=1)
     held_out, notes = choose_held_out(groups, only, seed)
     rest, tenth = (examples.take(np.flatnonzero(chosen)) for chosen in (~held_out, held_out))
-    known = set(zip(rest.texts_a, rest.texts_b or rest.texts_a, strict=True))
-    if repeated := sum(
-        x in known for x in zip(tenth.texts_a, tenth.texts_b or tenth.texts_a, strict=True)
-    ):
-        notes = (*notes, f"{repeated:,} with a text that is also among the others")
+    notes += note_known(tenth, rest, "among the others")
     return rest, dataclasses.replace(tenth, notes=notes)
+
+
+def note_known(examples: TextExamples, others: TextExamples, where: str) -> tuple[str, ...]:
+    """Returns a note on the examples with texts of other examples, if any; `where` these are."""
+    pairs = [zip(x.texts_a, x.texts_b or x.texts_a, strict=True) for x in (examples, others)]
+    known = set(pairs[1])
+    repeated = sum(pair in known for pair in pairs[0])
+    return (f"{repeated:,} with a text that is also {where}",) if repeated else ()
 
 
 def choose_held_out(

@@ -219,14 +219,15 @@ class FineTuner:
 
     def _objective(self) -> Objective:
         """Returns the task's objective with the weights of --class_weights."""
-        value, task = self._session.options.class_weights, self._training.task
-        if not value:
+        options, task = self._session.options, self._training.task
+        if not (value := options.class_weights):
             return self._training.objective(self.num_train_steps)
+        kind = f" --label_type={options.label_type}" if "label_type" in task.flags else ""
         classifies = task.head and task.head.kind == "classifier"
         if not (classifies and isinstance(task.objective, ClassificationObjective)):
             raise ValueError(
-                f"--class_weights has no effect with --task={task.name}, which does not choose one "
-                "of several classes: omit it"
+                f"--class_weights has no effect with --task={task.name}{kind}, which does not "
+                "choose one of several classes: omit it"
             )
         labels, targets = task.head.labels, self._examples.targets["labels"]
         weights = class_weights(value, labels, targets)

@@ -24,6 +24,10 @@ _SMALLEST, _LARGEST = 1e-15, 1e15
 # The most standard deviations between 0 and the mean; files of predictions show six digits.
 _MOST_DEVIATIONS = 1e4
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
+# Decimal numbers are rarely names of more classes than this.
+_MANY = 10
+# What the lines of a TFRecord file count. Its features do not show whether they are lists.
+_RECORD = "record"
 # Programs write whole numbers as 1.0 in columns with empty cells.
 _FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 
@@ -34,7 +38,13 @@ def is_empty(value: Any) -> bool:
 
 
 def check_label(table: Table, row: int, value: Any) -> None:
-    """Checks that a row has a label."""
+    """Checks that a row has a label, which is no list of spans such as [0, 4, "PER"]."""
+    item = value[0] if isinstance(value, list) and value else None
+    if isinstance(item, dict) or (isinstance(item, list) and {*map(type, item[:2])} == {int}):
+        raise ValueError(
+            f"{table.at(row)}: {shown(value)} seems to hold spans of characters, which are not "
+            "read: write a list of words and a list of their tags, for --label_type=tags"
+        )
     if is_empty(value):
         raise ValueError(
             f"{table.at(row)} has no label: label every row; only --test_file may lack labels, and "
@@ -57,14 +67,21 @@ def read_single(table: Table, column: str) -> list[tuple[str]]:
     return rows
 
 
-def read_several(table: Table, column: str, separator: str) -> list[tuple[str, ...]]:
-    """Returns the classes of each row, from lists or from strings with a separator."""
+def read_several(table: Table, column: str, separator: str | None) -> list[tuple[str, ...]]:
+    """Returns the classes of each row, from lists or from strings with a separator.
+
+    By default, that is a comma, but a string in a TFRecord file is one class.
+    """
     rows = []
     for row, value in enumerate(table.column(column)):
         items = value if isinstance(value, list) else [] if value is None else [value]
         if isinstance(value, str):
             found = _parse_list(table, row, value)
-            items = _split(table, row, value, separator) if found is None else found
+            if found is None and table.unit == _RECORD and not separator:
+                found = [value] if value.strip() else []
+            items = _split(table, row, value, separator or ",") if found is None else found
+        if items:
+            check_label(table, row, items)
         # The numbers of classes.
         numbers = all(type(item) in (int, float) and item % 1 == 0 for item in items)
         for item in items:
@@ -84,6 +101,12 @@ def check_separator(table: Table, column: str, separator: str | None) -> None:
     `separator` is that of the flag; None for the default, a comma.
     """
     cells = [cell for cell in table.column(column) if isinstance(cell, str)]
+    if table.unit == _RECORD and not separator and any("," in cell for cell in cells):
+        say(
+            f"{table.path}: reads every value of {column!r} as one class; if commas separate "
+            "classes, give --label_separator=,"
+        )
+        return
     if not (found := other_separator(cells, separator or ",")):
         return
     other, count, total = found
@@ -103,9 +126,12 @@ def check_separator(table: Table, column: str, separator: str | None) -> None:
 
 def read_words(table: Table, row: int, column: str, kind: str) -> tuple[str, ...]:
     """Returns the words or tags in a cell; `kind` is "word" or "tag", for messages."""
-    values = table.columns[column][row]
-    if isinstance(values, str):
-        values = _parse_list(table, row, values)
+    values = cell = table.columns[column][row]
+    if isinstance(cell, str):
+        values = _parse_list(table, row, cell)
+    if table.unit == _RECORD and isinstance(cell, str | int) and not isinstance(values, list):
+        # Not a text whose words are separated by spaces.
+        values = [cell] if len(str(cell).split()) == 1 else None
     # Tags may also be numbers.
     if not isinstance(values, list) or not all(
         type(x) is int or (isinstance(x, str) and is_unicode(x)) for x in values
@@ -120,6 +146,8 @@ def _parse_list(table: Table, row: int, text: str) -> list | None:
     try:
         return parse_list(text)
     except ValueError as error:
+        if table.unit == _RECORD:
+            return None
         raise ValueError(
             f"{table.at(row)}: {shown(text)} starts like a list, but is {error}: write "
             '["a", "b"], or ["(a)"] for a single name that starts with a bracket'
@@ -231,6 +259,13 @@ def find_classes(
             "use --label_type=class, or list the columns of all classes in --label_column"
         )
     warn_about_names(table.path, found)
+    numbers = [as_number(name) for name in found]
+    decimals = not any(map(math.isnan, numbers)) and any(x % 1 for x in numbers)
+    if kind == "class" and len(found) > _MANY and (decimals or 2 * len(found) > len(rows)):
+        say(
+            f"WARNING: {table.path}: {column!r} holds {len(found):,} classes in {len(rows):,} rows;"
+            " to predict numbers, give --label_type=number."
+        )
     return sorted_classes(found)
 
 

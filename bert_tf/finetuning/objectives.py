@@ -192,7 +192,8 @@ class RankingObjective(PerExample):
     The logits are cosines, divided by `temperature`; the candidates are the second and further
     texts of all examples in the batch of the replica. The target `texts`, int [B, K], holds the
     same number for the same text: candidates that are the first text itself, or known to be right
-    as well, do not count. Predicts `vectors`, of length 1, of the first texts, float [B, H].
+    as well, do not count, nor does a missing text, -1. Predicts `vectors`, of length 1, of the
+    first texts, float [B, H].
 
     Source: sentence-transformers MultipleNegativesRankingLoss, which counts all candidates.
     """
@@ -207,7 +208,7 @@ class RankingObjective(PerExample):
         logits = tf.matmul(vectors[:, 0], candidates, transpose_b=True) / self.temperature
         same_first = tf.cast(texts[:, :1] == texts[:, 0], tf.float32)
         right = tf.matmul(same_first, tf.cast(texts[:, 1:2] == names, tf.float32)) > 0
-        ignored = tf.cast(right | (texts[:, :1] == names), tf.float32)
+        ignored = tf.cast(right | (texts[:, :1] == names) | (names < 0), tf.float32)
         examples = tf.shape(logits)[0]
         logits -= 1e9 * ignored * (1 - tf.eye(examples, tf.shape(logits)[1]))
         losses = keras.losses.sparse_categorical_crossentropy(

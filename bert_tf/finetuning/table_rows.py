@@ -1,7 +1,6 @@
 """Reads tables row by row: CSV, TSV, JSON lines, Parquet and TFRecord."""
 
 import csv
-import io
 import itertools
 import json
 import math
@@ -15,6 +14,7 @@ import tensorflow as tf
 from bert_tf.corpus.sources import read_blocks
 from tfrecords.features import parse_example
 from tfrecords.files import named_errors, plain_message
+from tfrecords.input_files import check_single
 from tfrecords.progress import counted, say
 from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
 
@@ -27,6 +27,8 @@ _LONGEST_FIELD = 16
 _DELIMITER_LINE = re.compile(r'"?sep=(.)"?\1*\r?(?=\n)', re.IGNORECASE)
 _BLOCK_BYTES = 2**20
 _BATCH_ROWS = 1024
+# A quoted field after any delimiter.
+_QUOTED_NAME = re.compile(r'(?:^|(?<=[,;\t|]))"[^"]*+(?:""[^"]*+)*+"')
 # A field of a tab-separated file, quoted or without any quote, and what ends it.
 _FIELD = re.compile(r'("[^"]*+(?:""[^"]*+)*+"|[^"\t\n]*+)(\t|\r?\n|\Z)')
 _KINDS = ("csv", "tsv", "json", "jsonl", "parquet", "tfrecord")
@@ -54,14 +56,13 @@ def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Nu
         ValueError: their format or the names of their columns are unknown.
         OSError: the file cannot be read.
     """
+    check_single(path)
     kind = table_kind(path)
     if not kind or path.lower().endswith(".zip"):
         raise ValueError(
             f"{path}: the name must end in .{', .'.join(_KINDS)}, and .gz, .bz2, .xz or .zst if it "
             "is compressed: rename or decompress it. For CoNLL files, use --task=ner"
         )
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        raise FileNotFoundError(f"{path}: no such file")
     if not tf.io.gfile.stat(path).length:
         raise NoRows(f"{path} holds no examples")
     if kind == "parquet":
@@ -69,18 +70,14 @@ def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Nu
     if kind == "tfrecord":
         return "record", _at_least_one(path, _tfrecord_rows(path))
     csv.field_size_limit(min(_LONGEST_FIELD * head_characters, _LARGEST_FIELD))
-    lines, first = _lines(path), []
-    while head_characters > 0 and (line := next(lines, None)):
-        first.append(line)
-        head_characters -= len(line)
-    head, lines, unit = "".join(first), itertools.chain(first, lines), "line"
+    head, unit = _head(path, min(head_characters, _BLOCK_BYTES)), "line"
     if kind in ("json", "jsonl"):
         unit = "object" if head.lstrip().startswith("[") else "line"
-        rows = _json_rows(path, lines, unit)
+        rows = _json_rows(path, _lines(path), unit)
     elif kind == "csv" or _DELIMITER_LINE.match(head):
-        rows = _csv_rows(path, lines, head)
+        rows = _csv_rows(path, _lines(path), head)
     else:
-        rows = _tsv_rows(path, lines, head if head_characters > 0 else _whole_rows(first))
+        rows = _tsv_rows(path, head_characters)
     return unit, _at_least_one(path, rows, head)
 
 
@@ -104,34 +101,54 @@ def table_kind(path: str) -> str | None:
     return found and found[1]
 
 
-def _whole_rows(lines: list[str]) -> str:
-    """Returns the first lines of a table, up to one that ends outside quotes."""
-    lines, quotes = [*lines], sum(line.count('"') for line in lines)
+def _head(path: str, characters: int, whole_rows: bool = False) -> str:
+    """Returns the first lines of a file; with `whole_rows`, up to one that ends outside quotes."""
+    texts, size = [], 0
+    for text in _texts(path):
+        texts.append(text)
+        size += len(text)
+        if size >= characters:
+            break
+    head = "".join(texts)
+    end = head.find("\n", characters - 1) + 1 or size
+    quotes = head.count('"', 0, end) if whole_rows and size >= characters else 0
     while quotes % 2:
-        quotes -= lines.pop().count('"')
-    return "".join(lines)
+        start = head.rfind("\n", 0, end - 1) + 1
+        quotes -= head.count('"', start, end)
+        end = start
+    return head[:end]
+
+
+def _texts(path: str) -> Iterator[str]:
+    """Yields the content of a file in parts of whole lines."""
+    for block in read_blocks([path], _BLOCK_BYTES, separator=None):
+        yield block.data.decode(errors="surrogateescape")
 
 
 def _lines(path: str) -> Iterator[str]:
     """Yields the lines of a file with their ends, of which a lone carriage return is none."""
-    for block in read_blocks([path], _BLOCK_BYTES, separator=None):
-        for line in io.BytesIO(block.data):
-            yield line.decode(errors="surrogateescape")
+    for text in _texts(path):
+        yield from re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def _parquet_rows(path: str) -> Iterator[Numbered]:
-    pyarrow = import_pyarrow()
-    try:
-        with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
-            # pyarrow reads local files in less memory. It asks others whether they are closed.
-            methods = dict(read=file.read, seek=file.seek, tell=file.tell)
-            source = SimpleNamespace(**methods, closed=False) if "://" in path else path
+    pyarrow, number = import_pyarrow(), 0
+    with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
+        # pyarrow reads local files in less memory. It asks others whether they are closed.
+        methods = dict(read=file.read, seek=file.seek, tell=file.tell)
+        source = SimpleNamespace(**methods, closed=False) if "://" in path else path
+        try:
             batches = pyarrow.parquet.ParquetFile(source).iter_batches(_BATCH_ROWS)
             rows = (row for batch in batches for row in _with_plain_times(batch).to_pylist())
             for number, row in enumerate(rows, 1):
                 yield number, _plain(row)
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{path} is not a Parquet file: {error}") from None
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+            if isinstance(error, OSError) and error.errno:
+                raise
+            problem = " ".join(str(error).split())
+            raise ValueError(
+                f"{path}, row {number + 1:,}: damaged, or not a Parquet file ({problem})"
+            ) from None
 
 
 def _with_plain_times(batch: Any) -> Any:
@@ -200,8 +217,8 @@ def _csv_rows(
         # The end of the line stays, so that all others keep their numbers.
         delimiter, head = stated[1], head[stated.end() :]
         lines = itertools.chain([next(lines)[stated.end() :]], lines)
-    header = head.lstrip("\r\n").partition("\n")[0]
     if not delimiter:
+        header = _QUOTED_NAME.sub("", head.lstrip("\r\n")).partition("\n")[0]
         common = max(",;\t", key=header.count)
         delimiter = common if common in header or "|" not in header else "|"
     # It ends a row for the csv module, although writers leave it unquoted. Texts lose nothing:
@@ -250,12 +267,14 @@ def _counting(
         say(note(counted(count, "field"), first))
 
 
-def _tsv_rows(path: str, lines: Iterator[str], head: str) -> Iterator[Numbered]:
-    if '"' in head and _is_quoted(head, [*_split(head.removesuffix("\n").split("\n"))]):
+def _tsv_rows(path: str, head_characters: int) -> Iterator[Numbered]:
+    first = itertools.islice(_texts(path), 1 + head_characters // _BLOCK_BYTES)
+    has_quotes = any('"' in text for text in first)
+    if has_quotes and _is_quoted(head := _head(path, head_characters, whole_rows=True)):
         say(f"{path}: its fields are quoted as in .csv files and are read that way.")
-        return _csv_rows(path, lines, head, "\t")
+        return _csv_rows(path, _lines(path), head, "\t")
     rows = _counting(
-        enumerate(_split(lines), 1),
+        enumerate(_split(_lines(path)), 1),
         lambda field: len(field) > 1 and field[0] == field[-1] == '"',
         lambda fields, _: (
             f"{path}: kept the quotes around {fields} as text, because not all fields follow the "
@@ -272,11 +291,8 @@ def _split(lines: Iterable[str]) -> Iterator[list[str]]:
         yield text.split("\t") if text else []
 
 
-def _is_quoted(content: str, plain: list[list[str]]) -> bool:
-    """Returns whether a tab-separated file follows the quoting rules of `.csv` throughout.
-
-    `plain` are its rows if quotes are read as text.
-    """
+def _is_quoted(content: str) -> bool:
+    """Returns whether a tab-separated file follows the quoting rules of `.csv` throughout."""
     rows, end = [[]], 0
     for match in _FIELD.finditer(content):
         if match.start() != end:
@@ -288,7 +304,7 @@ def _is_quoted(content: str, plain: list[list[str]]) -> bool:
     header, *rows = (row for row in rows if row not in ([], [""]))
     if not rows or any(len(row) != len(header) for row in rows):
         return False
-    if any(len(row) != len(plain[0]) for row in plain if row):
+    if len({len(row) for row in _split(content.removesuffix("\n").split("\n")) if row}) > 1:
         return True
     # Both readings fit. Stray quotes could join rows, but doubled quotes are deliberate.
     columns = [*zip(*rows, strict=True)]

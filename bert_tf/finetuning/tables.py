@@ -4,7 +4,7 @@ import json
 import math
 import sys
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from bert_tf.corpus.content import checked_content
 from bert_tf.finetuning.table_rows import Numbered, read_rows
+from tfrecords.input_files import check_single
 
 CONLL_FORM = (
     "a file that has a word and its tag on every line, separated by a tab, and a blank line after "
@@ -41,11 +42,21 @@ class Table:
     unit: str = "line"
 
     @classmethod
-    def of(cls, path: str, rows: Collection[Numbered], unit: str, names: Iterable = ()) -> "Table":
-        """Returns a table of rows; `names` are columns that it has in any case."""
-        names = dict.fromkeys([*names, *(name for _, row in rows for name in row)])
-        columns = {name: [row.get(name) for _, row in rows] for name in names}
-        return cls(path, [line for line, _ in rows], columns, unit)
+    def of(cls, path: str, rows: Iterable[Numbered], unit: str, names: Iterable = ()) -> "Table":
+        """Returns a table of rows; `names` are columns that it has in any case.
+
+        Raises the first row that is an error.
+        """
+        lines, columns = [], {name: [] for name in names}
+        for line, row in rows:
+            if isinstance(row, ValueError):
+                raise row
+            if new := [name for name in row if name not in columns]:
+                columns |= {name: [None] * len(lines) for name in new}
+            for name, cells in columns.items():
+                cells.append(row.get(name))
+            lines.append(line)
+        return cls(path, lines, columns, unit)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -73,13 +84,15 @@ class Table:
         for line, *cells in zip(self.lines, *self.columns.values(), strict=True):
             yield line, dict(zip(self.columns, cells, strict=True))
 
-    def texts(self, name: str) -> list[bytes]:
-        """Returns the texts of a column.
+    def texts(self, name: str, needed: bool = True) -> list[bytes]:
+        """Returns the texts of a column; if they are not `needed`, b"" for missing ones and null.
 
         Raises:
             ValueError: there is no such column, or a cell holds something else.
         """
         texts = self.column(name)
+        if not needed:
+            texts = ["" if text is None else text for text in texts]
         for row, text in enumerate(texts):
             if not isinstance(text, str):
                 value = "missing or null" if text is None else shown(text)
@@ -90,8 +103,7 @@ class Table:
 
 def read_file(path: str) -> bytes:
     """Returns the decompressed content of a file, without its UTF-8 byte order mark if any."""
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        raise FileNotFoundError(f"{path}: no such file")
+    check_single(path)
     return b"".join(checked_content(path))
 
 
@@ -147,10 +159,5 @@ def read_table(path: str) -> Table:
         ValueError: the file is damaged, empty or of another kind; the message names the line.
         OSError: it cannot be read.
     """
-    unit, numbered = read_rows(path, sys.maxsize)
-    rows = []
-    for line, row in numbered:
-        if isinstance(row, ValueError):
-            raise row
-        rows.append((line, row))
+    unit, rows = read_rows(path, sys.maxsize)
     return Table.of(path, rows, unit)

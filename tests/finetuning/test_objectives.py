@@ -124,9 +124,10 @@ def test_ranking_equals_sentence_transformers():
 def test_right_candidates_are_no_negatives():
     """Oracle: NumPy, over the candidates that remain, listed by hand."""
     # The first two queries are one text, so both 1 and 3 are right. 0 is a query and a negative.
-    texts = np.array([[0, 1, 2], [0, 3, 4], [5, 1, 3], [6, 5, 0]])
-    # The texts of the candidates are 1, 3, 1, 5, 2, 4, 3, 0.
-    kept = [{0, 3, 4, 5}, {1, 3, 4, 5}, {1, 2, 4, 5, 6, 7}, {0, 1, 2, 3, 4, 5, 6, 7}]
+    # The second one has no negative.
+    texts = np.array([[0, 1, 2], [0, 3, -1], [5, 1, 3], [6, 5, 0]])
+    # The texts of the candidates are 1, 3, 1, 5, 2, -1, 3, 0.
+    kept = [{0, 3, 4}, {1, 3, 4}, {1, 2, 4, 6, 7}, {0, 1, 2, 3, 4, 6, 7}]
     unit = VECTORS / np.linalg.norm(VECTORS, axis=-1, keepdims=True)
     logits = unit[:, 0] @ np.concatenate([unit[:, 1], unit[:, 2]]).T / 0.05
     losses = [np.log(np.exp(logits[i, [*k]] - logits[i, i]).sum()) for i, k in enumerate(kept)]

@@ -2,10 +2,13 @@
 
 import csv
 import json
+import re
+import tracemalloc
 
+import numpy as np
 import pytest
 
-from bert_tf.finetuning.tables import read_table
+from bert_tf.finetuning.tables import read_file, read_table
 
 TEXTS = [
     'a "quoted" word',
@@ -33,6 +36,15 @@ def test_csv_files_return_what_was_written(tmp_path, delimiter, line_end, capsys
     assert table.columns == {"text": texts, "label": ["x"] * len(TEXTS)}
     assert table.lines[:4] == [2, 3, 4, 8]
     assert "a.csv: 1 field with line breaks, the first in line 4." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("name", ["a, b, c; d; e\t\t\tf||", 'say "a, b"; "c; d"', "a\n,,,\n;;;"])
+def test_separators_inside_of_quoted_names_do_not_count(tmp_path, delimiter, name):
+    """Oracle: the columns that the standard library wrote."""
+    with open(tmp_path / "a.csv", "w", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows([("text", name), ("x", "y, z; w")])
+    assert read_table(str(tmp_path / "a.csv")).columns == {"text": ["x"], name: ["y, z; w"]}
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
@@ -174,9 +186,55 @@ def test_a_list_of_objects(write, indent):
     assert table.at(1).endswith("a.json, object 2")
 
 
-def test_missing_files(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere\.csv: no such file"):
-        read_table("nowhere.csv")
-    (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"folder\.csv: no such file"):
-        read_table(str(tmp_path / "folder.csv"))
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere.csv", "nowhere.csv: no such file"),
+        ("folder", "folder is a directory: name one of its files"),
+        ("folder/*.csv", "folder/*.csv may be several files: name one"),
+        ("folder/a.csv,folder/b.csv", "b.csv may be several files: name one"),
+    ],
+)
+def test_paths_that_are_no_single_file(name, message, tmp_path, monkeypatch):
+    """Oracle: by hand; also for files that are no tables."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for letter in "ab":
+        (tmp_path / "folder" / f"{letter}.csv").touch()
+    for read in (read_table, read_file):
+        with pytest.raises((OSError, ValueError), match=re.escape(message)):
+            read(name)
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
+def test_damaged_parquet_files_are_one_clear_line(tmp_path, compression):
+    """Oracle: every damaged file is read, or refused with its name and the row."""
+    pyarrow, parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
+    path, rng = str(tmp_path / "a.parquet"), np.random.default_rng(0)
+    rows = [{"text": f"{n} größer " * 9, "label": n % 2} for n in range(400)]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path, compression=compression)
+    data, refused = (tmp_path / "a.parquet").read_bytes(), 0
+    for place in rng.integers(0, len(data), 60):
+        damaged = bytearray(data)
+        damaged[place : place + 8] = rng.bytes(8)
+        (tmp_path / "a.parquet").write_bytes(damaged)
+        try:
+            read_table(path)
+        except ValueError as error:
+            refused += 1
+            assert re.fullmatch(r".*a\.parquet, row [\d,]+: damaged, or not a Parq.*", str(error))
+    assert refused > 10
+
+
+@pytest.mark.parametrize(
+    ("name", "row"), [("a.csv", "{},x\n"), ("a.tsv", "{}\tx\n"), ("a.jsonl", '{{"text": "{}"}}\n')]
+)
+def test_memory_of_reading(name, row, write):
+    """Oracle: the size of the file; texts are held once, besides a few blocks of the file."""
+    data = row.format("text") + row.format("a word " * 100) * 16_000
+    path = write(name, data)
+    tracemalloc.start()
+    table = read_table(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(table) >= 16_000 and peak < 2 * len(data)

@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from bert_tf.finetuning import examples
 from bert_tf.finetuning.task import TRAIN
 from tfrecords.files import read_json
+from tfrecords.input_files import check_single
 
 
 class Question(NamedTuple):
@@ -79,8 +78,7 @@ def read_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
         split: "train", "dev" or "test". Only the questions of "test" may lack answers.
         unanswerable: whether a question may have no answer, as in 2.0.
     """
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        raise FileNotFoundError(f"{path}: no such file: give the path of a file such as SQuAD's")
+    check_single(path)
     content = read_json(path)
     try:
         return _examples(_rows(content), split, unanswerable)

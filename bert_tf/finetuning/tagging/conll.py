@@ -1,5 +1,6 @@
 """CoNLL files: a word per line with its columns, a blank line after each sentence."""
 
+import re
 from collections.abc import Iterator, Sequence
 from unicodedata import normalize
 
@@ -21,6 +22,8 @@ from tfrecords.writer import atomic_write
 DOCUMENT = "-DOCSTART-"
 # The first cell of lines that begin and end a document of OntoNotes, and what they stand for.
 _MARKS = {"#begin": [DOCUMENT], "#end": []}
+# Numbers of sentences, or what a header calls them.
+_SENTENCE = re.compile(r"sentence([:_ ]*(\d+|#|id|no|number|idx))", re.IGNORECASE)
 # The number of a line, and its cells.
 _Row = tuple[int, list[str]]
 
@@ -71,6 +74,7 @@ def _documents(path: str) -> tuple[list[list[list[_Row]]], list[str]]:
     words = [cells for _, cells in rows if _is_word(cells)]
     header = words[0] if is_header(words) else None
     numbered = len(words) > 2 and all(NUMBERED.fullmatch(x[0]) for x in words[bool(header) :])
+    rows = _with_sentence_numbers(rows) if words and _SENTENCE.fullmatch(words[0][0]) else rows
     documents, comments = [[[]]], 0
     for number, cells in rows:
         sentence = documents[-1][-1]
@@ -99,6 +103,20 @@ def _documents(path: str) -> tuple[list[list[list[_Row]]], list[str]]:
         f"{counted(ranges, 'line')} of ranges and empty nodes": ranges,
     }
     return documents, [f"{name} left out" for name, found in left_out.items() if found]
+
+
+def _with_sentence_numbers(rows: list[_Row]) -> Iterator[_Row]:
+    """Yields the rows with a blank line between those whose first cells number other sentences.
+
+    Cells without a number continue the sentence, as in Kaggle's files.
+    """
+    current = ""
+    for number, cells in rows:
+        if cells and cells[0] not in ("", current):
+            current = cells[0]
+            yield number, []
+        cells[:1] = [current][: len(cells)]
+        yield number, cells
 
 
 def _without_empty_ends(rows: list[_Row]) -> tuple[list[_Row], int]:

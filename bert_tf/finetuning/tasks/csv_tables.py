@@ -9,8 +9,8 @@ import numpy as np
 from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning import labels
-from bert_tf.finetuning.columns import Columns, find_columns
-from bert_tf.finetuning.examples import TextExamples
+from bert_tf.finetuning.columns import Columns, find_columns, say_unread
+from bert_tf.finetuning.examples import TextExamples, note_known
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.tables import Table, fold, read_table
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
@@ -45,8 +45,13 @@ def make_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
     kind = options.label_type
     if kind == "similarity" and not options.text_b_column:
         raise ValueError("--label_type=similarity needs --text_b_column, the second texts")
-    if options.negative_column and not options.text_b_column:
+    if kind == "pairs" and options.negative_column and not options.text_b_column:
         raise ValueError("--negative_column needs --text_b_column, the right second texts")
+    if kind == "pairs" and options.label_column:
+        raise ValueError(
+            "--label_type=pairs learns every row as a right pair: omit --label_column, and leave "
+            "out the rows that are not, or use --label_type=similarity to learn numbers"
+        )
     reader = _Reader(options)
     head = head or reader.learn(DataFiles.of(options))
     shared = dict(
@@ -97,7 +102,9 @@ class _Reader:
         self.separator = options.label_separator or ","
         flags = options.text_column, options.text_b_column, options.label_column
         self._wanted = Columns.of(*flags, options.label_type)
-        self._wanted = replace(self._wanted, negative=options.negative_column)
+        if options.label_type == "pairs":
+            self._wanted = replace(self._wanted, negative=options.negative_column)
+        self._training: TextExamples | None = None
         # The training table, until it is read.
         self._opened: dict[str, tuple[Table, Columns, _Rows]] = {}
         self.guessed: Mapping[str, str] = {}
@@ -135,11 +142,13 @@ class _Reader:
             raise files.missing(NAME, split)
         table, columns, rows = self._opened.pop(path, None) or self._open(path, split)
         ids, notes = labels.read_ids(table, columns.id)
-        others = (columns.text_b, columns.negative)
-        texts_b, negatives = (name and table.texts(name) for name in others)
+        texts, texts_b = (x and table.texts(x) for x in (columns.text, columns.text_b))
+        negatives = columns.negative and table.texts(columns.negative, needed=False)
         targets = {}
         if self._type == "pairs":
-            pass
+            for row, pair in enumerate(zip(texts, texts_b or (), strict=False)):
+                if not all(map(bytes.strip, pair)):
+                    raise ValueError(f"{table.at(row)} lacks a text of the pair: leave it out")
         elif rows is None:
             notes = (*notes, f"no labels in {' or '.join(map(repr, columns.labels))}")
         elif self._type in _NUMBERS:
@@ -147,12 +156,19 @@ class _Reader:
         else:
             several = self._type == "classes"
             targets = {"labels": labels.class_targets(table, rows, names, several)}
-        return TextExamples(table.texts(columns.text), texts_b, targets, ids, notes, negatives)
+        examples = TextExamples(texts, texts_b, targets, ids, notes, negatives)
+        if split == TRAIN:
+            self._training = examples
+        elif self._training:
+            notes += note_known(examples, self._training, "in the training file")
+        return replace(examples, notes=notes)
 
     def _open(self, path: str, split: str) -> tuple[Table, Columns, _Rows | None]:
         """Returns a table, its columns and its labels; None if a test file has none."""
         tests, pairs, table = split == "test", self._type == "pairs", read_table(path)
         columns = find_columns(table, self._wanted, labelled=not (tests or pairs))
+        if pairs or split == TRAIN:
+            say_unread(table, columns, pairs)
         if pairs or (tests and not labels.has_labels(table, columns.labels)):
             return table, columns, None
         if len(columns.labels) > 1:
@@ -161,5 +177,5 @@ class _Reader:
         if self._type in _NUMBERS:
             return table, columns, labels.read_numbers(table, column)
         if self._type == "classes":
-            return table, columns, labels.read_several(table, column, self.separator)
+            return table, columns, labels.read_several(table, column, self._stated_separator)
         return table, columns, labels.read_single(table, column)

@@ -72,6 +72,20 @@ def _columns(examples: TextExamples) -> list[list[bytes]]:
     return [column for column in columns if column]
 
 
+def _check_pairs(texts: np.ndarray) -> tuple[str, ...]:
+    """Returns notes on pairs that teach nothing, given the numbers of their texts, int [N, 2 or 3].
+
+    Raises a ValueError if that is all of them.
+    """
+    found = {"the same text twice": texts[:, 0] == texts[:, 1]}
+    if texts.shape[1] > 2:
+        found["the right text as the wrong one"] = texts[:, 2] == texts[:, 1]
+    for what, same in found.items():
+        if len(texts) > 1 and same.all():
+            raise ValueError(f"all of {len(texts):,} pairs hold {what}: there is nothing to learn")
+    return tuple(f"{same.sum():,} with {what}" for what, same in found.items() if same.any())
+
+
 @dataclass(frozen=True, kw_only=True)
 class SimilarityTask(_EmbeddingTask, RegressionTask):
     """Predicts a number for a pair of texts as the cosine of their vectors.
@@ -88,7 +102,8 @@ class SimilarityTask(_EmbeddingTask, RegressionTask):
 class RankingTask(_EmbeddingTask):
     """Finds the text that belongs to another one among those of all examples.
 
-    The target is `texts`, int [N, K]: the number of each text; equal texts have the same.
+    The target is `texts`, int [N, K]: the number of each text; equal texts have the same. A missing
+    wrong text has -1.
 
     Source: sentence-transformers MultipleNegativesRankingLoss; without second texts, unsupervised
     SimCSE (arXiv:2104.08821), in which the other text is the same one under another dropout mask.
@@ -111,12 +126,17 @@ class RankingTask(_EmbeddingTask):
         columns = [[numbers.setdefault(x, len(numbers)) for x in c] for c in _columns(examples)]
         first, second = (f"{len(set(column)):,} distinct" for column in columns[:2])
         notes = (*features.notes, f"{first} first and {second} second texts")
-        return replace(features, targets={"texts": np.array(columns, np.int32).T}, notes=notes)
+        texts = np.array(columns, np.int32).T
+        notes += _check_pairs(texts) if examples.texts_b else ()
+        missing = [not text.strip() for text in examples.negatives or ()]
+        texts[: len(missing), -1][missing] = -1
+        return replace(features, targets={"texts": texts}, notes=notes)
 
     def inputs(self, features: Features) -> Features:
         """Returns the distinct first and second texts, which have the lowest numbers."""
         texts = features.targets["texts"]
-        first = np.unique(texts, return_index=True)[1][: texts[:, :2].max() + 1]
+        numbers, first = np.unique(texts, return_index=True)
+        first = first[numbers >= 0][: texts[:, :2].max() + 1]
         ids, types = (
             tf.RaggedTensor.from_uniform_row_length(tf.gather(x.merge_dims(0, 1), first), 1)
             for x in (features.ids, features.types)

@@ -81,8 +81,15 @@ bc/cctv 0 0      Ja  UH    * - - - Anna        * -
 bc/cctv 0 0   China NNP    * - - - Anna    (GPE) * * -
 #end document
 """
+_KAGGLE = (
+    "Sentence #\tWord\tPOS\tTag|Sentence: 1\tEU\tNN\tB-X|\thas\tV\tO|\ta\tDT\tO|"
+    "\tman\tNN\tO|Sentence: 2\tJa\tUH\tO"
+)
 # Lines with | between them, words, tags if they are worth a look, and parts of the notes.
 _FORMATS = [
+    (_KAGGLE, "EU has a man Ja", "B-X O O O O", "column 2 and tags in 4 of 4; the header left"),
+    (_KAGGLE.replace("|\t", "|Sentence: 1\t"), "EU has a man Ja", "B-X O O O O", "the header"),
+    (_KAGGLE.partition("|")[2], "EU has a man Ja", "B-X O O O O", "column 2 and tags in 4"),
     (_ONTONOTES, "John Smith Ja China", "B-PERSON I-PERSON O B-GPE", "column 4 and tags in 11"),
     ("a DT (LOC)|b NN *", "a b", "B-LOC O", ""),
     # A column of a single tag.

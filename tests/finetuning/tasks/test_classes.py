@@ -107,6 +107,28 @@ def test_lists_in_cells(write, cell, names, tmp_path):
             assert sorted(labels.read_several(table, "label", ",")[1]) == sorted(expected)
 
 
+def test_features_of_a_record_are_lists(tmp_path, capsys):
+    """Oracle: by hand; a value is a class or a word, and only a flag splits it."""
+    path, values = str(tmp_path / "a.tfrecord"), (["Health, fitness"], ["Food", "x"], ["["], [])
+    with tf.io.TFRecordWriter(path) as file:
+        for some in values:
+            feature = tf.train.Feature(
+                bytes_list=tf.train.BytesList(value=[*map(str.encode, some)])
+            )
+            features = tf.train.Features(feature={"label": feature})
+            file.write(tf.train.Example(features=features).SerializeToString())
+    table = read_table(path)
+    assert labels.read_several(table, "label", None) == [*map(tuple, values)]
+    first = dataclasses.replace(table, columns={"label": table.columns["label"][:1]})
+    assert labels.read_several(first, "label", ",") == [("Health", "fitness")]
+    labels.check_separator(table, "label", None)
+    assert "one class; if commas separate classes, give --label_sep" in capsys.readouterr().out
+    assert labels.read_words(table, 1, "label", "word") == ("Food", "x")
+    assert labels.read_words(table, 2, "label", "word") == ("[",)
+    with pytest.raises(ValueError, match="record 1: 'label' is not a list of strings"):
+        labels.read_words(table, 0, "label", "word")
+
+
 @pytest.mark.parametrize(
     ("cells", "given", "advised"),
     [

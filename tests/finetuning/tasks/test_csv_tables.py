@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -74,6 +75,7 @@ def test_pairs_and_named_columns(read, write):
         ("v1,v2,,,", {}, "v1"),
         (",v1,v2,ID", {}, "v2"),
         ("v1,v2,Unnamed: 2", {}, "v2"),
+        ("v1,v2,__index_level_0__", {}, "v2"),
     ],
 )
 def test_columns_are_found_whatever_their_case(read, write, header, flags, guessed, capsys):
@@ -242,7 +244,50 @@ GOOD, SEVERAL = "text,label\na,ham\nb,spam\n", {"label_type": "classes"}
         ("text,x,y\na,1,2\n", GOOD, SEVERAL | {"label_column": "x,y"}, "'y' is \"2\""),
         (b"text,label\na,caf\xe9\n", GOOD, {}, "line 2: the label is not UTF-8"),
         (b"id,text,label\n1,a,x\n\xff,b,y\n", GOOD, {}, "train.csv, line 3: the id is not UTF-8"),
-        ("text,x\na,1\n", GOOD, SEVERAL | {"label_column": "x,x"}, "=x,x names a column twice"),
+        (
+            "text,x\na,1\n",
+            GOOD,
+            SEVERAL | {"label_column": "x,x"},
+            "'x' is read twice, as --label_",
+        ),
+        (
+            GOOD,
+            GOOD,
+            {"text_column": "label"},
+            "'label' is read twice, as --text_column and --label",
+        ),
+        (
+            '{"text": ["a", "b"], "label": [1, 2]}',
+            GOOD,
+            {},
+            "is a single JSON object, which seems to",
+        ),
+        ('{"text": {"0": "a"}, "label": {"0": "x"}}', GOOD, {}, "is a single JSON object, which"),
+        (
+            '{"data": [{"text": "a", "label": "x"}], "v": 1}',
+            GOOD,
+            {},
+            "is a single JSON object, whi",
+        ),
+        ('{"text": "Go", "label": [[0, 2, "X"]]}', GOOD, {}, '"X"]] seems to hold spans of char'),
+        (
+            '{"text": "Go", "label": [[0, 2, "X"]]}',
+            GOOD,
+            SEVERAL,
+            '"X"]] seems to hold spans of ch',
+        ),
+        (
+            '{"text": "Go", "label": [{"start": 0}]}',
+            GOOD,
+            SEVERAL,
+            "0}] seems to hold spans of char",
+        ),
+        (
+            '{"x": "Go", "y": [[0, 2, "X"]]}\n' * 2,
+            GOOD,
+            {},
+            "no column 'text' or 'label', only 'x', 'y'",
+        ),
         ("text,x\na,1\nb,0\n", GOOD, SEVERAL | {"label_column": "x"}, "'x' holds 0 and 1 instead"),
         ('{"text":7,"label":"x"}\n{"text":"a","label":"y"}', GOOD, {}, "'text' is 7, not a string"),
         ('{"text": "a", "label": ["x"]}', GOOD, {}, "lists are for --label_type=classes"),
@@ -256,6 +301,54 @@ def test_bad_tables_are_one_clear_line(read, write, train, dev, flags, message):
     with pytest.raises(ValueError) as caught:
         read(train_file=write(name, train), dev_file=write("dev.csv", dev), **flags)
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "flags", "said"),
+    [
+        ("text,text_b,label\na,b,x\na,b,y\n", {}, "'text_b' is not read; for pairs of texts, give"),
+        (
+            "text,x,label\na,b c,x\na,b d,y\n",
+            {},
+            "'x' is not read; for pairs of texts, give --text_b",
+        ),
+        ("text,x,label\na,b,x\na,b d,y\na,b,y\n", {}, ""),
+        ("text,hypothesis\na,b\nc,d\n", "x", "give --text_b_column=hypothesis."),
+        ("text,x,y\na,b c,c d\nd,e f,g h\n", "x", "'y' is not read; .* give --negative_column=y."),
+        (
+            "text,x,label\na,b,1\nc,d,0\n",
+            "x",
+            "as a right pair, but 'label' holds '0' and '1': leave",
+        ),
+        ("text,x,ok\na,b,1\nc,d,0\n", "x", "as a right pair, but 'ok' holds '0' and '1': leave"),
+        (
+            "text,x,score\na,b,1.5\nc,d,3\n",
+            "x",
+            "as a right pair, but 'score' holds '1.5' and '3': le",
+        ),
+        ("text,x,label\na,b,1\nc,d,1\n", "x", ""),
+        (
+            "text,label\n" + "".join(f"a,{n}\n" for n in range(20)),
+            {},
+            "20 classes in 20 rows; to pre",
+        ),
+        (
+            "text,label\n" + "".join(f"a,{n % 12 / 2}\n" for n in range(60)),
+            {},
+            "12 classes in 60 rows",
+        ),
+        ("text,label\n" + "".join(f"a,{n % 12}\n" for n in range(60)), {}, ""),
+    ],
+)
+def test_what_a_table_may_hold_besides_is_said(read, write, table, flags, said, capsys):
+    """Oracle: by hand."""
+    if flags == "x":
+        flags = {"label_type": "pairs"} | ({"text_b_column": "x"} if ",x" in table else {})
+    _, splits = read(
+        None, ["train"], train_file=(path := write("a.csv", table)), dev_file=path, **flags
+    )
+    out = capsys.readouterr().out
+    assert re.search(said, out) and bool(out) == bool(said)
 
 
 def test_missing_flags(read):

@@ -211,6 +211,35 @@ def test_another_vocabulary_is_not_replaced(tmp_path, capsys, monkeypatch):
         build(tmp_path, b"ef ef\n")
 
 
+@pytest.mark.parametrize("end", ["", ".manifest.json", ".mapping.json"])
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_what_others_wrote_is_not_replaced(tmp_path, monkeypatch, end, meanwhile):
+    """Oracle: the user's file, there from the start or while the text is read; a folder."""
+    (tmp_path / "old.txt").write_text("\n".join([*SPECIAL, "a", "##b"]))
+    (mine := tmp_path / f"vocab.txt{end}").write_text("mine")
+    options, count_words = {"extend_vocab": f"{tmp_path}/old.txt"}, building.count_words
+
+    def count(*arguments, **flags):
+        mine.write_text("mine")
+        return count_words(*arguments, **flags)
+
+    if meanwhile:
+        mine.unlink()
+        monkeypatch.setattr(building, "count_words", count)
+    with pytest.raises((OSError, ValueError), match=f"vocab.txt{end} .*--overwrite"):
+        build(tmp_path, b"ab ab\n", **options)
+    assert mine.read_text() == "mine"
+    monkeypatch.undo()
+    build(tmp_path, b"ab ab\n", **options, overwrite=True)
+    for path in tmp_path.glob("vocab.txt*"):
+        path.unlink()
+    mine.mkdir()
+    (mine / "diary").touch()
+    with pytest.raises(ValueError, match=f"vocab.txt{end} is a directory"):
+        build(tmp_path, b"ab ab\n", **options, overwrite=True)
+    assert (mine / "diary").exists()
+
+
 @pytest.mark.parametrize(
     "text, options, message",
     [

@@ -21,7 +21,7 @@ from bert_tf.vocabulary.extending import choose_tokens, extend
 from bert_tf.vocabulary.learning import learn_vocabulary
 from bert_tf.vocabulary.vocabulary_options import VocabularyOptions
 from tfrecords.command_help import command_line, unused_name
-from tfrecords.files import read_json
+from tfrecords.files import read_file, read_json
 from tfrecords.input_files import expand_files, match_files
 from tfrecords.manifest import MANIFEST_END, file_sha256
 from tfrecords.progress import say
@@ -32,10 +32,11 @@ from tfrecords.vocabulary import (
     warn_about_casing,
     write_vocab,
 )
-from tfrecords.writer import atomic_write, check_output_files
+from tfrecords.writer import REPLACE, atomic_write, check_free, check_output_files
 
 # With more files than this, coverage is reported for each name or glob in --input_file instead.
 _MAX_REPORTED_FILES = 20
+_MAPPING_END = ".mapping.json"
 # These change where and how fast the vocabulary is written, but not its tokens.
 _IRRELEVANT = ("input_file", "output_file", "report_vocab", "num_workers", "overwrite")
 
@@ -55,7 +56,7 @@ def build_vocabulary(options: VocabularyOptions) -> None:
     output_file, size = options.output_file, options.vocab_size
     options = dataclasses.replace(options, do_lower_case=options.do_lower_case is not False)
     texts = _texts(options)
-    _check_outputs([output_file], texts, [])
+    _check_outputs([output_file], texts)
     manifest = _describe(options, texts)
     if _is_complete(options, manifest):
         print(f"{output_file} is complete: nothing to do.")
@@ -64,7 +65,7 @@ def build_vocabulary(options: VocabularyOptions) -> None:
     counts = _count_words(options, texts)
     tokens = learn_vocabulary(counts.all(), size, options.min_frequency, options.num_unused)
     vocab = Vocabulary(tuple(tokens))
-    _write(options, vocab, manifest)
+    _write(options, vocab, manifest, {})
     say(_coverage(options, output_file, vocab, counts))
     if len(vocab) < size:
         say(
@@ -83,9 +84,9 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
     starts from. Prints the coverage of both vocabularies.
     """
     output_file, extend_vocab = options.output_file, options.extend_vocab
-    mapping_file = f"{output_file}.mapping.json"
+    mapping_file = output_file + _MAPPING_END
     texts = _texts(options)
-    _check_outputs([output_file, mapping_file], texts, [extend_vocab])
+    _check_outputs([output_file, mapping_file], texts, extend_vocab)
     old, options = _read_vocab(options, "extend_vocab")
     if old.tokenizer_values() and not _tokenizer_folder(output_file):
         raise ValueError(
@@ -108,8 +109,7 @@ def extend_vocabulary(options: VocabularyOptions) -> None:
     if not new:
         raise ValueError(f"{extend_vocab} already covers the text: there is nothing to add")
     extended, mapping = extend(old, new, options.placement)
-    atomic_write(mapping_file, mapping.to_json())
-    _write(options, extended, manifest)
+    _write(options, extended, manifest, {mapping_file: mapping.to_json()})
     say(_coverage(options, extend_vocab, old, counts))
     say(_coverage(options, output_file, extended, counts))
     say(f"Added {len(new):,} tokens, such as {', '.join([*new][:10])}.")
@@ -143,8 +143,9 @@ def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
     return dict(match_files(options.input_file))
 
 
-def _check_outputs(outputs: list[str], texts: dict[str, list[str]], inputs: list[str]) -> None:
-    check_output_files(outputs, [*itertools.chain(*texts.values()), *inputs])
+def _check_outputs(outputs: list[str], texts: dict[str, list[str]], *inputs: str) -> None:
+    manifest = outputs[0] + MANIFEST_END
+    check_output_files([*outputs, manifest], [*itertools.chain(*texts.values()), *inputs])
     if folder := _tokenizer_folder(outputs[0]):
         folder.check_tokenizer()
 
@@ -161,22 +162,36 @@ def _describe(options: VocabularyOptions, texts: dict[str, list[str]]) -> dict[s
 
 
 def _is_complete(options: VocabularyOptions, manifest: dict[str, Any]) -> bool:
-    """Returns whether the vocabulary exists and was built as the manifest says."""
+    """Returns whether the vocabulary exists and was built as the manifest says.
+
+    Raises an error for files in its place that this command does not complete or replace.
+    """
     file = options.output_file
-    if not tf.io.gfile.exists(file):
-        return False
-    try:
-        recorded = read_json(file + MANIFEST_END)
-    except ValueError:
-        recorded = {}
+    recorded = _read_manifest(options)
     before, now = description_of(recorded), description_of(manifest)
+    if not tf.io.gfile.exists(file):
+        if not options.overwrite and options.extend_vocab and any(differences(before, now)):
+            check_free(file + _MAPPING_END)
+        return False
     if before:
         before[file] = {"sha256": recorded.get("sha256")}
     now[file] = {"sha256": file_sha256(file)}
     if options.overwrite:
         return not any(differences(before, now))
-    check_same(file, before, now, "name another --output_file, or replace it with --overwrite")
+    check_same(file, before, now, REPLACE)
     return True
+
+
+def _read_manifest(options: VocabularyOptions) -> dict[str, Any]:
+    """Returns the manifest; {} if there is none, or none of this command that may be replaced."""
+    path = options.output_file + MANIFEST_END
+    try:
+        recorded = read_json(path)
+    except ValueError:
+        recorded = {}
+    if "bert_tf" not in recorded and not options.overwrite:
+        check_free(path)
+    return recorded
 
 
 def _count_words(
@@ -215,10 +230,19 @@ def _read_vocab(options: VocabularyOptions, flag: str) -> tuple[Vocabulary, Voca
     return vocab, dataclasses.replace(options, do_lower_case=lower_case)
 
 
-def _write(options: VocabularyOptions, vocab: Vocabulary, manifest: dict[str, Any]) -> None:
+def _write(
+    options: VocabularyOptions, vocab: Vocabulary, manifest: dict[str, Any], others: dict[str, str]
+) -> None:
     """Writes what describes a vocabulary and, last, the vocabulary itself."""
+    _read_manifest(options)
+    # Others may have written these while the text was read. A killed command left the same.
+    for path, text in (others | {options.output_file: vocab.text}).items():
+        if not options.overwrite and tf.io.gfile.exists(path) and read_file(path) != text.encode():
+            check_free(path)
     manifest |= {"sha256": hashlib.sha256(vocab.text.encode()).hexdigest()}
     atomic_write(options.output_file + MANIFEST_END, json.dumps(manifest, indent=2) + "\n")
+    for path, text in others.items():
+        atomic_write(path, text)
     if folder := _tokenizer_folder(options.output_file):
         folder.write_tokenizer(vocab, options.do_lower_case)
     write_vocab(options.output_file, vocab)

@@ -23,6 +23,7 @@ from tfrecords.records import (
 )
 from tfrecords.statistics import RecordStatistics
 from tfrecords.vocabulary import Vocabulary, continues_word, load_vocab, warn_about_casing
+from tfrecords.writer import check_output_files
 
 BATCH_RECORDS = 1024
 _LEGEND = {
@@ -51,6 +52,9 @@ def inspect(options: Options) -> None:
     """Inspects the files and prints the results on standard output."""
     files = expand_files(options.input_file)
     manifests = find_manifests(files)
+    if options.plot:
+        read = [*files, *manifests, options.vocab_file]
+        check_output_files([options.plot], read, options.overwrite, "plot")
     vocab, problems = _find_vocabulary(options.vocab_file, manifests)
     result = inspect_files(files, manifests, vocab, options.num_examples)
     if result.examples:
@@ -62,7 +66,7 @@ def inspect(options: Options) -> None:
     if result.statistics:
         say("\n".join(result.statistics.lines()))
         if options.plot:
-            result.statistics.plot(options.plot)
+            result.statistics.plot(options.plot, options.overwrite)
             say(f"Wrote {options.plot}.")
     problems += result.problems
     for problem in problems:

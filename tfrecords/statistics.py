@@ -124,8 +124,11 @@ class RecordStatistics:
             lines.append("one segment per record")
         return lines
 
-    def plot(self, path: str) -> None:
-        """Writes a figure of lengths, fill and masked positions; the extension sets the format."""
+    def plot(self, path: str, overwrite: bool) -> None:
+        """Writes a figure of lengths, fill and masked positions; the extension sets the format.
+
+        Without `overwrite`, the file must be new.
+        """
         # Imported here because it takes half a second and few runs plot.
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -146,4 +149,4 @@ class RecordStatistics:
         right.set_ylim(bottom=0)
         image = io.BytesIO()
         figure.savefig(image, format=os.path.splitext(path)[1][1:] or "png")
-        atomic_write(path, image.getvalue())
+        atomic_write(path, image.getvalue(), overwrite)

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tfrecords.files import named_errors
 
 # What to do about a file that a command finds where it would write.
-REPLACE = "name another --output_file, or replace it with --overwrite"
+REPLACE = "name another file, or replace it with --overwrite"
 
 _PID_SPACE = "/proc/self/ns/pid"  # Containers may share a host's name, but not its numbers.
 _HOST = f"{socket.gethostname()} {os.path.exists(_PID_SPACE) and os.stat(_PID_SPACE).st_ino}"
@@ -81,11 +81,11 @@ def publish(temporary: str, path: str, overwrite: bool = True) -> None:
         tf.io.gfile.rename(temporary, path, overwrite=True)
 
 
-def check_free(*paths: str) -> None:
-    """Raises a FileExistsError if anything is at a path."""
+def check_free(*paths: str, advice: str = REPLACE) -> None:
+    """Raises a FileExistsError, with advice, if anything is at a path."""
     for path in paths:
         if tf.io.gfile.exists(path) or os.path.islink(path):
-            raise FileExistsError(f"{path} exists: {REPLACE}")
+            raise FileExistsError(f"{path} exists: {advice}")
 
 
 def make_folder(path: str) -> None:

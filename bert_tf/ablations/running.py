@@ -22,7 +22,7 @@ from bert_tf.finite import NonFinite
 from bert_tf.runs.run import FLAGS, SWEEP_RESULTS, Run
 from tfrecords.command_help import command_line
 from tfrecords.progress import say
-from tfrecords.writer import atomic_write
+from tfrecords.writer import atomic_write, check_free
 
 # Flags that may differ when an ablation goes on: they add rows and runs.
 _FREE = frozenset({"rows", "tasks", "data_dir", "num_seeds"})
@@ -46,6 +46,9 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
     # This process trains nothing, and must leave the memory of GPUs to those that do.
     tf.config.set_visible_devices([], "GPU")
     Run(options.folder).check_flags(dataclasses.asdict(options), free=_FREE)
+    if not Run(options.folder).flags:
+        tables = f"{options.folder}.json", f"{options.folder}.txt"
+        check_free(*tables, advice="move it away, or choose another --output_dir")
     plans = make_plan(options)
     flags = json.dumps(dataclasses.asdict(options), indent=2)
     atomic_write(Run(options.folder).file(FLAGS), f"{flags}\n")

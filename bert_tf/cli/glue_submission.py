@@ -23,7 +23,7 @@ class Options(command.Options):
         "left out. Required.",
         kind="positional",
     )
-    output_file: str = option(help="The zip file to write.")
+    output_file: str = option(help="The zip file to write; it replaces only an earlier submission.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -25,6 +25,7 @@ class Options(command.Options):
     output_file: str | None = option(
         None, "Also write the tables to this file: .md for Markdown, or .txt."
     )
+    overwrite: bool = option(False, "Replace an existing --output_file.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,8 +36,10 @@ class Options(command.Options):
 def run(options: Options) -> None:
     """Prints and writes the tables."""
     from bert_tf.comparison import runs
-    from tfrecords.writer import atomic_write
+    from tfrecords.writer import atomic_write, check_output_files
 
+    if options.output_file:
+        check_output_files([options.output_file], [options.folder], options.overwrite)
     groups, unfinished = runs.read_groups(options.folder)
     tables = runs.task_tables(groups) + runs.published_tables(groups)
     text = runs.print_tables(tables, unfinished)
@@ -44,7 +47,7 @@ def run(options: Options) -> None:
         return
     if options.output_file.endswith(".md"):
         text = runs.as_markdown(tables)
-    atomic_write(options.output_file, text + "\n")
+    atomic_write(options.output_file, text + "\n", options.overwrite)
     print(f"\nWrote {options.output_file}.")
 
 

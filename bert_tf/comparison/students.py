@@ -19,7 +19,7 @@ from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models
 from bert_tf.weights.checkpoint import load_weights
 from tfrecords.progress import progress_bar, say
-from tfrecords.writer import atomic_write
+from tfrecords.writer import atomic_write, check_output_files
 
 # Speed is measured with batches of this size and length, in so many rounds.
 _BATCH, _LENGTH, _ROUNDS = 32, 128, 10
@@ -62,6 +62,8 @@ def report(options: ReportOptions) -> None:
     table goes to `compression.md`, and the picture to `compression.png`.
     """
     folder = options.report
+    table, picture = (os.path.join(folder, f"compression.{end}") for end in ("md", "png"))
+    check_output_files([table, picture], [], options.overwrite, "report")
     students, unfinished = read_students(folder)
     speed_ups = measure(students)
     found = tables(students, speed_ups)
@@ -76,9 +78,9 @@ def report(options: ReportOptions) -> None:
         for recipe in dict.fromkeys(student.outcome.recipe for student in students)
         for row in RECIPES[recipe].published
     ]
-    table, picture = (os.path.join(folder, f"compression.{end}") for end in ("md", "png"))
-    atomic_write(table, as_markdown(found) + "\n")
-    atomic_write(picture, compressed_models(models, published).png())
+    drawn = compressed_models(models, published).png()
+    atomic_write(table, as_markdown(found) + "\n", options.overwrite)
+    atomic_write(picture, drawn, options.overwrite)
     print(f"\nWrote {table} and {picture}.")
 
 

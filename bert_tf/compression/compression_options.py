@@ -186,3 +186,4 @@ class ReportOptions(command.Options):
         help="Folder with output folders of compress, at any depth. The command measures the speed "
         "of all students and their teachers, and writes compression.md and compression.png there."
     )
+    overwrite: bool = option(False, "Replace an existing compression.md and compression.png.")

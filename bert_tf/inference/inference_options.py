@@ -228,6 +228,7 @@ class ExplorerOptions(VocabularyOptions):
         aliases=("text",),
     )
     output_file: str | None = option(None, "The page to write, such as page.html.")
+    overwrite: bool = option(False, "Replace an existing --output_file.")
     serve: bool = option(
         False,
         "Show the page at a local address, and take new texts there. It listens on 127.0.0.1, "

@@ -46,7 +46,11 @@ def test_the_tables(add_run, compare, tmp_path):
     # The results of an unfinished run are not read.
     add_run("killed", {"eval_accuracy": None}, finished=False)
     add_run("mine", {"eval_x": 0.5}, task="tickets", freeze_encoder=True)
-    printed = compare(output_file=f"{tmp_path}/results.md")
+    (tmp_path / "results.md").write_text("mine")
+    with pytest.raises(FileExistsError, match="results.md exists: .*--overwrite"):
+        compare(output_file=f"{tmp_path}/results.md")
+    assert (tmp_path / "results.md").read_text() == "mine"
+    printed = compare(output_file=f"{tmp_path}/results.md", overwrite=True)
     tables = printed.split("\n\n")
     assert [table.splitlines()[0] for table in tables[:2]] == ["tickets", "sst2"]
     rows = [line.split() for line in tables[1].splitlines()[1:]]

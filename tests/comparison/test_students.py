@@ -49,7 +49,12 @@ def test_the_table(add_student, runs, capsys, monkeypatch):
     monkeypatch.setattr(reporting, "sequences_per_second", lambda x: [*map(speeds.get, x)])
     drawing = mock.Mock(wraps=compressed_models)
     monkeypatch.setattr(reporting, "compressed_models", drawing)
-    reporting.report(ReportOptions(report=str(runs)))
+    for end in ("md", "png"):
+        (runs / f"compression.{end}").write_text("mine")
+        with pytest.raises(FileExistsError, match=f"compression.{end} exists: .*--overwrite"):
+            reporting.report(ReportOptions(report=str(runs)))
+        (runs / f"compression.{end}").unlink()
+    reporting.report(ReportOptions(report=str(runs), overwrite=True))
     title, _, *rows = capsys.readouterr().out.split("\n\n")[0].splitlines()
     assert title == "sst2, students of big"
     assert [row.split() for row in rows] == [

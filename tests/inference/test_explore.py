@@ -82,8 +82,12 @@ def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
 
 def test_a_long_text_is_truncated_and_says_so(pretrained, tmp_path, capsys):
     """Oracle: 24 positions of the model, and 6 as the flag has it."""
-    page = str(tmp_path / "page.html")
-    run(options(pretrained[0], texts=("the cat " * 5000, "the cat"), output_file=page))
+    page, texts = str(tmp_path / "page.html"), ("the cat " * 5000, "the cat")
+    (tmp_path / "page.html").write_text("mine")
+    with pytest.raises(FileExistsError, match="page.html exists: .*--overwrite"):
+        run(options(pretrained[0], texts=texts, output_file=page))
+    assert (tmp_path / "page.html").read_text() == "mine"
+    run(options(pretrained[0], texts=texts, output_file=page, overwrite=True))
     shown = capsys.readouterr()
     assert shown.out == f"Wrote {page}: open it in a browser.\n"
     assert shown.err == (

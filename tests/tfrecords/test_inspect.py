@@ -297,12 +297,18 @@ def test_the_vocabulary_comes_from_the_manifest(tmp_path, vocab_file, capsys):
 
 
 def test_plot(tmp_path):
-    """Oracle: the magic bytes of the image formats."""
+    """Oracles: the magic bytes of the image formats; a user's file, and the records."""
     for record, name, magic in (
         (STATIC, "p.png", b"\x89PNG"),
         (DYNAMIC, "p.svg", b"<?xml"),
         (DYNAMIC, "p.pdf", b"%PDF"),
     ):
         file = write(tmp_path / "a", record)
-        run(Options(file, plot=str(tmp_path / name)))
+        (tmp_path / name).write_text("mine")
+        with pytest.raises(FileExistsError, match=f"{name} exists: .*--overwrite"):
+            run(Options(file, plot=str(tmp_path / name)))
+        assert (tmp_path / name).read_text() == "mine"
+        run(Options(file, plot=str(tmp_path / name), overwrite=True))
         assert (tmp_path / name).read_bytes().startswith(magic)
+        with pytest.raises(ValueError, match="--plot: .*a is an input file too"):
+            run(Options(file, plot=str(tmp_path / "a"), overwrite=True))

@@ -21,7 +21,7 @@ from bert_tf.finite import NonFinite
 from bert_tf.runs.run import SWEEP_RESULTS, Run
 from bert_tf.training.reports import rank
 from tfrecords.progress import say
-from tfrecords.writer import atomic_write
+from tfrecords.writer import atomic_write, check_free
 
 RESULTS_TEXT = "results.txt"
 _HPARAMS = ".hparams"
@@ -79,6 +79,7 @@ def sweep(
             f"{path} holds {others[0]}, which --num_seeds and --grid do not write: "
             "choose another --output_dir"
         )
+    _check_results(path)
     task = make_task(options)
     runs = {folder: flags for setting in settings for folder, flags in setting.runs.items()}
     finished = {folder: _finished_results(flags) for folder, flags in runs.items()}
@@ -118,6 +119,13 @@ def list_settings(options: FineTuningOptions) -> list[Setting]:
             runs[run] = dataclasses.replace(options, **changes, num_seeds=1, grid=False)
         settings.append(Setting(name, flags, runs))
     return settings
+
+
+def _check_results(folder: str) -> None:
+    """Raises a FileExistsError for a comparison in the folder that no sweep wrote."""
+    if not Run(folder).read_json(SWEEP_RESULTS).keys() >= {"best", "settings"}:
+        files = (f"{folder}/{name}" for name in (SWEEP_RESULTS, RESULTS_TEXT))
+        check_free(*files, advice="move it away, or choose another --output_dir")
 
 
 def _finished_results(options: FineTuningOptions) -> Results | None:
@@ -192,6 +200,7 @@ def _report(
             f"run, {best}, has {results[best][metric]:.4f}."
         )
     text = f"{aligned(table)}\n\n{line}\n"
+    _check_results(folder)
     atomic_write(f"{folder}/{SWEEP_RESULTS}", json.dumps(values, indent=2) + "\n")
     atomic_write(f"{folder}/{RESULTS_TEXT}", text)
     if options.grid:
@@ -221,6 +230,6 @@ def _write_hparams(
 
 def _hparams_writer(folder: str) -> tf.summary.SummaryWriter:
     for name in tf.io.gfile.listdir(folder):
-        if name.endswith(_HPARAMS):
+        if name.startswith("events.") and name.endswith(_HPARAMS):
             tf.io.gfile.remove(f"{folder}/{name}")
     return tf.summary.create_file_writer(folder, filename_suffix=_HPARAMS)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from bert_tf.inference.explorer.exploring import Exploration, Explorer
 from bert_tf.inference.inference_options import ExplorerOptions
-from tfrecords.writer import atomic_write
+from tfrecords.writer import atomic_write, check_output_files
 
 
 def page_of(
@@ -160,9 +160,12 @@ def _make_page(options: ExplorerOptions) -> tuple[Explorer, str, int]:
 
 def explore(options: ExplorerOptions) -> None:
     """Writes the page, or serves it until Ctrl-C."""
+    if options.output_file:
+        read = [options.checkpoint, options.vocab_file]
+        check_output_files([options.output_file], read, options.overwrite)
     explorer, page, truncated = _make_page(options)
     if not options.serve:
-        atomic_write(options.output_file, page)
+        atomic_write(options.output_file, page, options.overwrite)
         print(f"Wrote {options.output_file}: open it in a browser.")
     else:
         with PageServer(options.port, page, explorer.explore) as server:

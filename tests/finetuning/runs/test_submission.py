@@ -37,6 +37,7 @@ def test_the_files_of_all_runs_lie_flat_in_the_zip(tmp_path, capsys):
         for name in names:
             assert zipped.read(name) == (tmp_path / name / name).read_bytes()
     printed = capsys.readouterr().out
+    submit(runs, tmp_path)  # replaces it
     assert "submission.zip: CoLA.tsv, SST-2.tsv, MRPC.tsv" in printed
     assert "WARNING: missing 1 of 11 files: QQP.tsv." in printed
 
@@ -51,6 +52,10 @@ def test_what_is_not_a_submission_is_named(tmp_path):
 
     whole, again = (predict(tmp_path / name, "WNLI.tsv", 146) for name in "ab")
     refuse("no runs: name the output folders")
+    (tmp_path / "submission.zip").write_text("mine")
+    with pytest.raises(FileExistsError, match="submission.zip exists: it is no submission"):
+        submit([whole], tmp_path)
+    (tmp_path / "submission.zip").unlink()
     refuse("nowhere holds no predictions .*--do_predict --output_dir=nowhere", whole, "nowhere")
     refuse(re.escape(f"{whole}/WNLI.tsv and {again}/WNLI.tsv are for the same task"), whole, again)
     (tmp_path / "seeds/seed-1").mkdir(parents=True)

@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 
 import pytest
 from tensorboard.backend.event_processing.data_provider import MultiplexerDataProvider
@@ -229,6 +230,11 @@ def test_bad_sweeps_are_one_clear_line(tmp_path, trained):
     Run(f"{tmp_path}/runs").write_head(sweep_module.make_task(make_options(tmp_path)).head)
     with pytest.raises(ValueError, match="runs holds head.json, which --num_seeds and --grid"):
         sweep(make_options(tmp_path, grid=True))
+    for name in ("results.json", "results.txt"):
+        sweep_module.atomic_write(f"{tmp_path}/mine/{name}", "{}")
+        with pytest.raises(FileExistsError, match=f"{name} exists: move it away, or choose"):
+            sweep(make_options(tmp_path, num_seeds=2, output_dir=f"{tmp_path}/mine"))
+        os.remove(f"{tmp_path}/mine/{name}")
     assert not trained
 
 

@@ -126,6 +126,7 @@ def _beam_runner(name: str, beam_options: str) -> RunChunks:
     """
     try:
         import apache_beam as beam
+        import grpc
         from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
     except ImportError:
         raise ValueError("--runner needs Apache Beam: pip install apache-beam") from None
@@ -133,17 +134,24 @@ def _beam_runner(name: str, beam_options: str) -> RunChunks:
     # Workers import what they need by name. The main session contains nothing else for them.
     options.view_as(SetupOptions).save_main_session = False
 
+    # What runners raise whose options, network or packages are missing.
+    errors = RuntimeError, ImportError, grpc.RpcError, grpc.FutureTimeoutError
+
     def run_chunks(groups, read, work, *, desc, **_):
         say(f"{desc} ...")
-        with beam.Pipeline(options=options) as pipeline:
-            _ = (
-                pipeline
-                | beam.Create(range(groups))
-                | "Spread groups" >> beam.Reshuffle()
-                | "Read" >> beam.FlatMap(read)
-                | "Spread chunks" >> beam.Reshuffle()
-                | "Work" >> beam.Map(lambda chunk: work(*chunk))
-            )
+        try:
+            with beam.Pipeline(options=options) as pipeline:
+                _ = (
+                    pipeline
+                    | beam.Create(range(groups))
+                    | "Spread groups" >> beam.Reshuffle()
+                    | "Read" >> beam.FlatMap(read)
+                    | "Spread chunks" >> beam.Reshuffle()
+                    | "Work" >> beam.Map(lambda chunk: work(*chunk))
+                )
+        except errors as error:
+            reason = f"{type(error).__name__}: {error}"[:500]
+            raise OSError(f"--runner={name}: {reason}; see --beam_options") from error
 
     return run_chunks
 

@@ -70,7 +70,7 @@ def export(
     data = convert(source, files)
     vocab_size, run_model = checkpoint.spec.config.vocab_size, form(data).run
     found = differences(source.function, run_model, vocab_size, source.length)
-    atomic_write(path, data)
+    atomic_write(path, data, overwrite=False)
     kind, before = "classifier" if source.task else "encoder", 4 * source.model.count_params()
     shown = ", ".join(f"{name} {value:.2g}" for name, value in found.items())
     print(

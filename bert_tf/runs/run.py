@@ -29,7 +29,7 @@ from bert_tf.text.tokenizer_files import CHECKSUM, TOKENIZER, VOCAB, TokenizerFi
 from bert_tf.training.checkpoints import BEST, check_name
 from tfrecords.files import read_json
 from tfrecords.vocabulary import Vocabulary, write_vocab
-from tfrecords.writer import atomic_write
+from tfrecords.writer import atomic_write, check_free
 
 CONFIG = "bert_config.json"
 FLAGS = "flags.json"
@@ -39,6 +39,9 @@ COMMAND = "command"
 FINISHED = "finished"
 RECORDS = "records.json"
 HEAD = "head.json"
+# What a new run writes first, or into every folder.
+_FILES = (CONFIG, VOCAB, TOKENIZER, FLAGS, RECORDS, HEAD, "checkpoint", "curves.png")
+_FILES += ("metrics.jsonl", "eval_metrics.jsonl", "eval_results.txt", "eval_results.json")
 # In a folder of several runs: which is the best, among others; see `finetuning.runs.sweep`.
 SWEEP_RESULTS = "results.json"
 # Flags that do not affect what a run learns: its location and its devices.
@@ -135,17 +138,23 @@ class Run:
         advice = "choose another --output_dir, or use the same command to resume"
         check_same(self.path, then, now, advice)
 
+    def check_own(self) -> None:
+        """Raises a FileExistsError if a new run would replace files that no run wrote."""
+        if COMMAND not in self.flags and not self.has_checkpoint:
+            advice = "it is of no run, so move it away, or choose another --output_dir"
+            check_free(*map(self.file, _FILES), advice=advice)
+
     def write(self, spec: ModelSpec, flags: Mapping[str, Any] | None = None) -> None:
-        """Writes what is known about the model and, if given, the flags."""
+        """Writes what is known about the model and, if given, the flags, which mark a run."""
         self._forget()
+        if flags is not None:
+            atomic_write(self.file(FLAGS), json.dumps(dict(flags), indent=2, default=str) + "\n")
         spec.config.to_json_file(self.file(CONFIG))
         if spec.vocab:
             write_vocab(self.file(VOCAB), spec.vocab)
         if spec.vocab or spec.lower_case is not None:
             max_length = spec.config.max_position_embeddings
             self.write_tokenizer(spec.vocab, spec.lower_case, model_max_length=max_length)
-        if flags is not None:
-            atomic_write(self.file(FLAGS), json.dumps(dict(flags), indent=2, default=str) + "\n")
 
     def _forget(self) -> None:
         """Makes the next use of a file read it again."""

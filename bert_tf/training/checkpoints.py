@@ -103,11 +103,10 @@ class Checkpointer:
         path = self._path
         if self._writes and path in _checkpoints_of(self._directory):
             self._keep_newest(path)
-            for pattern in ("ckpt-*.data-*", "ckpt-*_temp*"):
-                for name in tf.io.gfile.glob(os.path.join(self._directory, pattern)):
-                    unfinished = re.sub(r"(\.data-[^/]*|_temp[^/]*)$", "", name)
-                    if not tf.io.gfile.exists(f"{unfinished}.index"):
-                        _remove_unfinished(unfinished)
+            for name in tf.io.gfile.glob(os.path.join(self._directory, "ckpt-*")):
+                found = re.search(r".*/ckpt-\d+(?=\.data-|_temp$)", name)
+                if found and not tf.io.gfile.exists(f"{found[0]}.index"):
+                    _remove_unfinished(found[0])
 
     @property
     def _path(self) -> str:
@@ -135,8 +134,7 @@ class Checkpointer:
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
         atomic_write(os.path.join(self._directory, "checkpoint"), "\n".join(lines) + "\n")
         for path in until[: -self._max_to_keep]:
-            for file in tf.io.gfile.glob(f"{path}.*"):
-                tf.io.gfile.remove(file)
+            _remove_files(path)
 
 
 def check_name(path: str) -> None:
@@ -160,12 +158,20 @@ def _step_of(path: str) -> int:
     return int(path.rpartition("-")[2])
 
 
+def _remove_files(path: str) -> None:
+    """Removes the files of a checkpoint."""
+    for file in tf.io.gfile.glob(f"{path}.*"):
+        if re.search(r"/ckpt-\d+\.(index|data-\d{5}-of-\d{5})(\.tempstate\d+)?$", file):
+            tf.io.gfile.remove(file)
+
+
 def _remove_unfinished(path: str) -> None:
     """Removes the files left by a failed save of this checkpoint."""
-    for file in tf.io.gfile.glob(f"{path}.*"):
+    _remove_files(path)
+    for file in tf.io.gfile.glob(f"{path}_temp/part-*"):
         tf.io.gfile.remove(file)
-    for folder in tf.io.gfile.glob(f"{path}_temp*"):
-        tf.io.gfile.rmtree(folder)
+    if tf.io.gfile.isdir(f"{path}_temp") and not tf.io.gfile.listdir(f"{path}_temp"):
+        tf.io.gfile.rmtree(f"{path}_temp")
 
 
 def latest_checkpoint(path: str) -> str:

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -358,6 +359,90 @@ def test_a_run_that_failed_resumes_only_with_the_same_flags_and_input(
     assert written(classifier, path, batch_size=2, overwrite=True).read_bytes()
 
 
+@pytest.mark.parametrize("end", ["", ".rejected.jsonl"])
+def test_what_others_wrote_stays(end, classifier, tmp_path, monkeypatch):
+    """Oracles: the user's file, there from the start or while rows are computed; the bytes of an
+    undisturbed run, when it is elsewhere; what lies in a folder."""
+    path, real = tmp_path / "a.csv", predicting._write_part
+    path.write_text(f"{CSV}bad\n")
+    written(classifier, path)
+    outputs = [*tmp_path.glob("a.csv.*")]
+    expected, mine = [x.read_bytes() for x in outputs], tmp_path / f"a.csv.out.jsonl{end}"
+    for output in outputs:
+        output.unlink()
+    mine.write_text("mine")
+    with pytest.raises(FileExistsError, match=f"out.jsonl{end} exists: .*--overwrite"):
+        written(classifier, path)
+    assert mine.read_text() == "mine"
+    mine.unlink()
+    part = lambda *arguments: mine.write_text("mine") and real(*arguments)  # noqa: E731
+    with monkeypatch.context() as patch, pytest.raises(FileExistsError, match=f"{end} exists"):
+        patch.setattr(predicting, "_write_part", part)
+        written(classifier, path)
+    assert mine.read_text() == "mine"
+    mine.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(predicting, "_write_part", None)
+        written(classifier, path)
+    assert [x.read_bytes() for x in outputs] == expected
+    (tmp_path / "a.csv.out.jsonl").unlink()
+    written(classifier, path)  # the list of an earlier command is replaced
+    mine.unlink()
+    mine.mkdir()
+    (mine / "diary").touch()
+    with pytest.raises(ValueError, match=f"out.jsonl{end} is a directory"):
+        written(classifier, path, overwrite=True)
+    assert (mine / "diary").exists()
+
+
+def test_no_part_of_the_output_is_the_input(classifier, pretrained, tmp_path):
+    """Oracle: the bytes of the input."""
+    (mine := tmp_path / "a.jsonl.rejected.jsonl").write_text('{"text": "a"}\n')
+    labels = tmp_path / "v.metadata.tsv"
+    labels.write_text("text\na\n")
+    with pytest.raises(ValueError, match="rejected.jsonl is an input file too"):
+        written(classifier, mine, output=tmp_path / "a.jsonl", overwrite=True)
+    flags = dict(checkpoint=pretrained[0], input_file=str(labels), layers="-1", max_seq_length=16)
+    for overwrite, match in ((True, "v.metadata.tsv is an input"), (False, "is an input")):
+        flags |= dict(output_file=f"{tmp_path}/v.tsv", overwrite=overwrite)
+        with pytest.raises(ValueError, match=match):
+            extract_features.run(extract_features.Options(**flags))
+    flags["input_file"] = str(mine)
+    with pytest.raises(FileExistsError, match="v.metadata.tsv exists: "):
+        extract_features.run(extract_features.Options(**flags))
+    assert mine.read_text() == '{"text": "a"}\n' and labels.read_text() == "text\na\n"
+
+
+def test_the_work_folder_of_others_and_one_that_goes(classifier, tmp_path, monkeypatch):
+    """Oracles: a user's files there; the bytes of an undisturbed run."""
+    path, real, parts = tmp_path / "a.csv", predicting._write_part, []
+    path.write_text(CSV)
+    expected = written(classifier, path).read_bytes()
+    folder = tmp_path / "a.csv.out.jsonl.unfinished"
+    for name in ("output-of-mine.jsonl", "chunks/novel.txt", "output.jsonl"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("mine")
+        if name.startswith("output-"):
+            assert written(classifier, path, overwrite=True).read_bytes() == expected
+        else:
+            with pytest.raises(ValueError, match="unfinished holds .*, and no job.json says what"):
+                written(classifier, path, overwrite=True)
+        assert (folder / name).read_text() == "mine"
+    shutil.rmtree(folder)
+
+    def write_part(*arguments):
+        if parts:
+            shutil.rmtree(folder, ignore_errors=True)
+        parts.append(arguments)
+        return real(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="unfinished has lost files"):
+        patch.setattr(predicting, "_write_part", write_part)
+        written(classifier, path, overwrite=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    assert written(classifier, path, overwrite=True).read_bytes() == expected
+
+
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet", ".tfrecord"])
 def test_a_run_killed_while_it_writes_the_output_resumes(ending, classifier, tmp_path, monkeypatch):
     """Oracles: the bytes of an undisturbed run; the names in the folder; nothing is done twice."""
@@ -390,7 +475,7 @@ def test_a_run_killed_while_it_writes_the_output_resumes(ending, classifier, tmp
         written(classifier, path, ending, batch_size=2)
     monkeypatch.setattr(predicting, "_write_part", None)
     output.write_bytes(mine := b"0" * len(expected))
-    with pytest.raises(ValueError, match="exists"):
+    with pytest.raises(FileExistsError, match="exists"):
         written(classifier, path, ending)
     assert output.read_bytes() == mine
     output.write_bytes(expected)
@@ -463,6 +548,8 @@ def test_ids_of_every_type(classifier, tmp_path, capsys):
         path = tmp_path / f"{name}.parquet"
         parquet.write_table(arrow_table({"id": ids, "text": ["a", "b"]}), path)
         read = tables.read_table(str(written(classifier, path, ".tfrecord")))
+        left_out = f"{path}: 1 row without an 'id': empty, null, NaN or infinite."
+        assert (left_out in capsys.readouterr().err) == (name == "nan")
         assert read.columns["id"] == expected
         answers = printed(classifier, path, capsys)
         found = [row.get("id") for row in answers]

@@ -121,7 +121,10 @@ def test_the_checkpoint_before_a_damaged_one_is_used(
 
 
 def test_a_checkpoint_that_a_kill_left_unlisted_is_the_newest(tmp_path, trainer, make_checkpointer):
-    """Oracle: the checkpoint, which is complete though the file that lists it was not written."""
+    """Oracles: the checkpoint, complete though the file that lists it is missing; a user's files.
+
+    Their names begin like those of checkpoints.
+    """
     path = make_checkpointer(tmp_path, trainer).save()
     (tmp_path / "checkpoint").unlink()
     assert latest_checkpoint(str(tmp_path)) == path
@@ -132,9 +135,16 @@ def test_a_checkpoint_that_a_kill_left_unlisted_is_the_newest(tmp_path, trainer,
     (tmp_path / "ckpt-5.data-00000-of-00001").touch()
     (tmp_path / "ckpt-5_temp").mkdir()
     (tmp_path / "ckpt-6_temp").mkdir()
+    (tmp_path / "ckpt-6_temp/part-00000-of-00001.index").touch()
+    mine = ["ckpt-5.data.txt", "ckpt-5.notes", "ckpt-0.md", "ckpt-7_temp/a", "ckpt-best_temp/a"]
+    for name in mine:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
     checkpointer.tidy()
     assert tf.train.latest_checkpoint(str(tmp_path)) == path
-    assert {path.name.partition(".")[0] for path in tmp_path.iterdir()} == {"checkpoint", "ckpt-0"}
+    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    ours = {"checkpoint", "ckpt-0.index", "ckpt-0.data-00000-of-00001"}
+    assert found == ours | {*mine} and not (tmp_path / "ckpt-6_temp").exists()
 
 
 def test_what_is_found_in_place_of_a_checkpoint_is_named(tmp_path, trainer, make_checkpointer):

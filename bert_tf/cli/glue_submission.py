@@ -23,7 +23,8 @@ class Options(command.Options):
         "left out. Required.",
         kind="positional",
     )
-    output_file: str = option(help="The zip file to write; it replaces only an earlier submission.")
+    output_file: str = option(help="The zip file to write.")
+    overwrite: bool = option(False, "Replace an existing --output_file.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,7 +36,7 @@ def run(options: Options) -> None:
     """Writes the zip file and prints what is in it and what is missing."""
     from bert_tf.finetuning.tasks.glue import write_submission
 
-    files, missing = write_submission(options.runs, options.output_file)
+    files, missing = write_submission(options.runs, options.output_file, options.overwrite)
     print(f"Wrote {options.output_file}: {', '.join(files)}.")
     if missing:
         print(

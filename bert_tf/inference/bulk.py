@@ -126,12 +126,11 @@ class BulkJob:
         for file, path in self._outputs(folder).items():
             if tf.io.gfile.exists(file):
                 publish(file, path, self._replaces(file, path))
-            elif file.endswith(".rejected") and not counts["rejected"]:
-                if self._replaces(file, path):
-                    remove(path)  # that of an earlier output
+            elif file.endswith(".rejected") and not counts["rejected"] and _lists_rejected(path):
+                remove(path)  # those of an earlier output
 
     def _replaces(self, file: str, path: str) -> bool:
-        """Returns whether a file of the output may replace what is at `path`."""
+        """Returns whether a file of the output replaces what is at `path`."""
         return self.options.overwrite or (file.endswith(".rejected") and _lists_rejected(path))
 
     def _prepare(self, folder: WorkFolder) -> bool:
@@ -186,8 +185,8 @@ class BulkJob:
 def _lists_rejected(path: str) -> bool:
     """Returns whether a file lists rows that an earlier command could not read."""
     try:
-        lines = map(json.loads, read_file(path).splitlines())
-        return all(line.keys() == {"file", "line", "reason"} for line in lines)
+        lines = [*map(json.loads, read_file(path).splitlines())]
+        return bool(lines) and all(x.keys() == {"file", "line", "reason"} for x in lines)
     except (OSError, ValueError, AttributeError):
         return False
 

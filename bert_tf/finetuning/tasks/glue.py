@@ -19,7 +19,7 @@ from bert_tf.finetuning.tasks.regression import RegressionTask
 from bert_tf.runs.run import Run
 from tfrecords import files as whole_files
 from tfrecords.progress import counted, say
-from tfrecords.writer import atomic_write, check_free
+from tfrecords.writer import atomic_write, check_output_files
 
 _LABELLED = ("train", "dev", "dev_mismatched")
 
@@ -268,16 +268,15 @@ def make_similarity(options: FineTuningOptions, head: Head | None) -> embedding.
     return embedding.SimilarityTask(**_options(_STSB), head=head, flags=flags)
 
 
-def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], list[str]]:
+def write_submission(
+    runs: Iterable[str], output_file: str, overwrite: bool = False
+) -> tuple[list[str], list[str]]:
     """Zips the files for GLUE's server in the output folders of run_finetuning.
 
     Returns the names of the files in the zip file and of those that are missing.
-
-    Raises a FileExistsError if the output exists and holds anything else.
     """
-    replaces, paths = _is_submission(output_file), {}
-    if not replaces:
-        check_free(output_file, advice="it is no submission, so name another file")
+    check_output_files([output_file], [], overwrite)
+    paths = {}
     for run in runs:
         found = [name for name in SUBMISSION if tf.io.gfile.exists(f"{run}/{name}")]
         if not found:
@@ -296,19 +295,8 @@ def write_submission(runs: Iterable[str], output_file: str) -> tuple[list[str], 
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
         for name in filter(paths.get, SUBMISSION):
             zipped.writestr(name, _read_whole(paths[name], name))
-    atomic_write(output_file, archive.getvalue(), replaces)
+    atomic_write(output_file, archive.getvalue(), overwrite)
     return [*filter(paths.get, SUBMISSION)], [name for name in SUBMISSION if name not in paths]
-
-
-def _is_submission(path: str) -> bool:
-    """Returns whether a file is what `write_submission` writes."""
-    if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        return False
-    try:
-        with zipfile.ZipFile(io.BytesIO(whole_files.read_file(path))) as earlier:
-            return SUBMISSION.keys() >= set(earlier.namelist())
-    except zipfile.BadZipFile:
-        return False
 
 
 def _read_whole(path: str, name: str) -> str:

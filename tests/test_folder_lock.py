@@ -37,6 +37,16 @@ def test_what_a_kill_leaves_behind_is_no_lock(tmp_path):
     assert os.listdir(tmp_path) == ["mine"]
 
 
+def test_a_file_of_this_name_stays(tmp_path):
+    """Oracle: its content."""
+    for content in (b"mine", b"\xff", b"process 1 on a\nmachine"):
+        (tmp_path / "lock").write_bytes(content)
+        with pytest.raises(ValueError, match="lock is a file of another program"):
+            with locked(str(tmp_path)):
+                pass
+        assert (tmp_path / "lock").read_bytes() == content
+
+
 def test_a_process_that_is_just_ending_is_waited_for(tmp_path, monkeypatch):
     """Oracle: the lock of an open file, which the kernel closes a moment after a kill."""
     monkeypatch.setattr(folder_lock, "_PATIENCE", 60.0)

@@ -155,8 +155,10 @@ def write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
         sentences = split_sentences(" ".join(prose))
         if len(sentences) > 1:
             documents.append("\n".join(sentences) + "\n")
-    atomic_write(str(heldout), "\n".join(documents[::20]))
-    atomic_write(str(train), "\n".join(d for i, d in enumerate(documents) if i % 20))
+    rest = [document for i, document in enumerate(documents) if i % 20]
+    for file, chosen in ((heldout, documents[::20]), (train, rest)):
+        if not file.exists():
+            atomic_write(str(file), "\n".join(chosen))
     size = sum(map(len, documents)) / 1e6
     say(f"Wrote {len(documents):,} documents, {size:.1f} MB, to {train} and {heldout}.")
 

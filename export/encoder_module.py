@@ -81,16 +81,7 @@ class EncoderModule(ReusableModel):
         longest = model.config.max_position_embeddings
 
         def encode(inputs, training):
-            # Hides the length from TensorFlow's shape inference, whose own error for a length that
-            # is too long would come first and not name the limit.
-            hide = tf.compat.v1.placeholder_with_default
-            inputs = {name: hide(x, x.shape) for name, x in inputs.items()}
-            length = tf.shape(inputs["input_word_ids"])[1]
-            message = f"the encoder takes sequences of at most {longest} tokens"
-            check = tf.debugging.assert_less_equal(length, longest, message)
-            with tf.control_dependencies([check]):
-                inputs = {name: tf.identity(x) for name, x in inputs.items()}
-            return encoder(inputs, training=training)
+            return encoder(_checked(inputs, longest), training=training)
 
         def encode_with_default(inputs, training):
             outputs = _float32(encode(inputs, training))
@@ -120,6 +111,29 @@ class EncoderModule(ReusableModel):
             return {n: outputs[n] for n in ("default", "pooled_output", "sequence_output")}
 
         self.serving = serving
+
+
+def _checked(inputs: dict[str, tf.Tensor], longest: int) -> dict[str, tf.Tensor]:
+    """Returns the inputs of a call, and first checks their shapes and that no value is negative.
+
+    Other shapes would broadcast, or end the process; negative values count from the end of tables.
+    """
+    # Hides the length from TensorFlow's shape inference, whose own error for a length that is too
+    # long would come first and not name the limit.
+    hide = tf.compat.v1.placeholder_with_default
+    inputs = {name: hide(x, x.shape) for name, x in inputs.items()}
+    shape = tf.shape(inputs[INPUTS[0]])
+    message = f"the encoder takes sequences of at most {longest} tokens"
+    checks = [tf.debugging.assert_less_equal(shape[1], longest, message)]
+    for name, x in inputs.items():
+        axes = 1 if name == POSITIONS else 2
+        message = f"{name} does not have the shape of {INPUTS[0]}"
+        checks += [
+            tf.debugging.assert_equal(tf.shape(x)[:axes], shape[:axes], message),
+            tf.debugging.assert_non_negative(x, f"{name} has a negative value"),
+        ]
+    with tf.control_dependencies(checks):
+        return {name: tf.identity(x) for name, x in inputs.items()}
 
 
 def _float32(outputs: dict) -> dict:

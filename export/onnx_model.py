@@ -182,11 +182,12 @@ def _encode(graph: _Graph, encoder: BertEncoder, *, first_only: bool) -> tuple[s
     segments = graph.variable(embeddings.type_embeddings)
     length = graph.add("Shape", ids, start=1, end=2)
     x = graph.add("Add", graph.add("Gather", words, ids), graph.add("Gather", segments, types))
-    first_rows = graph.add("Slice", positions, graph.ints(0), length, graph.ints(0))
+    first_rows = graph.add("Slice", positions, _checked_start(graph), length, graph.ints(0))
     x = graph.normalized(graph.add("Add", x, first_rows), embeddings.layer_norm)
     if config.has_projection:
         x = graph.dense(x, embeddings, "projection")
-    seen = graph.add("Unsqueeze", graph.add("Cast", mask, to=TensorProto.FLOAT), graph.ints(1, 2))
+    seen = graph.add("Cast", graph.add("Cast", mask, to=TensorProto.BOOL), to=TensorProto.FLOAT)
+    seen = graph.add("Unsqueeze", seen, graph.ints(1, 2))
     bias = graph.add("Mul", graph.add("Sub", graph.floats(1.0), seen), graph.floats(-1e9))
     for index in range(config.num_hidden_layers):
         read = x
@@ -197,6 +198,18 @@ def _encode(graph: _Graph, encoder: BertEncoder, *, first_only: bool) -> tuple[s
     if config.classifier_activation:
         pooled = graph.add("Tanh", graph.dense(pooled, encoder.pooler, "dense"))
     return x, pooled
+
+
+def _checked_start(graph: _Graph) -> str:
+    """Adds operations that fail unless the inputs have one shape, and that give [0] otherwise.
+
+    ONNX has no assertions, and arithmetic would broadcast. Of one element there is no second.
+    """
+    ids, mask, types = (graph.add("Shape", name) for name in ONNX_INPUTS)
+    found, wanted = (graph.add("Concat", x, y, axis=0) for x, y in ((mask, types), (ids, ids)))
+    differ = graph.add("Not", graph.add("Equal", found, wanted))
+    index = graph.add("ReduceMax", graph.add("Cast", differ, to=TensorProto.INT64))
+    return graph.add("Gather", graph.ints(0), index, name="inputs_must_have_one_shape")
 
 
 def _add_layer(graph: _Graph, x: str, read: str, bias: str, block: keras.layers.Layer) -> str:

@@ -70,7 +70,7 @@ class TextModule(ServingModule):
             autograph=False, input_signature=[tf.TensorSpec([None], tf.string, n) for n in names]
         )
         def serve(*texts):
-            segments = [tokenizer.tokenize_flat(text) for text in texts]
+            segments = [tokenizer.tokenize_flat(text) for text in with_equal_rows(*texts)]
             rows = [[segment] for segment in segments] if apart else [segments]
             inputs = [pack_segments(row, max_seq_length, tokenizer.vocab) for row in rows]
             return outputs(*(model(without_shared_padding(x), training=False) for x in inputs))
@@ -93,6 +93,8 @@ def in_any_shape(serve: tf.types.experimental.PolymorphicFunction) -> Callable[.
     def call(*texts):
         shape, rows = tf.shape(texts[0]), []
         for text, spec in zip(texts, serve.input_signature, strict=True):
+            found = tf.shape(text)[: tf.rank(texts[0])]
+            tf.debugging.assert_equal(found, shape, "the inputs have different shapes")
             last = tf.rank(text) - spec.shape.rank + 1
             rows.append(tf.reshape(text, tf.concat([[-1], tf.shape(text)[last:]], axis=0)))
         outputs = serve(*rows)

@@ -15,6 +15,7 @@ from tensorflow.python.tools import saved_model_cli
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
+from bert_tf.finetuning.serving import TextModule
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.predictor import load_predictor
@@ -72,9 +73,14 @@ def test_classifies_pairs_of_any_length(pairs):
     np.testing.assert_allclose(outputs["probabilities"], expected[:1], atol=1e-5)
     empty = tf.constant([], tf.string)
     assert loaded(empty, empty)["probabilities"].shape == (0, 3)
+    how = dict(pairs=True, apart=True, outputs=lambda x, y: {"product": x * y})
+    apart = TextModule(pairs.model, WordPieceTokenizer(VOCAB), 12, **how)
     for unequal in ((texts_a, texts_b[:1]), (texts_a[:1], texts_b)):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
-            loaded(*unequal)
+        for call in (loaded, apart.serving):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="inputs have different"):
+                call(*map(tf.constant, unequal))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="the inputs have different shapes"):
+        loaded([texts_a[:2]], [[text] for text in texts_b[:2]])
 
 
 def test_a_converted_regression_model_is_exported(tmp_path, run_card):

@@ -380,6 +380,25 @@ def test_too_long_a_sequence_is_said(loaded):
         signature(**{name: tf.constant(value) for name, value in inputs.items()})
 
 
+@pytest.mark.parametrize(
+    ("name", "shape", "value"),
+    [
+        ("input_mask", (1, 1), 1),
+        ("input_mask", (0, 0), 1),
+        ("input_type_ids", (3, 1), 0),
+        ("masked_lm_positions", (1, 2), 0),
+        ("masked_lm_positions", (3, 2), -1),
+        ("input_word_ids", (3, 11), -1),
+    ],
+)
+def test_inputs_of_other_shapes_or_values_are_said(loaded, name, shape, value):
+    """Oracle: the input's name. These broadcast, counted from the end or ended the process."""
+    inputs = make_inputs() | {name: np.full(shape, value, np.int32)}
+    call = loaded.mlm if name == "masked_lm_positions" else loaded
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{name} (does not|has a neg)"):
+        call(inputs)
+
+
 def test_bad_input_is_one_clear_line(run_folder, model, folder, tmp_path):
     """Oracle: the line; nothing is written."""
 

@@ -92,7 +92,7 @@ def mask_batch(
     mask, same, _ = masking.tenths
     shown = tf.where(draws < mask + same, labels, tf.math.floormod(random, masking.vocab_size))
     shown = tf.where(draws < mask, masking.mask_id, shown)
-    masked = _add_at(ids, positions, tf.where(real, shown - labels, 0))
+    masked = add_at(ids, positions, tf.where(real, shown - labels, 0))
     return _with_predictions(batch, masked, positions, tf.where(real, labels, 0), real)
 
 
@@ -221,7 +221,7 @@ def _positions(chosen: tf.Tensor, max_predictions: int) -> tuple[tf.Tensor, tf.T
     return found.to_tensor(shape=[None, max_predictions]), real
 
 
-def _add_at(values: tf.Tensor, positions: tf.Tensor, changes: tf.Tensor) -> tf.Tensor:
+def add_at(values: tf.Tensor, positions: tf.Tensor, changes: tf.Tensor) -> tf.Tensor:
     """Returns values [B, S] with changes [B, P] added at positions [B, P]."""
     rows = tf.range(tf.shape(values)[0])[:, tf.newaxis]
     cells = tf.stack([tf.broadcast_to(rows, tf.shape(positions)), positions], axis=-1)

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 ORIGINAL_NAMES = {"input_word_ids": "input_ids", "input_type_ids": "segment_ids"}
 
 _INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
-_INT32 = tf.int32.limits
+_INT32 = tf.int32.min, tf.int32.max
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Checks all records of pre-training files against the rules and their manifests."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import tensorflow as tf
 
 from tfrecords.features import Layout
@@ -11,21 +12,17 @@ from tfrecords.inspect import Options
 from tfrecords.manifest import find_manifests, shard_entry, stored_vocabulary
 from tfrecords.progress import counted, progress_bar, say
 from tfrecords.records import (
-    FRAME_BYTES,
-    READING_ERRORS,
     Batch,
+    Rules,
+    checked_batches,
     compression_of,
-    first_bad_record,
     first_records,
-    first_violation,
     open_records,
-    problem_of_record,
 )
 from tfrecords.statistics import RecordStatistics
 from tfrecords.vocabulary import Vocabulary, continues_word, load_vocab, warn_about_casing
 from tfrecords.writer import check_output_files
 
-BATCH_RECORDS = 1024
 _LEGEND = {
     False: "[shown→hidden] hides the token after the arrow; {token} is predicted as it is.",
     True: "· joins words that are masked as one unit; nothing is masked yet.",
@@ -37,10 +34,9 @@ class Inspection:
     """The results of an inspection.
 
     Attributes:
-        problems: one line per problem, starting with the name of the file.
+        problems: one line per problem or bad record, starting with the name of the file.
         examples: the first few records, features [length].
-        statistics: sums over the valid records that precede the first bad one of each file; None
-            if there are none.
+        statistics: sums over the valid records; None if no file has records.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -116,22 +112,24 @@ def inspect_files(
     Example:
         problems = inspect_files(["data/train.tfrecord"], {}, vocab=None, num_examples=0).problems
     """
-    result = Inspection()
-    layout: Layout | None = None
-    entries = listed_files(manifests)
+    result, entries = Inspection(), listed_files(manifests)
+    rules: Rules | None = None
     total = sum(tf.io.gfile.stat(file).length for file in files)
     with progress_bar(total=total, desc="Reading", unit="B", unit_scale=True, delay=2) as progress:
         for file in files:
             try:
-                layout = layout or _first_layout(file)
-                result.statistics = result.statistics or RecordStatistics(layout, vocab)
+                if not rules:
+                    size = len(vocab) if vocab else tf.int32.max
+                    rules = Rules(_first_layout(file), size, vocab=vocab)
+                    result.statistics = RecordStatistics(rules.layout, vocab)
                 count = 0
-                for batch, size in _checked_batches(file, layout, vocab):
+                for batch, problems, size in checked_batches(file, rules):
+                    result.problems += (f"{file}, record {n}: {x}" for n, x in problems.items())
                     rows = len(batch["input_mask"])
                     for row in range(min(rows, num_examples - len(result.examples))):
                         result.examples.append({name: x[row] for name, x in batch.items()})
                     result.statistics.add(batch)
-                    count += rows
+                    count += rows + len(problems)
                     progress.update(size)
                 if manifests:
                     _check_entry(file, count, entries.get(normalized(file)))
@@ -155,7 +153,7 @@ def render_record(record: Batch, vocab: Vocabulary | None) -> str:
     # The hidden tokens determine which tokens continue a word.
     hidden = list(shown)
     if "masked_lm_ids" in record:
-        count = int(record["masked_lm_weights"].sum())
+        count = np.count_nonzero(record["masked_lm_weights"])
         positions = record["masked_lm_positions"][:count].tolist()
         labels = record["masked_lm_ids"][:count].tolist()
         for position, label in zip(positions, labels, strict=True):
@@ -185,44 +183,13 @@ def _token(index: int, vocab: Vocabulary | None) -> str:
 
 
 def _first_layout(file: str) -> Layout:
+    """Returns the layout of the first record that has tokens."""
     (first,) = first_records([file])
-    layout = Layout.of(first)
-    if problem := problem_of_record(first, layout):
-        raise ValueError(f"{file}, record 1: {problem}")
-    return layout
-
-
-def _checked_batches(
-    file: str, layout: Layout, vocab: Vocabulary | None
-) -> Iterator[tuple[Batch, int]]:
-    """Yields all records of a file in batches, and the bytes that each batch takes in the file."""
-
-    def problem_of(serialized: bytes) -> str | None:
-        found = Layout.of(serialized)
-        if problem := problem_of_record(serialized, found):
-            return problem
-        return f"{found}, but the first record has {layout}" if found != layout else None
-
-    compression = compression_of(file)
-    consumed = done = 0
-    try:
-        for serialized in open_records(file, compression).batch(BATCH_RECORDS).prefetch(4):
-            batch = {name: value.numpy() for name, value in layout.parse(serialized).items()}
-            if violation := first_violation(batch, vocab):
-                row, message = violation
-                raise ValueError(f"{file}, record {done + row + 1}: {message}")
-            done += len(batch["input_mask"])
-            size = int(tf.reduce_sum(tf.strings.length(serialized))) + FRAME_BYTES * len(serialized)
-            consumed += size
-            yield batch, size
-    except READING_ERRORS as error:
-        # The batch is lost, so its records are read one by one.
-        problem = first_bad_record(file, problem_of, done)
-        message = f"{file}, after record {done}: cannot be read ({' '.join(str(error).split())})"
-        raise ValueError(problem or message) from None
-    # TensorFlow mistakes the first bytes of a truncated record for the end of the file.
-    if not compression and consumed != tf.io.gfile.stat(file).length:
-        raise ValueError(f"{file}, record {done + 1}: truncated in its first bytes")
+    records = open_records(file, compression_of(file)).ignore_errors()
+    layouts = map(Layout.of, records.as_numpy_iterator())
+    if layout := next((layout for layout in layouts if layout.max_seq_length), None):
+        return layout
+    raise ValueError(f"{file}, record 1: {Rules(Layout.of(first)).problem_of(first)}")
 
 
 def _check_entry(file: str, count: int, entry: dict | None) -> None:

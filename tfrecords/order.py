@@ -14,6 +14,7 @@ from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.input_files import listed_files, normalized
 from tfrecords.manifest import find_manifests
 from tfrecords.records import compression_of, files_to_open, open_records
+from tfrecords.vocabulary import Vocabulary
 
 # Serialized records in the shuffle buffer: about 15 MB at length 128 and 60 MB at 512.
 SHUFFLE_BUFFER_RECORDS = 16_384
@@ -34,6 +35,7 @@ class RecordSet:
             masking "left_to_right".
         vocab_size: upper bound of all token ids.
         num_types: upper bound of all segment ids.
+        vocab: if given, [CLS] and [SEP] must be where they belong.
         seed: seed of the training order.
         part: "all"; "held_out" for the first of every 100 records of each file; "train" for the
             others.
@@ -50,6 +52,7 @@ class RecordSet:
     max_predictions_per_seq: int
     vocab_size: int
     num_types: int = 2
+    vocab: Vocabulary | None = None
     seed: int = 0
     part: str = "all"
     masking: DynamicMasking | None = None

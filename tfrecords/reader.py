@@ -9,13 +9,11 @@ from tfrecords.dynamic_masking import EVALUATION, TRAINING, mask_batch
 from tfrecords.features import Layout
 from tfrecords.order import RecordSet, records_in_order, training_records
 from tfrecords.records import (
+    Rules,
+    checked_batches,
     files_to_open,
-    first_bad_record,
     first_records,
-    largest_values,
     open_records,
-    problem_of_record,
-    serialized_records,
 )
 
 EVALUATION_BLOCK_RECORDS = 64
@@ -28,18 +26,19 @@ Decode = Callable[[tf.Tensor, tf.Tensor | int, tf.Tensor], dict[str, tf.Tensor]]
 
 def check_files(records: RecordSet) -> bool:
     """Checks the first record of each file; returns whether they must be masked while reading."""
-    layout = None
-    for file, first in zip(records.files, first_records(records.files), strict=True):
-        found = _expected_layout(first, records)
-        layout = layout or found
-        if layout != found:
-            raise ValueError(
-                f"{records.files[0]} has {layout}, and {file} {found}: read them in separate runs, "
-                "or create them with the same --masking and --use_v2_feature_names"
+    firsts = list(first_records(records.files))
+    rules = _rules(records)
+    for row, problem in rules.check(firsts)[1].items():
+        found = Layout.of(firsts[row])
+        if problem.startswith(f"{found} instead"):
+            problem += (
+                ": pass the --max_seq_length and --max_predictions_per_seq of their creation"
+                if found == Layout.of(firsts[0])
+                else ": read other files in separate runs, or create them with the same --masking "
+                "and --use_v2_feature_names"
             )
-        if problem := problem_of_record(first, found, records.vocab_size, records.num_types):
-            raise ValueError(f"{file}: {problem}")
-    return layout is not None and layout.dynamic
+        raise ValueError(f"{records.files[row]}, record 1: {problem}")
+    return rules.layout.dynamic
 
 
 @tf.autograph.experimental.do_not_convert
@@ -49,8 +48,7 @@ def sample_batch(records: RecordSet) -> dict[str, np.ndarray]:
     serialized = files_to_open(files).flat_map(
         lambda file, compression: open_records(file, compression).take(_SAMPLE_RECORDS)
     )
-    layout = _expected_layout(next(serialized_records(files[0])), records)
-    batches = serialized.batch(_SAMPLE_FILES * _SAMPLE_RECORDS).map(layout.parse)
+    batches = serialized.batch(_SAMPLE_FILES * _SAMPLE_RECORDS).map(_rules(records).layout.parse)
     return next(batches.as_numpy_iterator())
 
 
@@ -147,26 +145,23 @@ def explain_bad_record(records: RecordSet) -> str | None:
     Returns one line with the file, the number of the record (from 1) and the problem; None if all
     records are valid.
     """
-    layout = None
-
-    def problem_of(serialized: bytes) -> str | None:
-        nonlocal layout
-        found = _expected_layout(serialized, records)
-        layout = layout or found
-        if problem := problem_of_record(serialized, found, records.vocab_size, records.num_types):
-            return problem
-        if found != layout:
-            return f"its kind or feature names differ from those of {records.files[0]}"
-        return None
-
-    return next(filter(None, (first_bad_record(file, problem_of) for file in records.files)), None)
+    for file in records.files:
+        try:
+            for _, problems, _ in checked_batches(file, _rules(records)):
+                for number, problem in problems.items():
+                    return f"{file}, record {number}: {problem}"
+        except (OSError, ValueError) as error:
+            return str(error)
+    return None
 
 
-def _expected_layout(serialized: bytes, records: RecordSet) -> Layout:
-    """Returns the layout of a record, with the expected lengths in place of its own."""
-    layout, length = Layout.of(serialized), records.max_seq_length
+def _rules(records: RecordSet) -> Rules:
+    """Returns the rules of all records; the first one shows their kind and feature names."""
+    (first,) = first_records(records.files[:1])
+    layout, length = Layout.of(first), records.max_seq_length
     predictions = 0 if layout.dynamic else records.max_predictions_per_seq
-    return Layout(layout.dynamic, layout.original_names, length, predictions)
+    layout = Layout(layout.dynamic, layout.original_names, length, predictions)
+    return Rules(layout, records.vocab_size, records.num_types, records.vocab)
 
 
 def _deterministic(batches: tf.data.Dataset) -> tf.data.Dataset:
@@ -177,19 +172,16 @@ def _deterministic(batches: tf.data.Dataset) -> tf.data.Dataset:
 
 def _decoder(records: RecordSet, stream: int) -> Decode:
     """Returns the function that parses, checks and, if dynamic, masks serialized records."""
-    layout = _expected_layout(next(serialized_records(records.files[0])), records)
-    length = layout.max_seq_length
-    largest = largest_values(layout.features, length, records.vocab_size, records.num_types)
+    rules = _rules(records)
     masking, max_predictions = records.masking, records.max_predictions_per_seq
-    assert layout.dynamic == (masking is not None)
+    assert rules.layout.dynamic == (masking is not None)
 
     def decode(
         number: tf.Tensor, first_row: tf.Tensor | int, serialized: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        batch = layout.parse(serialized)
-        for name, limit in largest.items():
-            in_range = tf.reduce_all((batch[name] >= 0) & (batch[name] <= limit))
-            tf.debugging.Assert(in_range, [f"{name} has a value outside 0 to {limit}"])
+        batch = rules.layout.parse(serialized)
+        broken = rules.broken(batch)
+        tf.debugging.Assert(tf.reduce_all(broken == ""), [tf.boolean_mask(broken, broken != "")])
         if masking:
             batch = mask_batch(batch, max_predictions, masking, stream, number, first_row)
         batch["next_sentence_labels"] = batch["next_sentence_labels"][:, 0]

@@ -4,20 +4,23 @@ The rules for batches are those that google-research/bert's create_pretraining_d
 values in range, zeros in the padding, predictions sorted by position, [CLS] A [SEP] B [SEP].
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 
+from tfrecords.dynamic_masking import add_at
 from tfrecords.features import Layout, parse_example
 from tfrecords.files import named_errors, plain_message
 from tfrecords.vocabulary import Vocabulary
 
 # Features of several records by name, [B, length].
 Batch = dict[str, np.ndarray]
-# What breaks a rule, bool [B] or [B, length], and a message that says which rule.
-Violation = tuple[np.ndarray, str]
+# What breaks a rule, bool [B, 1] or [B, length], and a message that says which rule.
+Violation = tuple[tf.Tensor, str]
 
+BATCH_RECORDS = 1024
 # In the file, the length and its checksum precede each record; the record's checksum follows it.
 FRAME_BYTES = 8 + 4 + 4
 # What to do about values that are too large.
@@ -75,145 +78,179 @@ def serialized_records(file: str, skip: int = 0) -> Iterator[bytes]:
     return open_records(file, compression_of(file)).skip(skip).as_numpy_iterator()
 
 
-def first_bad_record(
-    file: str, problem_of: Callable[[bytes], str | None], skip: int = 0
-) -> str | None:
-    """Returns the first record of a file with a problem, as "FILE, record N: problem", or None.
-
-    `problem_of` says what is wrong with a serialized record. The first `skip` records are good.
-    """
-    number = skip
-    try:
-        for number, serialized in enumerate(serialized_records(file, skip), start=skip + 1):
-            if problem := problem_of(serialized):
-                return f"{file}, record {number}: {problem}"
-    except tf.errors.OpError as error:
-        return f"{file}, record {number + 1}: truncated or corrupt ({plain_message(error)})"
-    return None
-
-
 # For a record that is not UTF-8, TensorFlow's error may be that it cannot decode its own message.
-READING_ERRORS = (tf.errors.OpError, UnicodeDecodeError)
+_READING_ERRORS = (tf.errors.OpError, UnicodeDecodeError)
 
 
-def largest_values(
-    names: Iterable[str], max_seq_length: int, vocab_size: int, num_types: int = 2
-) -> dict[str, int]:
-    """Returns the largest valid value of each feature; the smallest is 0."""
-    limits = {
-        "input_word_ids": vocab_size,
-        "masked_lm_ids": vocab_size,
-        "masked_lm_positions": max_seq_length,
-        "input_type_ids": num_types,
-    }
-    return {name: limits.get(name, 2) - 1 for name in names}
+@dataclass(frozen=True)
+class Rules:
+    """The rules that records follow, in files and while a model trains on them.
 
-
-def problem_of_record(
-    serialized: bytes, layout: Layout, vocab_size: int = 2**31, num_types: int = 2
-) -> str | None:
-    """Returns what is wrong with one record, or None; the sizes are limits of its ids."""
-    example = parse_example(serialized)
-    if example is None:
-        return "not a tf.train.Example"
-    largest = largest_values(layout.features, layout.max_seq_length, vocab_size, num_types)
-    for name, (kind, length) in layout.features.items():
-        stored = layout.stored_name(name)
-        if stored not in example.features.feature:
-            return f"no feature {stored!r}: use records that create_pretraining_data wrote"
-        feature = example.features.feature[stored]
-        values = (feature.float_list if kind is float else feature.int64_list).value
-        if len(values) != length:
-            flag = "max_predictions_per_seq" if name.startswith("masked_lm") else "max_seq_length"
-            return (
-                f"{stored} has {len(values)} values instead of --{flag}={length}: pass the value "
-                "that the records were created with"
-            )
-        # NaN fails this test, too.
-        if bad := [value for value in values if not 0 <= value <= largest[name]]:
-            advice = _ADVICE.get(name, "")
-            return f"{stored} has {bad[0]}, outside 0 to {largest[name]}{advice}"
-    return None
-
-
-def first_violation(batch: Batch, vocab: Vocabulary | None) -> tuple[int, str] | None:
-    """Returns the first row of a batch that breaks a rule, and which rule, or None.
-
-    If a vocabulary is given, it also checks ids against it.
+    Attributes:
+        layout: the layout of all records.
+        vocab_size: upper bound of all token ids; by default, what an int32 holds.
+        num_types: upper bound of all segment ids.
+        vocab: if given, [CLS] and [SEP] must be where they belong.
     """
-    # Each rule assumes that the row obeys all earlier ones, so only the first broken rule counts.
-    first: tuple[int, str] | None = None
-    for wrong, message in _violations(batch, vocab):
-        broken = wrong.reshape(len(wrong), -1).any(axis=1)
-        row = int(np.argmax(broken))
-        if broken[row] and (first is None or row < first[0]):
-            first = row, message
-    return first
+
+    layout: Layout
+    vocab_size: int = tf.int32.max
+    num_types: int = 2
+    vocab: Vocabulary | None = None
+
+    def broken(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the first rule that each record of a batch breaks, [B] strings; "" if none."""
+        wrong, messages = zip(*self._violations(batch), strict=True)
+        # Each rule assumes that the record obeys all earlier ones.
+        numbers = [
+            tf.where(tf.reduce_any(x, axis=1), number, len(messages))
+            for number, x in enumerate(wrong)
+        ]
+        return tf.gather([*messages, ""], tf.reduce_min(numbers, axis=0))
+
+    def check(self, serialized: Sequence[bytes]) -> tuple[Batch, dict[int, str]]:
+        """Returns the features of the good records, and what is wrong with each other, by index."""
+        problems: dict[int, str | None] = dict.fromkeys(range(len(serialized)))
+        try:
+            batch = self.layout.parse(tf.constant(serialized, tf.string))
+        except _READING_ERRORS:
+            # One of them cannot be read.
+            problems = {row: self.problem_of(record) for row, record in enumerate(serialized)}
+            readable = [serialized[row] for row in problems if not problems[row]]
+            batch = self.layout.parse(tf.constant(readable, tf.string))
+        broken = self.broken(batch).numpy()
+        rows = [row for row in problems if not problems[row]]
+        for row, rule in zip(rows, broken, strict=True):
+            if rule:
+                problems[row] = self.problem_of(serialized[row]) or rule.decode()
+        good = {name: values.numpy()[broken == b""] for name, values in batch.items()}
+        return good, {row: problem for row, problem in problems.items() if problem}
+
+    def problem_of(self, serialized: bytes) -> str | None:
+        """Returns why a record cannot be read, or which value is out of range, or None."""
+        example, found = parse_example(serialized), Layout.of(serialized)
+        if example is None:
+            return "not a tf.train.Example"
+        for name, (kind, length) in found.features.items():
+            stored = found.stored_name(name)
+            if stored not in example.features.feature:
+                return f"no feature {stored!r}: use records that create_pretraining_data wrote"
+            feature = example.features.feature[stored]
+            values = (feature.float_list if kind is float else feature.int64_list).value
+            if len(values) != length:
+                return f"{stored} has {len(values)} values instead of {length}"
+            # NaN fails this test, too.
+            if bad := [value for value in values if not 0 <= value <= self._largest(name)]:
+                advice = _ADVICE.get(name, "")
+                return f"{stored} has {bad[0]}, outside 0 to {self._largest(name)}{advice}"
+        return f"{found} instead of {self.layout}" if found != self.layout else None
+
+    def _largest(self, name: str) -> int:
+        """Returns the largest valid value of a feature; the smallest is 0."""
+        limits = {
+            "input_word_ids": self.vocab_size,
+            "masked_lm_ids": self.vocab_size,
+            "masked_lm_positions": self.layout.max_seq_length,
+            "input_type_ids": self.num_types,
+        }
+        return limits.get(name, 2) - 1
+
+    def _violations(self, batch: Mapping[str, tf.Tensor]) -> Iterator[Violation]:
+        mask, types, ids = batch["input_mask"], batch["input_type_ids"], batch["input_word_ids"]
+        columns = tf.range(mask.shape[1])
+        lengths = _count(mask != 0)
+        inside = columns < lengths
+        yield mask != tf.cast(inside, mask.dtype), "input_mask is not ones followed by zeros"
+        yield lengths < 2, "fewer than two tokens"
+        for name in self.layout.features:
+            wrong = ~((batch[name] >= 0) & (batch[name] <= self._largest(name)))
+            yield wrong, f"{name} has a value outside 0 to {self._largest(name)}"
+        yield (ids != 0) & ~inside, "an id in the padding is not 0"
+        yield (types != 0) & ~inside, "a segment id in the padding is not 0"
+        in_a = lengths - _count(types != 0)
+        expected = (columns >= in_a) & inside
+        yield (types != 0) != expected, "the segment ids are not zeros followed by ones"
+        if not self.layout.dynamic:
+            yield from _violations_of_predictions(batch, lengths, self.vocab)
+        if self.vocab:
+            yield from _violations_of_special_tokens(
+                _unmasked_ids(batch), in_a, lengths, self.vocab
+            )
+        if self.layout.dynamic:
+            yield from _violations_of_word_starts(batch, in_a, lengths, self.vocab)
 
 
-def _violations(batch: Batch, vocab: Vocabulary | None) -> Iterator[Violation]:
-    mask, types, ids = batch["input_mask"], batch["input_type_ids"], batch["input_word_ids"]
-    columns = np.arange(mask.shape[1], dtype=np.int32)
-    lengths = np.count_nonzero(mask, axis=1)
-    inside = columns < lengths[:, None]
-    yield mask != inside, "input_mask is not ones followed by zeros"
-    yield lengths < 2, "fewer than two tokens"
-    vocab_size = len(vocab) if vocab else 2**31
-    for name, largest in largest_values(batch, mask.shape[1], vocab_size).items():
-        message = f"{name} has a value outside 0 to {largest}"
-        yield (batch[name] < 0) | (batch[name] > largest), message
-    yield (ids != 0) & ~inside, "an id in the padding is not 0"
-    yield (types != 0) & ~inside, "a segment id in the padding is not 0"
-    in_a = lengths - np.count_nonzero(types, axis=1)
-    expected = (columns >= in_a[:, None]) & inside
-    yield types != expected, "the segment ids are not zeros followed by ones"
-    if "masked_lm_ids" in batch:
-        yield from _violations_of_predictions(batch, lengths, vocab)
-    if vocab:
-        yield from _violations_of_special_tokens(_unmasked_ids(batch), in_a, lengths, vocab)
-    if "word_starts" in batch:
-        yield from _violations_of_word_starts(batch, in_a, lengths, vocab)
+def checked_batches(file: str, rules: Rules) -> Iterator[tuple[Batch, dict[int, str], int]]:
+    """Yields the good records of a file in batches, and what is wrong with the others.
+
+    The latter is by the number of the record, from 1. The third value is how many bytes the batch
+    takes in the file. Raises a ValueError where the file is damaged.
+    """
+    compression = compression_of(file)
+    records, done, consumed = open_records(file, compression), 0, 0
+    damage, batches = None, iter(records.batch(BATCH_RECORDS).prefetch(4).as_numpy_iterator())
+    while not damage:
+        try:
+            serialized = next(batches, None)
+        except tf.errors.OpError as error:
+            # The batch is lost, so the records before the damage are read one by one.
+            rest = records.skip(done).ignore_errors().as_numpy_iterator()
+            serialized, damage = [*rest], plain_message(error)
+        if serialized is None:
+            break
+        size = sum(map(len, serialized)) + FRAME_BYTES * len(serialized)
+        good, problems = rules.check(serialized)
+        yield good, {done + row + 1: problem for row, problem in problems.items()}, size
+        done += len(serialized)
+        consumed += size
+    if damage:
+        raise ValueError(f"{file}, record {done + 1}: truncated or corrupt ({damage})")
+    # TensorFlow mistakes the first bytes of a truncated record for the end of the file.
+    if not compression and consumed != tf.io.gfile.stat(file).length:
+        raise ValueError(f"{file}, record {done + 1}: truncated in its first bytes")
+
+
+def _count(values: tf.Tensor) -> tf.Tensor:
+    """Returns how many values [B, L] are true in each row, [B, 1]."""
+    return tf.math.count_nonzero(values, axis=1, keepdims=True, dtype=tf.int32)
 
 
 def _violations_of_predictions(
-    batch: Batch, lengths: np.ndarray, vocab: Vocabulary | None
+    batch: Mapping[str, tf.Tensor], lengths: tf.Tensor, vocab: Vocabulary | None
 ) -> Iterator[Violation]:
     positions, labels = batch["masked_lm_positions"], batch["masked_lm_ids"]
-    weights = batch["masked_lm_weights"]
-    count = np.count_nonzero(weights, axis=1)
-    real = np.arange(weights.shape[1]) < count[:, None]
-    yield weights != real, "masked_lm_weights is not ones followed by zeros"
+    predicted = batch["masked_lm_weights"] > 0
+    real = tf.range(predicted.shape[1]) < _count(predicted)
+    yield predicted != real, "masked_lm_weights is not numbers above 0 followed by zeros"
     yield (positions != 0) & ~real, "a masked position in the padding is not 0"
     yield (labels != 0) & ~real, "a label in the padding is not 0"
-    outside = (positions < 1) | (positions >= lengths[:, None])
+    outside = (positions < 1) | (positions >= lengths)
     yield outside & real, "a masked position is not that of a token after [CLS]"
-    unordered = (np.diff(positions, axis=1) <= 0) & real[:, 1:]
+    unordered = (positions[:, 1:] <= positions[:, :-1]) & real[:, 1:]
     yield unordered, "the masked positions are not strictly ascending"
     if vocab:
-        special = np.isin(labels, (vocab.pad_id, vocab.cls_id, vocab.sep_id))
+        special = (labels == vocab.pad_id) | (labels == vocab.cls_id) | (labels == vocab.sep_id)
         yield special & real, "a label is [PAD], [CLS] or [SEP]"
 
 
 def _violations_of_special_tokens(
-    ids: np.ndarray, in_a: np.ndarray, lengths: np.ndarray, vocab: Vocabulary
+    ids: tf.Tensor, in_a: tf.Tensor, lengths: tf.Tensor, vocab: Vocabulary
 ) -> Iterator[Violation]:
-    rows = np.arange(len(ids))
-    yield ids[:, 0] != vocab.cls_id, "the first token is not [CLS]"
-    yield np.count_nonzero(ids == vocab.cls_id, axis=1) > 1, "[CLS] occurs more than once"
-    is_sep = ids == vocab.sep_id
-    yield ~is_sep[rows, lengths - 1], "the last token is not [SEP]"
-    yield ~is_sep[rows, in_a - 1], "the first segment does not end with [SEP]"
+    columns, is_sep = tf.range(ids.shape[1]), ids == vocab.sep_id
+    yield ids[:, :1] != vocab.cls_id, "the first token is not [CLS]"
+    yield _count(ids == vocab.cls_id) > 1, "[CLS] occurs more than once"
+    yield (columns == lengths - 1) & ~is_sep, "the last token is not [SEP]"
+    yield (columns == in_a - 1) & ~is_sep, "the first segment does not end with [SEP]"
     # In a row with one segment, each [SEP] may end a document.
-    extra = (in_a < lengths) & (np.count_nonzero(is_sep, axis=1) != 2)
-    yield extra, "[SEP] occurs inside a segment"
+    yield (in_a < lengths) & (_count(is_sep) != 2), "[SEP] occurs inside a segment"
 
 
 def _violations_of_word_starts(
-    batch: Batch, in_a: np.ndarray, lengths: np.ndarray, vocab: Vocabulary | None
+    batch: Mapping[str, tf.Tensor], in_a: tf.Tensor, lengths: tf.Tensor, vocab: Vocabulary | None
 ) -> Iterator[Violation]:
     starts, ids = batch["word_starts"], batch["input_word_ids"]
-    columns = np.arange(starts.shape[1], dtype=np.int32)
-    special = (columns == 0) | (columns >= lengths[:, None] - 1) | (columns == in_a[:, None] - 1)
+    columns = tf.range(starts.shape[1])
+    special = (columns == 0) | (columns >= lengths - 1) | (columns == in_a - 1)
     if vocab:
         special |= (ids == vocab.cls_id) | (ids == vocab.sep_id)
     yield (starts != 0) & special, "a word starts at [CLS], [SEP] or in the padding"
@@ -221,13 +258,12 @@ def _violations_of_word_starts(
     yield missing, "no word starts at the first token of a segment"
 
 
-def _unmasked_ids(batch: Batch) -> np.ndarray:
+def _unmasked_ids(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
     """Returns the ids [B, S] with the labels in place of the masked tokens."""
     ids = batch["input_word_ids"]
     if "masked_lm_ids" not in batch:
         return ids
-    ids = ids.copy()
-    rows, slots = np.nonzero(batch["masked_lm_weights"])
-    positions = np.clip(batch["masked_lm_positions"], 0, ids.shape[1] - 1)
-    ids[rows, positions[rows, slots]] = batch["masked_lm_ids"][rows, slots]
-    return ids
+    # Positions out of range break a rule.
+    positions = tf.clip_by_value(batch["masked_lm_positions"], 0, ids.shape[1] - 1)
+    changes = batch["masked_lm_ids"] - tf.gather(ids, positions, batch_dims=1)
+    return add_at(ids, positions, tf.where(batch["masked_lm_weights"] > 0, changes, 0))

@@ -167,6 +167,7 @@ def _check_phase(
         max_predictions_per_seq=_length(named, "max_predictions_per_seq"),
         vocab_size=spec.config.vocab_size,
         num_types=min(2, spec.config.type_vocab_size),
+        vocab=spec.vocab,
         seed=seed,
     )
     check_length(spec.config, records.max_seq_length)

@@ -13,8 +13,8 @@ from bert_tf.examples.chunk import Chunk, join_chunks, load_chunk, save_chunk
 from bert_tf.examples.counts import ExampleCounts
 from bert_tf.examples.pairs import next_sentence_pairs
 from bert_tf.examples.pipeline import make_examples, pass_seed
-from tfrecords.features import Layout
-from tfrecords.records import first_violation
+from tfrecords.features import Layout, serialize_examples
+from tfrecords.records import Rules
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, *"abcdefghijklmnopqrst", *(f"##{x}" for x in "uvwxyz")))
@@ -57,7 +57,8 @@ def test_rows_are_the_pairs_between_special_tokens(chunk, make, masking):
     # The pairs are drawn first, so the same seed gives the same pairs.
     pairs = next_sentence_pairs(chunk, 21, 0.5, np.random.default_rng(pass_seed(7, 1, 2)))
     assert counts.examples == len(pairs.a_start) > 50
-    assert first_violation(arrays, VOCAB) is None
+    records = serialize_examples(arrays)
+    assert not Rules(Layout.of(records[0]), len(VOCAB), vocab=VOCAB).check(records)[1]
     found = _unmasked(arrays)
     for row in range(counts.examples):
         a = chunk.token_ids[pairs.a_start[row] : pairs.a_end[row]].tolist()

@@ -20,15 +20,16 @@ def write_examples(path, rows: int, largest_id: int = 39, **others: np.ndarray) 
     """Every masked token is 7 and every label 1, unless others are given."""
     generator = np.random.default_rng(rows)
     arrays = {
-        "input_word_ids": generator.integers(0, 40, (rows, LENGTH)),
+        "input_word_ids": generator.integers(len(SPECIAL), 40, (rows, LENGTH)),
         "input_mask": np.ones((rows, LENGTH), np.int64),
         "input_type_ids": np.zeros((rows, LENGTH), np.int64),
-        "masked_lm_positions": np.tile(np.arange(PREDICTIONS), (rows, 1)),
+        "masked_lm_positions": np.tile(1 + np.arange(PREDICTIONS), (rows, 1)),
         "masked_lm_ids": np.full((rows, PREDICTIONS), 7),
         "masked_lm_weights": np.ones((rows, PREDICTIONS), np.float32),
         "next_sentence_labels": np.ones((rows, 1), np.int64),
     }
-    arrays["input_word_ids"][-1, -1] = largest_id
+    arrays["input_word_ids"][:, [0, -1]] = SPECIAL.index("[CLS]"), SPECIAL.index("[SEP]")
+    arrays["input_word_ids"][-1, -2] = largest_id
     arrays |= others
     arrays = {ORIGINAL_NAMES.get(name, name): values for name, values in arrays.items()}
     write_records(str(path), serialize_examples(arrays))

@@ -5,12 +5,13 @@ import re
 
 import numpy as np
 import pytest
+from support import examples_of
 
-from tfrecords.features import ORIGINAL_NAMES, serialize_examples
+from tfrecords.features import ORIGINAL_NAMES, Layout, serialize_examples
 from tfrecords.inspect import Options, run
 from tfrecords.inspection import render_record
 from tfrecords.manifest import manifest_path, shard_entry, write_manifest
-from tfrecords.records import first_violation
+from tfrecords.records import Rules
 from tfrecords.vocabulary import load_vocab
 from tfrecords.writer import write_records
 
@@ -42,7 +43,7 @@ def arrays(*records: dict) -> dict[str, np.ndarray]:
     return {
         name: np.array(
             [record[name] for record in records],
-            np.float32 if name == "masked_lm_weights" else np.int64,
+            np.float32 if name == "masked_lm_weights" else np.int32,
         )
         for name in records[0]
     }
@@ -52,7 +53,7 @@ def write(path, *records: dict, compression: str = "", original: bool = False) -
     columns = arrays(*records)
     if original:
         columns = {ORIGINAL_NAMES.get(name, name): values for name, values in columns.items()}
-    write_records(str(path), serialize_examples(columns), compression)
+    write_records(str(path), examples_of(columns), compression)
     return str(path)
 
 
@@ -63,6 +64,12 @@ def changed(record: dict, **changes) -> dict:
         for index, value in values.items():
             record[name][index] = value
     return record
+
+
+def broken_rules(columns: dict[str, np.ndarray], vocab) -> list[str]:
+    layout = Layout.of(examples_of(columns)[0])
+    rules = Rules(layout, len(vocab) if vocab else 100, vocab=vocab)
+    return [rule.decode() for rule in rules.broken(columns).numpy()]
 
 
 @pytest.fixture
@@ -147,7 +154,10 @@ def test_ids_stand_for_tokens_without_a_vocabulary():
         ({"input_type_ids": {10: 1}}, "a segment id in the padding is not 0"),
         ({"input_type_ids": {2: 1}}, "the segment ids are not zeros followed by ones"),
         ({"next_sentence_labels": {0: 2}}, "next_sentence_labels has a value outside 0 to 1"),
-        ({"masked_lm_weights": {1: 0.5}}, "masked_lm_weights is not ones followed by zeros"),
+        (
+            {"masked_lm_weights": {1: 0}},
+            "masked_lm_weights is not numbers above 0 followed by zeros",
+        ),
         ({"masked_lm_positions": {3: 9}}, "a masked position in the padding is not 0"),
         ({"masked_lm_ids": {3: 9}}, "a label in the padding is not 0"),
         ({"masked_lm_positions": {2: 10}}, "a masked position is not that of a token after [CLS]"),
@@ -155,7 +165,10 @@ def test_ids_stand_for_tokens_without_a_vocabulary():
         ({"masked_lm_positions": {1: 2}}, "the masked positions are not strictly ascending"),
         ({"masked_lm_ids": {1: 14}}, "masked_lm_ids has a value outside 0 to 13"),
         ({"masked_lm_ids": {1: SEP}}, "a label is [PAD], [CLS] or [SEP]"),
-        ({"masked_lm_weights": {1: np.nan}}, "masked_lm_weights is not ones followed by zeros"),
+        ({"masked_lm_weights": {1: np.nan}}, "masked_lm_weights has a value outside 0 to 1"),
+        ({"input_type_ids": {2: -1}}, "input_type_ids has a value outside 0 to 1"),
+        ({"masked_lm_ids": {1: -1}}, "masked_lm_ids has a value outside 0 to 13"),
+        ({"input_mask": {n: 0 for n in range(10)}}, "fewer than two tokens"),
         ({"input_word_ids": {0: THE}}, "the first token is not [CLS]"),
         ({"input_word_ids": {3: CLS}}, "[CLS] occurs more than once"),
         ({"input_word_ids": {9: ON}}, "the last token is not [SEP]"),
@@ -166,21 +179,37 @@ def test_ids_stand_for_tokens_without_a_vocabulary():
 def test_each_rule(vocab_file, changes, message):
     """Oracle: the third of five records, which breaks the rule."""
     records = [STATIC] * 2 + [changed(STATIC, **changes)] + [STATIC] * 2
-    found = first_violation(arrays(*records), load_vocab(vocab_file))
-    assert found is not None
-    assert found[0] == 2 and found[1].startswith(message)
+    found = broken_rules(arrays(*records), load_vocab(vocab_file))
+    assert found[2].startswith(message) and found[:2] + found[3:] == [""] * 4
 
 
-def test_bad_records_are_named_and_other_files_read(tmp_path, capsys):
-    """Oracle: the first of two bad records, number 1,030, in the second batch."""
-    bad = changed(STATIC, masked_lm_positions={1: 2})
-    file = write(tmp_path / "bad", *[STATIC] * 1029, bad, changed(STATIC, input_mask={3: 0}))
+def test_all_bad_records_are_named_and_the_others_read(tmp_path, capsys):
+    """Oracle: where the bad records are, by hand, the first one and in two batches; their number.
+
+    A record of another kind, and one that is none, stop neither those before nor those after them.
+    """
+    bad = {
+        1: (b"junk", "not a tf.train.Example"),
+        3: (changed(STATIC, masked_lm_ids={0: -1}), "masked_lm_ids has -1, outside 0 to "),
+        1030: (
+            changed(STATIC, masked_lm_positions={1: 2}),
+            "the masked positions are not strictly",
+        ),
+        1031: (changed(STATIC, input_mask={3: 0}), "input_mask is not ones followed by zeros"),
+        1033: (DYNAMIC, "10 input_word_ids and no predictions instead of 12 input_word_ids and 4"),
+    }
+    records = dict.fromkeys(range(1, 1035), STATIC) | {n: record for n, (record, _) in bad.items()}
+    serialized = [
+        x if isinstance(x, bytes) else examples_of(arrays(x))[0] for x in records.values()
+    ]
+    write_records(file := str(tmp_path / "bad"), serialized)
     good = write(tmp_path / "good", STATIC)
-    with pytest.raises(ValueError, match="^1 problem found: see the lines that start with BAD$"):
+    with pytest.raises(ValueError, match="^5 problems found: see the lines that start with BAD$"):
         run(Options(f"{file},{good}", num_examples=0))
     out = capsys.readouterr().out
-    assert f"BAD {file}, record 1030: the masked positions are not strictly ascending" in out
-    assert "records: 1,025, masked" in out
+    for number, (_, message) in bad.items():
+        assert f"BAD {file}, record {number}: {message}" in out
+    assert out.count("BAD") == 5 and "records: 1,030, masked" in out
 
 
 @pytest.mark.parametrize(
@@ -196,7 +225,7 @@ def test_bad_records_are_named_and_other_files_read(tmp_path, capsys):
 def test_each_rule_of_word_starts(vocab_file, position, value, message):
     bad = changed(DYNAMIC, word_starts={position: value})
     for vocab in (load_vocab(vocab_file), None):
-        assert first_violation(arrays(DYNAMIC, bad), vocab) == (1, message)
+        assert broken_rules(arrays(DYNAMIC, bad), vocab) == ["", message]
 
 
 def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
@@ -219,8 +248,8 @@ def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
     }.items():
         write_records(str(tmp_path / name), records)
     messages = {name: f", {message}" for name, (_, message) in damage.items()} | {
-        "mixed": ", record 2: 10 input_word_ids and no predictions, but the first record has "
-        "12 input_word_ids and 4 predictions",
+        "mixed": ", record 2: 10 input_word_ids and no predictions instead of 12 input_word_ids "
+        "and 4 predictions",
         "foreign": ", record 1: not a tf.train.Example",
         "later": ", record 2: not a tf.train.Example",
     }

@@ -5,10 +5,12 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import examples_of
 
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.order import RecordSet
 from tfrecords.reader import check_files, evaluation_batches, explain_bad_record, training_batches
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tfrecords.writer import write_records
 
 S, P, VOCAB = 12, 3, 500
@@ -16,13 +18,16 @@ S, P, VOCAB = 12, 3, 500
 
 def _arrays(rows: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(rows)
+    columns, lengths = np.arange(S), rng.integers(5, S + 1, (rows, 1))
+    mask, in_a = columns < lengths, rng.integers(2, 4, (rows, 1))
+    real = np.arange(P) < rng.integers(0, P + 1, (rows, 1))
     arrays = {
-        "input_word_ids": rng.integers(0, VOCAB, (rows, S)),
-        "input_mask": rng.integers(0, 2, (rows, S)),
-        "input_type_ids": rng.integers(0, 2, (rows, S)),
-        "masked_lm_positions": rng.integers(0, S, (rows, P)),
-        "masked_lm_ids": rng.integers(0, VOCAB, (rows, P)),
-        "masked_lm_weights": rng.random((rows, P), np.float32),
+        "input_word_ids": mask * rng.integers(0, VOCAB, (rows, S)),
+        "input_mask": mask.astype(np.int64),
+        "input_type_ids": mask * (columns >= in_a).astype(np.int64),
+        "masked_lm_positions": real * (np.arange(P) + rng.integers(1, 3, (rows, 1))),
+        "masked_lm_ids": real * rng.integers(0, VOCAB, (rows, P)),
+        "masked_lm_weights": real * (1 - rng.random((rows, P), np.float32)),
         "next_sentence_labels": rng.integers(0, 2, (rows, 1)),
     }
     arrays["input_word_ids"][:, 0] = np.arange(rows)  # tells the records apart
@@ -33,7 +38,7 @@ def _write(folder, arrays, num_files=1, original=True, compression="") -> list[s
     paths = [str(folder / f"records-{index}") for index in range(num_files)]
     if original:
         arrays = {ORIGINAL_NAMES.get(name, name): values for name, values in arrays.items()}
-    records = serialize_examples(arrays)
+    records = examples_of(arrays)
     for index, path in enumerate(paths):
         write_records(path, records[index::num_files], compression)
     return paths
@@ -97,9 +102,9 @@ def test_evaluation_gives_every_input_pipeline_the_same_number_of_batches(tmp_pa
 
 def test_check_files_names_the_file_and_the_flag(tmp_path):
     files = _write(tmp_path, _arrays(4))
-    with pytest.raises(ValueError, match="records-0: input_ids has 12 .*max_seq_length=16"):
+    with pytest.raises(ValueError, match="12 input_ids .* 16 input_ids .*--max_seq_length"):
         check_files(_record_set(files, max_seq_length=16))
-    with pytest.raises(ValueError, match="masked_lm_.* has 3 .*max_predictions_per_seq=4"):
+    with pytest.raises(ValueError, match="3 pred.* 4 pred.*--max_predictions_per_seq"):
         check_files(_record_set(files, max_predictions_per_seq=4))
     with pytest.raises(ValueError, match="outside 0 to 99: give the vocabulary"):
         check_files(_record_set(files, vocab_size=100))
@@ -113,11 +118,11 @@ def test_check_files_names_the_file_and_the_flag(tmp_path):
         check_files(_record_set([str(tmp_path / "none")]))
     foreign = serialize_examples({"label": np.zeros((1, 1), np.int32)})
     write_records(str(tmp_path / "foreign"), foreign)
-    with pytest.raises(ValueError, match="foreign: no feature 'input_word_ids'"):
+    with pytest.raises(ValueError, match="foreign, record 1: no feature 'input_word_ids'"):
         check_files(_record_set([str(tmp_path / "foreign")]))
     (tmp_path / "v2").mkdir()
     others = _write(tmp_path / "v2", _arrays(4), original=False)
-    with pytest.raises(ValueError, match="12 input_ids .* 12 input_word_ids .*--use_v2"):
+    with pytest.raises(ValueError, match="12 input_word_ids .* 12 input_ids .*--use_v2"):
         check_files(_record_set(files + others))
 
 
@@ -143,6 +148,8 @@ def test_damaged_files_are_named_with_the_record(tmp_path, damage, batches):
         ("input_word_ids", VOCAB, "input_ids has 500, outside 0 to 499: give"),
         # Cut off to 32 bits, it would be valid.
         ("input_word_ids", 2**32 + 7, "input_ids has 4294967303, outside"),
+        ("input_word_ids", -1, "input_ids has -1, outside 0 to 499"),
+        ("masked_lm_ids", -(2**40), "masked_lm_ids has -1099511627776, outside 0 to 499"),
         ("masked_lm_positions", S, "masked_lm_positions has 12, outside 0 to 11"),
         ("masked_lm_weights", -5, "masked_lm_weights has -5.0, outside 0 to 1"),
         ("masked_lm_weights", np.nan, "masked_lm_weights has nan, outside 0 to 1"),
@@ -160,14 +167,50 @@ def test_values_out_of_range_are_named(tmp_path, name, value, message):
             list(batches)
     assert f"records-0, record 8: {message}" in explain_bad_record(_record_set(files))
     first = _write(tmp_path, {name: values[7:] for name, values in arrays.items()})
-    with pytest.raises(ValueError, match=re.escape(f"records-0: {message}")):
+    with pytest.raises(ValueError, match=re.escape(f"records-0, record 1: {message}")):
         check_files(_record_set(first))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("input_mask", [0] * S, "fewer than two tokens"),
+        ("input_mask", [1, 1, 0] + [1] * (S - 3), "input_mask is not ones followed by zeros"),
+        ("masked_lm_positions", [2, 2, 3], "the masked positions are not strictly ascending"),
+        ("masked_lm_positions", [0, 1, 2], "a masked position is not that of a token after [CLS]"),
+        ("input_type_ids", [1] + [0] * (S - 1), "the segment ids are not zeros followed by ones"),
+        ("input_word_ids", [7] * S, "the first token is not [CLS]"),
+    ],
+)
+def test_training_obeys_the_rules_of_inspect(tmp_path, name, values, message):
+    """Oracle: the rule and the record, by hand."""
+    special = Vocabulary((*SPECIAL_TOKENS, *map(str, range(VOCAB - 5))))
+    arrays = {
+        "input_word_ids": np.array([[special.cls_id, *[7] * (S - 2), special.sep_id]] * 4),
+        "input_mask": np.ones((4, S), np.int64),
+        "input_type_ids": np.zeros((4, S), np.int64),
+        "masked_lm_positions": np.array([[1, 2, 3]] * 4),
+        "masked_lm_ids": np.full((4, P), 8),
+        "masked_lm_weights": np.ones((4, P), np.float32),
+        "next_sentence_labels": np.zeros((4, 1), np.int64),
+    }
+    check_files(_record_set(_write(tmp_path, arrays), vocab=special))
+    arrays[name][2] = values
+    files = _write(tmp_path, arrays)
+    for batches in (_training(files, 4, vocab=special), _evaluation(files, 4, vocab=special)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape(message)):
+            next(iter(batches))
+    found = explain_bad_record(_record_set(files, vocab=special))
+    assert found == f"{files[0]}, record 3: {message}"
+    first = _write(tmp_path, {name: rows[2:] for name, rows in arrays.items()})
+    with pytest.raises(ValueError, match=re.escape(f"{first[0]}, record 1: {message}")):
+        check_files(_record_set(first, vocab=special))
 
 
 def test_fractional_weights_and_a_single_type_are_read(tmp_path):
     """Oracle: the original's loss, a weighted mean; a type_vocab_size of 1."""
     arrays = _arrays(4)
-    arrays["masked_lm_weights"][1] = 0.25
+    arrays["masked_lm_weights"][1] /= 4
     files = _write(tmp_path, arrays)
     assert not check_files(_record_set(files))
     (batch,) = _evaluation(files, 4)
@@ -184,4 +227,4 @@ def test_a_record_of_a_different_length_is_named(tmp_path):
     files += _write(tmp_path / "short", short)
     with pytest.raises(tf.errors.InvalidArgumentError):
         list(_evaluation(files, 2))
-    assert "short/records-0, record 1: input_ids has 11" in explain_bad_record(_record_set(files))
+    assert "short/records-0, record 1: 11 input_ids" in explain_bad_record(_record_set(files))

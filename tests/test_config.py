@@ -115,6 +115,17 @@ def test_extras_survive_a_round_trip(extras, tmp_path):
         ({"masked_lm_layer_norm_eps": -1}, "masked_lm_layer_norm_eps must be a finite number"),
         ({"num_hidden_layers": 2.0}, "num_hidden_layers must be a positive integer, not 2.0"),
         ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob must be below 1"),
+        ({"num_hidden_layers": 10**9, "num_hidden_groups": 1}, "num_hidden_layers 1000000000 is"),
+        *(
+            ({name: 3 * 10**9} | others, f"a model with the {name} 3000000000 takes at least .* GB")
+            for name, others in {
+                "hidden_size": {},
+                "intermediate_size": {},
+                "max_position_embeddings": {"hidden_size": 3072},
+                "num_feedforward_networks": {"intra_bottleneck_size": 12, "embedding_size": 12},
+                "vocab_size": {"bilstm": "single", "embedding_size": 3000},
+            }.items()
+        ),
         ({"initializer_range": "0.02"}, "initializer_range must be a finite number"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type 'relative_key'"),
     ],

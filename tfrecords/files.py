@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 from collections.abc import Iterator
 from types import NoneType, UnionType
@@ -33,9 +34,25 @@ def errors_at(where: str) -> Iterator[None]:
         raise ValueError(f"{where}: {error}") from None
 
 
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[tf.io.gfile.GFile]:
+    """Opens a file of bytes; errors of TensorFlow in the block become an OSError that names it."""
+    check_no_pipe(path)
+    with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
+        yield file
+
+
+def check_no_pipe(path: str) -> None:
+    """Raises an OSError for what cannot be read twice, and perhaps not even once."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise OSError(
+            f"{path} is a pipe, a socket or a device, not a file: save a file, or remove it"
+        )
+
+
 def read_file(path: str) -> bytes:
     """Returns the content of a file."""
-    with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
+    with reading(path) as file:
         return file.read()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from tfrecords.files import errors_at
+from tfrecords.files import check_no_pipe, errors_at
 from tfrecords.manifest import MANIFEST_END, manifest_path, unfinished_path
 from tfrecords.writer import absolute_path
 
@@ -134,6 +134,7 @@ def _matches(pattern: str) -> list[str]:
 
 def _size(file: str) -> int:
     """Returns the size of a file; raises a ValueError if it is no file."""
+    check_no_pipe(file)
     stat = tf.io.gfile.stat(file)
     if stat.is_directory:
         raise ValueError(f"{file} is a directory: name its files, for example {file}/*")

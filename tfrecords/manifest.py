@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
-from tfrecords.files import errors_at, named_errors, read_file
+from tfrecords.files import errors_at, read_file, reading
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
@@ -97,7 +97,7 @@ def lines_sha256(lines: Iterable[str]) -> str:
 def file_sha256(path: str, on_read: Callable[[int], object] = lambda size: None) -> str:
     """Returns the checksum of a file in hexadecimal; `on_read` gets the size of each block read."""
     digest = hashlib.sha256()
-    with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
+    with reading(path) as file:
         while block := file.read(2**22):
             digest.update(block)
             on_read(len(block))

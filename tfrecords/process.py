@@ -9,6 +9,7 @@ import importlib.machinery
 import io
 import json
 import os
+import pathlib
 import signal
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ _EDITS_DOCSTRINGS = ("tensorflow_text", "tf_keras")
 _SLOW_AND_UNUSED = ("matplotlib", "sklearn")
 # The error handler of streams that cannot encode a character, as in terminals without Unicode.
 _ESCAPED = "bert_tf.escaped"
+_CGROUP = pathlib.Path("/sys/fs/cgroup/memory.max")
 
 
 @functools.cache
@@ -101,6 +103,22 @@ def handle_signals() -> None:
     with contextlib.suppress(OSError):
         faulthandler.enable(os.dup(2))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+def machine_memory() -> int:
+    """Returns the bytes of memory that this machine, or its container, has."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _CGROUP.read_text().strip() if _CGROUP.exists() else "max"
+    return min(memory, int(limit)) if limit.isdecimal() else memory
+
+
+def check_memory(what: str, size: int) -> None:
+    """Raises a ValueError if this machine has less memory than the bytes that something takes."""
+    if size > (memory := machine_memory()):
+        raise ValueError(
+            f"{what} takes at least {size // 10**9:,} GB, but this machine has only "
+            f"{memory // 10**9:,} GB of memory"
+        )
 
 
 def import_tensorflow() -> None:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfrecords.dynamic_masking import add_at
 from tfrecords.features import Layout, parse_example
-from tfrecords.files import named_errors, plain_message
+from tfrecords.files import plain_message, reading
 from tfrecords.vocabulary import Vocabulary
 
 # Features of several records by name, [B, length].
@@ -34,7 +34,7 @@ _ADVICE = {
 
 def compression_of(file: str) -> str:
     """Returns TensorFlow's name for the compression of a file, judged by its first bytes."""
-    with named_errors(f"cannot read {file}"), tf.io.gfile.GFile(file, "rb") as stream:
+    with reading(file) as stream:
         return "GZIP" if stream.read(2) == b"\x1f\x8b" else ""
 
 

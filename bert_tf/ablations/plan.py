@@ -2,8 +2,6 @@
 
 import dataclasses
 import math
-import os
-import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -35,12 +33,12 @@ from bert_tf.weights.names import PARTS
 from bert_tf.weights.table import entries, own_rows
 from tfrecords.manifest import lines_sha256
 from tfrecords.order import RecordSet
+from tfrecords.process import machine_memory
 
 _CONFIG = "bert_config.json"
 # What a process with TensorFlow needs besides, as measured on the CPU: 1.0 GB of 2.7 GB at a width
 # of 768, and of 2.1 GB at 512, with 4 layers and 32 sequences of length 128.
 _TENSORFLOW = 1_000_000_000
-_CGROUP = pathlib.Path("/sys/fs/cgroup/memory.max")
 _FEATURES_RATE, _LAYERS_OF_FEATURES = 1e-3, 4
 
 
@@ -258,10 +256,3 @@ def training_memory(config: BertConfig, batch: int, length: int, predictions: in
     logits = 2 * batch * predictions * config.vocab_size
     activations = tokens * layer * config.num_hidden_layers + logits
     return _TENSORFLOW + 4 * (4 * count_parameters(config) + activations)
-
-
-def machine_memory() -> int:
-    """Returns the bytes of memory that this machine, or its container, has."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = _CGROUP.read_text().strip() if _CGROUP.exists() else "max"
-    return min(memory, int(limit)) if limit.isdecimal() else memory

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import tensorflow as tf
 
 from tfrecords.files import parse_json, read_file
+from tfrecords.process import check_memory
 from tfrecords.writer import atomic_write
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "linear", "tanh")
@@ -53,6 +54,11 @@ _OF_HEADS = frozenset(
     """masked_lm_act masked_lm_layer_norm_eps classifier_dropout_prob
     classifier_activation""".split()
 )
+
+# As many as DeepNet has (arXiv:2203.00555).
+_MOST_LAYERS = 1000
+# From here on, a model is compared with the memory.
+_MANY_PARAMETERS = 10**9
 
 
 def check_fields(values: Any) -> None:
@@ -150,6 +156,12 @@ class BertConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.num_hidden_layers > _MOST_LAYERS:
+            raise ValueError(f"num_hidden_layers {self.num_hidden_layers} is above {_MOST_LAYERS}")
+        if (parameters := self._least_parameters()) > _MANY_PARAMETERS:
+            sizes = {name: value for name, value in vars(self).items() if type(value) is int}
+            largest = max(sizes, key=sizes.get)
+            check_memory(f"a model with the {largest} {sizes[largest]}", 4 * parameters)
         for name, value in dataclasses.asdict(self).items():
             if isinstance(value, float | int) and value < 0:
                 raise ValueError(f"{name} must be a finite number >= 0, not {value!r}")
@@ -168,6 +180,14 @@ class BertConfig:
             if value not in ACTIVATIONS and not (value is None and key == "masked_lm_act"):
                 raise ValueError(f"{key} {value!r} is not one of {', '.join(ACTIVATIONS)}")
         object.__setattr__(self, "pruned_heads", self._checked_heads() or None)
+
+    def _least_parameters(self) -> int:
+        """Returns a lower bound for the number of weights, from the larger ones of them."""
+        tables = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
+        width = getattr(self, self._divided)
+        layer = 2 * width * (self.hidden_size + self.intermediate_size)
+        layers = self.num_hidden_groups or self.num_hidden_layers
+        return tables * (self.embedding_size or self.hidden_size) + layers * layer
 
     def _checked_heads(self) -> dict[int, tuple[int, ...]]:
         """Returns `pruned_heads` in order; the keys may be strings, as in JSON."""

@@ -40,6 +40,9 @@ class MobileBertConfig(BertConfig):
                     f"{value!r}"
                 )
 
+    def _least_parameters(self) -> int:
+        return super()._least_parameters() * (self.num_feedforward_networks or 1)
+
     @property
     def own_sizes(self) -> dict[str, int]:
         inner = self.intra_bottleneck_size
@@ -74,3 +77,7 @@ class BiLSTMConfig(BertConfig):
         super().__post_init__()
         if self.bilstm not in _BILSTMS:
             raise ValueError(f"bilstm {self.bilstm!r} is not one of {', '.join(_BILSTMS)}")
+
+    def _least_parameters(self) -> int:
+        width = self.embedding_size or self.hidden_size
+        return self.vocab_size * width + 8 * self.intermediate_size**2

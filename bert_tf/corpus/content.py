@@ -21,7 +21,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrecords.files import named_errors
+from tfrecords.files import reading
 from tfrecords.input_files import shortened
 
 READ_BYTES = 2**20
@@ -59,7 +59,7 @@ def checked_content(file: str) -> Iterator[bytes]:
 
 def read_content(file: str) -> Iterator[bytes]:
     """Yields the decompressed content of a file in parts."""
-    with named_errors(f"cannot read {file}"), tf.io.gfile.GFile(file, "rb") as stream:
+    with reading(file) as stream:
         head = stream.read(COMPRESSED_READ_BYTES)
         new_decompressor = _detect(head, file)
         size = COMPRESSED_READ_BYTES if new_decompressor else READ_BYTES
@@ -74,7 +74,7 @@ def estimate_content_bytes(files: Sequence[str]) -> int:
     """
     total = 0.0
     for file in files:
-        with named_errors(f"cannot read {file}"), tf.io.gfile.GFile(file, "rb") as stream:
+        with reading(file) as stream:
             size = tf.io.gfile.stat(file).length
             head = stream.read(READ_BYTES)
         if new_decompressor := _detect(head, file):

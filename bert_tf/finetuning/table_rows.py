@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf.corpus.sources import read_blocks
 from tfrecords.features import parse_example
-from tfrecords.files import named_errors, plain_message
+from tfrecords.files import plain_message, reading
 from tfrecords.input_files import check_single
 from tfrecords.progress import counted, say
 from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
@@ -133,7 +133,7 @@ def _lines(path: str) -> Iterator[str]:
 
 def _parquet_rows(path: str) -> Iterator[Numbered]:
     pyarrow, number = import_pyarrow(), 0
-    with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
+    with reading(path) as file:
         # pyarrow reads local files in less memory. It asks others whether they are closed.
         methods = dict(read=file.read, seek=file.seek, tell=file.tell)
         source = SimpleNamespace(**methods, closed=False) if "://" in path else path

@@ -22,6 +22,7 @@ from bert_tf.resolution import agreed, check_length
 from bert_tf.runs.provenance import check_same
 from bert_tf.runs.run import RECORDS, Run
 from tfrecords.dynamic_masking import DynamicMasking
+from tfrecords.files import reading
 from tfrecords.input_files import (
     check_complete,
     check_finished,
@@ -293,5 +294,5 @@ def remember_records(run: Run, contents: Contents) -> None:
 def _checksum(file: str, entry: dict | None) -> dict[str, str]:
     if entry:
         return {"sha256": entry["sha256"]}
-    with tf.io.gfile.GFile(file, "rb") as stream:
+    with reading(file) as stream:
         return {"sha256_of_first_bytes": hashlib.sha256(stream.read(_FIRST_BYTES)).hexdigest()}

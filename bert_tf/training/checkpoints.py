@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finite import NonFinite
-from tfrecords.files import named_errors
+from tfrecords.files import check_no_pipe, named_errors
 from tfrecords.input_files import shortened
 from tfrecords.writer import atomic_write
 
@@ -241,6 +241,7 @@ def tensors_by_key(
 ) -> dict[str, Tensor]:
     """Returns all tensors of a TensorFlow checkpoint, by their keys."""
     check_name(checkpoint)
+    check_no_pipe(f"{checkpoint}.index")
     with _reading(checkpoint, advice):
         reader = tf.train.load_checkpoint(checkpoint)
         shapes = reader.get_variable_to_shape_map()

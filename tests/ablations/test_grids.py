@@ -8,11 +8,12 @@ import pytest
 
 from bert_tf.ablations import plan
 from bert_tf.ablations.grids import GRIDS, PAPER_SIZES, columns, parse_size, select_rows
-from bert_tf.ablations.plan import count_parameters, machine_memory, training_memory
+from bert_tf.ablations.plan import count_parameters, training_memory
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.presets import preset_config
+from tfrecords import process
 
 # BERT (arXiv:1810.04805v2) tables 6, 5 (without "+ BiLSTM") and 8, as printed.
 TABLE_6 = """
@@ -154,9 +155,13 @@ def test_memory_of_a_step(tmp_path, monkeypatch):
     rows = [(32, 128), (12, 384), (4 * 32, 64)]
     fine_tuned = [training_memory(base, *sizes, 0) for sizes in rows]
     assert [needed for needed, _ in plan._needs(row)] == [expected, *fine_tuned]
-    found = machine_memory()
+    found = process.machine_memory()
     assert 1e8 < found < 1e14
     for limit, expected in (("1000\n", 1000), (f"{10**20}\n", None), ("max\n", None)):
-        monkeypatch.setattr(plan, "_CGROUP", tmp_path / "memory.max")
+        monkeypatch.setattr(process, "_CGROUP", tmp_path / "memory.max")
         (tmp_path / "memory.max").write_text(limit)
-        assert machine_memory() == expected or machine_memory() >= found and expected is None
+        assert (
+            process.machine_memory() == expected
+            or process.machine_memory() >= found
+            and expected is None
+        )

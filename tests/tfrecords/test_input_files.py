@@ -5,8 +5,11 @@ import pathlib
 
 import pytest
 
+from tfrecords.files import read_file
 from tfrecords.input_files import check_complete, check_finished, expand_files, match_files
-from tfrecords.manifest import find_manifests, write_manifest
+from tfrecords.manifest import file_sha256, find_manifests, write_manifest
+from tfrecords.records import compression_of
+from tfrecords.vocabulary import load_vocab
 
 
 def test_expand_files(tmp_path):
@@ -27,6 +30,21 @@ def test_expand_files(tmp_path):
     ]:
         with pytest.raises(ValueError, match=f"^--data: .*{message}"):
             expand_files(patterns, flag="data")
+
+
+def test_pipes_are_named(tmp_path):
+    """Oracle: the message. Reading them waits until somebody writes."""
+    (tmp_path / "a.txt").write_text("text")
+    os.mkfifo(tmp_path / "b.txt")
+    for read in (
+        lambda pipe: expand_files(f"{tmp_path}/*.txt", allow_empty=True),
+        read_file,
+        file_sha256,
+        compression_of,
+        load_vocab,
+    ):
+        with pytest.raises(OSError, match=f"^{tmp_path}/b.txt is a pipe, a socket or a device"):
+            read(f"{tmp_path}/b.txt")
 
 
 def test_names_with_commas(tmp_path, monkeypatch):

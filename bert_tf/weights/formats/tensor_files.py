@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.training.checkpoints import Tensor
-from tfrecords.files import named_errors, read_json
+from tfrecords.files import check_no_pipe, read_json, reading
 
 FILE = "model.safetensors"
 INDEX = f"{FILE}.index.json"
@@ -92,6 +92,7 @@ def _reading(path: str) -> Iterator[None]:
 def _local_copy(path: str) -> Iterator[str]:
     """Yields a local file with the content of `path`; it need exist only while it is opened."""
     if "://" not in path:
+        check_no_pipe(path)
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -137,7 +138,7 @@ def _read_hdf5(path: str, name: str) -> np.ndarray:
 @contextlib.contextmanager
 def _opened_hdf5(path: str) -> Iterator[h5py.File]:
     """Opens a file; turns the various errors for damaged files into one OSError."""
-    with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as source:
+    with reading(path) as source:
         try:
             with h5py.File(source, "r") as file:
                 yield file

@@ -50,9 +50,10 @@ def num_processes(asked: int | None, useful: int) -> int:
 class Workers:
     """Runs tasks in this process and `num_workers - 1` others. A context manager.
 
-    The other processes are spawned, so each imports its own TensorFlow, limited to one core. That
-    takes seconds, during which this process already works. The others exit at once when the context
-    exits, or when this process ends for whatever reason.
+    The other processes are spawned, so each imports its own TensorFlow, with as many threads as its
+    share of the cores. That takes seconds, during which this process already works; its threads are
+    those that TensorFlow has started. The others exit at once when the context exits, or when this
+    process ends for whatever reason.
     """
 
     def __init__(self, num_workers: int) -> None:
@@ -68,7 +69,7 @@ class Workers:
                 self._others,
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_start_worker,
-                initargs=(stopped,),
+                initargs=(stopped, max(1, available_cores() // (1 + self._others))),
             )
         return self
 
@@ -166,15 +167,15 @@ def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterat
         yield _beam_runner(name, beam_options or "")
 
 
-def _start_worker(stopped: Connection) -> None:
+def _start_worker(stopped: Connection, threads: int) -> None:
     # Ctrl-C is for the parent to handle.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_when_stopped, args=(stopped,), daemon=True).start()
     command.import_tensorflow()
     import tensorflow as tf
 
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
 def _exit_when_stopped(stopped: Connection) -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+import tensorflow as tf
 
 from bert_tf.workers import Workers
 
@@ -20,14 +21,19 @@ def test_one_worker_is_this_process_and_runs_tasks_in_order():
 
 
 @pytest.mark.slow
-def test_two_workers():
-    """Shares one other process, which takes seconds to start, between all checks."""
+def test_two_workers(monkeypatch):
+    """Shares one other process, which takes seconds to start, between all checks.
+
+    Oracles: the results in this process; half of the cores.
+    """
+    monkeypatch.setattr("bert_tf.workers.available_cores", lambda: 6)
     with Workers(2) as workers:
         numbers = range(50)
         results = workers.results((math.sqrt, number) for number in numbers)
         assert sorted(result for _, result in results) == [math.sqrt(n) for n in numbers]
         # The tasks take long enough for both processes to run some.
-        assert len({pid for _, pid in workers.results([(_pid_after, 0.1)] * 10)}) == 2
+        found = dict(pair for _, pair in workers.results([(_threads_after, 0.1)] * 10))
+        assert len(found) == 2 and {**found, os.getpid(): 3} == dict.fromkeys(found, 3)
         with pytest.raises(ValueError, match="math domain error|nonnegative"):
             list(workers.results([(math.sqrt, -1)]))
         with pytest.raises(OSError, match="a worker process died.*--num_workers"):
@@ -50,6 +56,10 @@ def test_an_error_ends_the_workers_and_no_other_process():
     assert child.is_alive()
     child.terminate()
     child.join()
+
+
+def _threads_after(seconds: float) -> tuple[int, int]:
+    return _pid_after(seconds), tf.config.threading.get_intra_op_parallelism_threads()
 
 
 def _pid_after(seconds: float) -> int:

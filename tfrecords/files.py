@@ -46,7 +46,7 @@ def check_no_pipe(path: str) -> None:
     """Raises an OSError for what cannot be read twice, and perhaps not even once."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise OSError(
-            f"{path} is a pipe, a socket or a device, not a file: save a file, or remove it"
+            f"{path} is a pipe, a socket or a device: save what comes from it in a file, and name that"
         )
 
 

@@ -34,8 +34,8 @@ def check_files(records: RecordSet) -> bool:
             problem += (
                 ": pass the --max_seq_length and the --max_predictions_per_seq of their creation"
                 if found == Layout.of(firsts[0])
-                else ": read other files in separate runs, or create them with the same --masking "
-                "and --use_v2_feature_names"
+                else f", as in {records.files[0]}: read them in separate runs, or create them with "
+                "the same --masking and --use_v2_feature_names"
             )
         raise ValueError(f"{records.files[row]}, record 1: {problem}")
     return rules.layout.dynamic

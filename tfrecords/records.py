@@ -141,7 +141,7 @@ class Rules:
                 return f"{stored} has {len(values)} values instead of {length}"
             # NaN fails this test, too.
             if bad := [value for value in values if not 0 <= value <= self._largest(name)]:
-                advice = _ADVICE.get(name, "")
+                advice = _ADVICE.get(name, "") if bad[0] > 0 else ""
                 return f"{stored} has {bad[0]}, outside 0 to {self._largest(name)}{advice}"
         return f"{found} instead of {self.layout}" if found != self.layout else None
 

@@ -33,14 +33,17 @@ LENGTH, PREDICTIONS = 8, 3
 def examples(rows: int) -> dict[str, np.ndarray]:
     """Rows of various lengths, some of which have fewer masked tokens than others."""
     generator = np.random.default_rng(rows)
-    mask = np.arange(LENGTH) < generator.integers(4, LENGTH + 1, (rows, 1))
+    lengths = generator.integers(5, LENGTH + 1, (rows, 1))
+    mask, real = np.arange(LENGTH) < lengths, np.arange(PREDICTIONS) <= np.arange(rows)[:, None]
+    ids = generator.integers(5, 13, (rows, LENGTH)) * mask
+    ids[:, 0], ids[np.arange(LENGTH) == lengths - 1] = 2, 3
     return {
-        "input_word_ids": generator.integers(5, 13, (rows, LENGTH)) * mask,
+        "input_word_ids": ids,
         "input_mask": mask.astype(np.int64),
         "input_type_ids": np.zeros((rows, LENGTH), np.int64),
-        "masked_lm_positions": np.tile(np.arange(PREDICTIONS), (rows, 1)),
-        "masked_lm_ids": generator.integers(5, 13, (rows, PREDICTIONS)),
-        "masked_lm_weights": (np.arange(PREDICTIONS) <= np.arange(rows)[:, None]).astype("f"),
+        "masked_lm_positions": real * np.arange(1, PREDICTIONS + 1),
+        "masked_lm_ids": real * generator.integers(5, 13, (rows, PREDICTIONS)),
+        "masked_lm_weights": real.astype("f"),
         "next_sentence_labels": np.zeros((rows, 1), np.int64),
     }
 

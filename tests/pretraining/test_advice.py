@@ -76,9 +76,12 @@ def test_an_evaluation_warns(flags, untrained, write_records_of, tmp_path, capsy
     """Oracle: numpy's count of the masked tokens of the records that the evaluation reads."""
     random = np.random.default_rng(0)
     ids = random.choice(40, [30, 3], p=np.r_[0.5, np.full(39, 0.5 / 39)])
-    weights = (random.random([30, 3]) < 0.7).astype(np.float32)
+    weights = (np.arange(3) < random.integers(1, 4, [30, 1])).astype(np.float32)
+    ids *= weights.astype(int)
+    positions = [1, 2, 3] * weights.astype(int)
     path = str(tmp_path / "records.tfrecord")
-    write_records_of(path, 30, masked_lm_ids=ids, masked_lm_weights=weights)
+    predictions = dict(masked_lm_positions=positions, masked_lm_ids=ids, masked_lm_weights=weights)
+    write_records_of(path, 30, **predictions)
     flags |= {"eval_input_file": path, "eval_batch_size": 8, "max_eval_steps": 2}
     flags |= {"init_checkpoint": untrained, "do_train": False, "vocab_file": None}
     run(Options(**flags))
@@ -105,7 +108,8 @@ def test_records_with_nothing_to_teach_give_a_warning(data, write_records_of, tm
     assert warnings(do_train=True) == [first] and warnings(do_eval=True) == [second]
     assert warnings(do_train=True, with_pairs=False) == []
     empty = str(tmp_path / "empty.tfrecord")
-    write_records_of(empty, 24, masked_lm_weights=np.zeros((24, 3), np.float32))
+    nothing = {f"masked_lm_{x}": np.zeros((24, 3), int) for x in ("positions", "ids")}
+    write_records_of(empty, 24, masked_lm_weights=np.zeros((24, 3), np.float32), **nothing)
     records = dataclasses.replace(records, train=RecordSet(files=(empty,), **read))
     (warning,) = warnings(do_train=True, with_pairs=False)
     assert warning.startswith(f"WARNING: the first 24 records of {empty} predict no token")

@@ -141,7 +141,8 @@ def test_skips_padding_where_xla_compiles(
     flags |= {"train_batch_size": 64, "gradient_accumulation_steps": 2, "num_train_steps": 4}
     dataclasses.replace(config, **still).to_json_file(flags["bert_config_file"])
     mask = np.tile(np.arange(16) < 8, (24, 1)).astype(np.int64)
-    write_records_of(flags["input_file"], 24, input_mask=mask)
+    ids = np.tile([2, *[7] * 6, 3, *[0] * 8], (24, 1))
+    write_records_of(flags["input_file"], 24, input_mask=mask, input_word_ids=ids)
     expected = run(Options(**flags))
     assert "Skipping padding" not in capsys.readouterr().out
     monkeypatch.setattr("bert_tf.session.device_type", lambda strategy: "GPU")
@@ -179,7 +180,7 @@ def test_masking_flags_are_checked(flags, data):
     # Not that the masked records lack the length, which is only that of the dynamic ones.
     for length in (3, 7):
         change = dynamic | {"max_predictions_per_seq": length}
-        with pytest.raises(ValueError, match="dynamic.* and .*heldout.tfrecord .*in separate"):
+        with pytest.raises(ValueError, match="heldout.* as in .*dynamic.tfrecord: .*in separate"):
             run(Options(**flags | change))
     alone = dynamic | {"do_eval": False, "vocab_file": None}
     with pytest.raises(ValueError, match="dynamic.tfrecord is masked while .* give --vocab_file"):

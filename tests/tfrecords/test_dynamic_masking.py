@@ -320,7 +320,7 @@ def test_masked_and_dynamic_records_are_not_mixed(tmp_path):
     other = _write(tmp_path / "static", mask(dynamic_arrays(3)))
     assert not check_files(_record_set(other))
     with pytest.raises(
-        ValueError, match="good has 40 input_.* no predictions, and .*static 40 .*--masking"
+        ValueError, match="static, record 1: 40 .* no predictions, as in .*good: .*--masking"
     ):
         check_files(_record_set(good, other))
     explanation = explain_bad_record(_record_set(good, other))

@@ -43,10 +43,10 @@ def old(tmp_path_factory) -> pathlib.Path:
     CONFIG.to_json_file(str(folder / "bert_config.json"))
     rows = np.ones((16, 8), np.int64)
     arrays = {
-        "input_word_ids": rows * (len(TOKENS) - 1),
+        "input_word_ids": rows * [2, *[len(TOKENS) - 1] * 6, 3],
         "input_mask": rows,
         "input_type_ids": rows * 0,
-        "masked_lm_positions": rows[:, :2],
+        "masked_lm_positions": rows[:, :2] * [1, 2],
         "masked_lm_ids": rows[:, :2] * 7,
         "masked_lm_weights": np.ones((16, 2), np.float32),
         "next_sentence_labels": rows[:, :1],

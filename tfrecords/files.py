@@ -45,9 +45,7 @@ def reading(path: str) -> Iterator[tf.io.gfile.GFile]:
 def check_no_pipe(path: str) -> None:
     """Raises an OSError for what cannot be read twice, and perhaps not even once."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        raise OSError(
-            f"{path} is a pipe, a socket or a device: save what comes from it in a file, and name that"
-        )
+        raise OSError(f"{path} is a pipe, a socket or a device: name a file, or leave it out")
 
 
 def read_file(path: str) -> bytes:

@@ -55,22 +55,6 @@ def without_tracing():
         tf.config.run_functions_eagerly(False)
 
 
-def examples_of(arrays: dict[str, np.ndarray]) -> list[bytes]:
-    """Returns rows of numbers, negative ones too, as serialized `tf.train.Example`s."""
-
-    def feature(row: np.ndarray) -> tf.train.Feature:
-        if row.dtype.kind == "f":
-            return tf.train.Feature(float_list=tf.train.FloatList(value=row))
-        return tf.train.Feature(int64_list=tf.train.Int64List(value=row))
-
-    rows = range(len(next(iter(arrays.values()))))
-    found = [{name: feature(values[row]) for name, values in arrays.items()} for row in rows]
-    return [
-        tf.train.Example(features=tf.train.Features(feature=row)).SerializeToString()
-        for row in found
-    ]
-
-
 def make_chunk(documents: list[list[int]]) -> Chunk:
     """Documents of sentences of these lengths; token i has id i, and even ones begin units."""
     starts = np.cumsum([0] + [length for sentences in documents for length in sentences])

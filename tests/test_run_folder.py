@@ -62,6 +62,7 @@ def test_a_run_reads_the_head_it_wrote(run, head):
     [
         ('{"kind": "x"}', "kind is 'x', not"),
         ('{"kind": "span", "labels": 2}', "2"),
+        ('{"kind": "embedding", "pooling": 3}', "pooling must be a string, not 3"),
         ('{"kind": "classifier", "multi_label": "no"}', "multi_label must be true or false"),
         ('{"kind": "classifier", "mean": "0"}', "mean must be a finite number, not '0'"),
         ('{"kind": "classifier", "deviation": Infinity}', "deviation must be a finite number"),
@@ -118,9 +119,14 @@ def resolve(run: Run, vocabs=None, casings=None, init=None, mapping=None, **flag
 
 def test_a_damaged_file_is_named(run):
     run.write(ModelSpec(CONFIG, VOCAB, True), {})
-    for name, value in (("flags.json", "flags"), ("tokenizer_config.json", "vocab")):
+    for name, value, content in (
+        ("flags.json", "flags", "[1"),
+        ("flags.json", "flags", '{"task": 1}'),
+        ("flags.json", "flags", '{"max_seq_length": "9"}'),
+        ("tokenizer_config.json", "vocab", "[1"),
+    ):
         with open(run.file(name), "w") as file:
-            file.write("[1")
+            file.write(content)
         with pytest.raises(ValueError, match=f"{run.path}/{name} is damaged .*: "):
             getattr(run, value)
 

@@ -116,7 +116,7 @@ def serialize_examples(arrays: dict[str, np.ndarray]) -> list[bytes]:
     features are in the order of the dict, so that equal arrays always give equal bytes.
 
     Args:
-        arrays: values by feature name, [N, length]. Non-negative integers become an `int64_list`,
+        arrays: values by feature name, [N, length]. Integers become an `int64_list`,
             floats a `float_list`.
     """
     columns = [_encoded_rows(name, values) for name, values in arrays.items()]
@@ -140,8 +140,8 @@ def _encoded_rows(name: str, values: np.ndarray) -> list[bytes]:
 
 def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
     """Encodes [N, L] as protobuf varints: the bytes of all rows joined, and each row's size [N]."""
-    assert values.min(initial=0) >= 0, "negative numbers would take ten bytes each"
-    width = max(1, -(-int(values.max(initial=0)).bit_length() // 7))
+    largest = values.max(initial=0) if values.min(initial=0) >= 0 else 2**64 - 1
+    width = max(1, -(-int(largest).bit_length() // 7))
     if width == 1:
         return values.astype(np.uint8).tobytes(), np.full(len(values), values.shape[1])
     rest = values.astype(np.uint32 if width <= 4 else np.uint64)

@@ -1,12 +1,13 @@
 """Reads and writes files through TensorFlow, with errors of one line that name the file."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
 from collections.abc import Iterator
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, NotRequired, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
 
 import tensorflow as tf
 
@@ -90,6 +91,19 @@ def parse_json(text: str | bytes, kind: Any = dict[str, Any]) -> Any:
         raise ValueError(str(error)) from None
     _check_kind(value, kind)
     return value
+
+
+def fields_kind(cls: type) -> Any:
+    """Returns the kind of an object whose keys are the fields of a dataclass without a default.
+
+    It may have the others, too.
+    """
+    hints, missing = get_type_hints(cls), dataclasses.MISSING
+    kinds = {
+        x.name: hints[x.name] if x.default is missing else NotRequired[hints[x.name]]
+        for x in dataclasses.fields(cls)
+    }
+    return TypedDict(cls.__name__, kinds)
 
 
 # The names of kinds in messages.

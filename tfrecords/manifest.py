@@ -18,15 +18,46 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable
+from typing import Any, NotRequired, TypedDict
 
 import tensorflow as tf
 
-from tfrecords.files import errors_at, read_file, reading
+from tfrecords.files import errors_at, parse_json, read_file, reading
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import atomic_write
 
 MANIFEST_END = ".manifest.json"
-_SHARD_KEYS = {"file", "bytes", "records", "sha256"}
+
+
+class Input(TypedDict):
+    file: str
+    bytes: int
+    sha256: str
+
+
+class Shard(Input):
+    records: int
+
+
+class Settings(TypedDict, total=False):
+    do_lower_case: bool | None
+    masked_lm_prob: float
+    masking: str
+    max_predictions_per_seq: int
+    max_seq_length: int
+    objective: str
+    vocab_file: str
+
+
+class Manifest(TypedDict):
+    """The keys that the program reads."""
+
+    shards: list[Shard]
+    settings: NotRequired[Settings]
+    inputs: NotRequired[list[Input]]
+    statistics: NotRequired[dict[str, dict[str, Any] | int]]
+    vocabulary: NotRequired[str]
+    tokenizer: NotRequired[dict[str, Any]]
 
 
 def manifest_path(shard: str) -> str:
@@ -51,15 +82,12 @@ def write_manifest(path: str, manifest: dict, overwrite: bool = True) -> None:
     atomic_write(path, f"{text}\n", overwrite)
 
 
-def read_manifest(path: str) -> dict:
-    """Reads a manifest, and checks that its shards are described."""
+def read_manifest(path: str) -> Manifest:
+    """Reads a manifest; raises a ValueError that names the first value of another kind."""
     try:
-        manifest = json.loads(read_file(path))
-        if not all(entry.keys() >= _SHARD_KEYS for entry in manifest["shards"]):
-            raise ValueError("incomplete shards")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return parse_json(read_file(path), Manifest)
+    except ValueError as error:
         raise ValueError(f"{path} is damaged or not a manifest ({error})") from None
-    return manifest
 
 
 def find_manifests(files: Iterable[str]) -> dict[str, dict]:

@@ -73,9 +73,9 @@ def first_records(files: Sequence[str]) -> Iterator[bytes]:
         yield record
 
 
-def serialized_records(file: str, skip: int = 0) -> Iterator[bytes]:
-    """Returns an iterator over the serialized records of a file after the first `skip`."""
-    return open_records(file, compression_of(file)).skip(skip).as_numpy_iterator()
+def serialized_records(file: str) -> Iterator[bytes]:
+    """Returns an iterator over the serialized records of a file."""
+    return open_records(file, compression_of(file)).as_numpy_iterator()
 
 
 # For a record that is not UTF-8, TensorFlow's error may be that it cannot decode its own message.

@@ -101,7 +101,7 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
     groups: dict[tuple, dict[Run, dict[str, float]]] = {}
     unfinished = []
     for run in sorted(_runs(folder), key=lambda run: run.path):
-        results = run.read_json(EVAL_RESULTS_JSON) if run.finished else {}
+        results = run.read_json(EVAL_RESULTS_JSON, dict[str, float]) if run.finished else {}
         if results:
             key = sorted((name, str(x)) for name, x in run.flags.items() if name not in _VARYING)
             groups.setdefault(tuple(key), {})[run] = results

@@ -13,6 +13,7 @@ from bert_tf.training.checkpoints import Tensor
 from bert_tf.training.reports import rank
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.names import part_of
+from tfrecords.files import fields_kind
 from tfrecords.writer import atomic_write
 
 
@@ -45,7 +46,7 @@ class Outcome:
     @classmethod
     def read(cls, folder: str) -> Self | None:
         """Reads the record in a run folder; None if there is none."""
-        values = Run(folder).read_json(COMPRESSION)
+        values = Run(folder).read_json(COMPRESSION, fields_kind(cls))
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(*map(values.get, names)) if values else None
 

@@ -77,8 +77,9 @@ def check_fields(values: Any) -> None:
             raise ValueError(f"{field.name} must be a positive integer, not {value!r}")
         if kind is float and not (type(value) in (int, float) and math.isfinite(value)):
             raise ValueError(f"{field.name} must be a finite number, not {value!r}")
-        if kind is bool and type(value) is not bool:
-            raise ValueError(f"{field.name} must be true or false, not {value!r}")
+        if kind in (bool, str) and type(value) is not kind:
+            what = "true or false" if kind is bool else "a string"
+            raise ValueError(f"{field.name} must be {what}, not {value!r}")
 
 
 @dataclasses.dataclass(frozen=True)

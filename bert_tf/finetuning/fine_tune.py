@@ -218,7 +218,9 @@ def _earlier_results(options: FineTuningOptions, run: Run) -> dict[str, float]:
 
     Leaves out those that this run computes again, and those of other test data.
     """
-    results = run.read_json(EVAL_RESULTS_JSON) | read_results(run.best.file(EVAL_RESULTS))
+    results = run.read_json(EVAL_RESULTS_JSON, dict[str, float]) | read_results(
+        run.best.file(EVAL_RESULTS)
+    )
     saved = run.flags
     other_test = any(
         getattr(options, x) not in (None, saved.get(x)) for x in ("data_dir", "test_file")

@@ -14,8 +14,9 @@ from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import TRAIN, DataFiles, TrainableTask
 from bert_tf.folder_lock import LOCK
 from bert_tf.runs.provenance import check_same
-from bert_tf.runs.run import COMMAND, HEAD, LOCATION_FLAGS, Run
+from bert_tf.runs.run import COMMAND, FLAGS, HEAD, LOCATION_FLAGS, Run
 from bert_tf.training.checkpoints import BEST
+from tfrecords.files import fields_kind
 
 # The key in flags.json for the checksums of the training and dev examples.
 DATA_CHECKSUMS = "data_checksums"
@@ -45,9 +46,9 @@ def with_saved_flags(options: FineTuningOptions, run: Run) -> FineTuningOptions:
     Training and dev data are those of the training run if no flag says where others are. Returns
     `options` unchanged to train, or if there is no run.
     """
-    saved = run.flags
     if options.do_train or run.finished is None:
         return options
+    saved = run.read_json(FLAGS, fields_kind(FineTuningOptions))
     values = {}
     if not any(getattr(options, name) for name in _TRAINED_ON):
         values = {name: saved[name] for name in DataFiles._fields if name in saved}

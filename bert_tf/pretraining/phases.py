@@ -2,11 +2,11 @@
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Iterator
+from typing import Any
 
 from bert_tf.pretraining.pretraining_options import SharedOptions
-from tfrecords.files import read_file
+from tfrecords.files import errors_at, parse_json, read_file
 
 # What an object of a --phases_file may hold; all but the share are names of flags.
 _KEYS = (
@@ -32,12 +32,8 @@ def read_phases(options: SharedOptions) -> list[tuple[int, SharedOptions]]:
     path = options.phases_file
     if not path:
         return [(options.num_train_steps, options)]
-    try:
-        content = json.loads(read_file(path))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not JSON ({error})") from None
-    if not (isinstance(content, list) and content and all(isinstance(p, dict) for p in content)):
-        raise ValueError(f"{path} is not a list of objects, one per phase")
+    with errors_at(f"{path} is not a JSON list of objects, one per phase"):
+        content = parse_json(read_file(path), list[dict[str, Any]])
     phases, shares, last = [], [], 0
     for number, values in enumerate(content, start=1):
         with phase_named(options, number):

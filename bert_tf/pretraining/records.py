@@ -19,7 +19,7 @@ from bert_tf.config import ModelSpec
 from bert_tf.pretraining.phases import phase_named, read_phases
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
 from bert_tf.resolution import agreed, check_length
-from bert_tf.runs.provenance import check_same
+from bert_tf.runs.provenance import File, check_same
 from bert_tf.runs.run import RECORDS, Run
 from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.files import reading
@@ -43,7 +43,7 @@ _DEFAULT_MASKED_LM_PROB = 0.15
 _FIRST_BYTES = 2**16
 
 # --input_file -> file -> "bytes" and "sha256" or "sha256_of_first_bytes".
-Contents = dict[str, dict[str, dict[str, int | str]]]
+Contents = dict[str, dict[str, File]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -269,7 +269,7 @@ def describe_records(records: Sequence[NamedRecords]) -> Contents:
 
 def check_unchanged(run: Run, contents: Contents) -> None:
     """Checks that the files of a run that resumes are those that it was trained on."""
-    before = run.read_json(RECORDS) if run.has_checkpoint else {}
+    before = run.read_json(RECORDS, Contents) if run.has_checkpoint else {}
     for pattern in contents.keys() & before.keys():
         advice = (
             f"restore what {pattern} named, or start a new run with --init_checkpoint={run.path}, "
@@ -280,14 +280,16 @@ def check_unchanged(run: Run, contents: Contents) -> None:
 
 def copies_of_records(run: Run, records: Sequence[NamedRecords]) -> list[str]:
     """Returns the files that have the size and checksum of one that the run was trained on."""
-    known = [entry for files in run.read_json(RECORDS).values() for entry in files.values()]
+    known = [
+        entry for files in run.read_json(RECORDS, Contents).values() for entry in files.values()
+    ]
     contents = describe_records(records)
     return [name for files in contents.values() for name, x in files.items() if x in known]
 
 
 def remember_records(run: Run, contents: Contents) -> None:
     """Writes what the run is trained on; keeps entries for every other --input_file."""
-    everything = run.read_json(RECORDS) | contents
+    everything = run.read_json(RECORDS, Contents) | contents
     atomic_write(run.file(RECORDS), json.dumps(everything, indent=1, sort_keys=True) + "\n")
 
 

@@ -5,7 +5,7 @@ mappings: "bytes" and a checksum such as "sha256", or else when the file was "mo
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import tensorflow as tf
 
@@ -13,6 +13,20 @@ from tfrecords.files import named_errors
 from tfrecords.input_files import shortened
 
 Description = Mapping[str, Any]
+
+
+class File(TypedDict, total=False):
+    """What descriptions say of a file, beside its checksum."""
+
+    file: str
+    bytes: int
+
+
+class Made(TypedDict, total=False):
+    """The part of a manifest that `description_of` reads."""
+
+    settings: dict[str, Any]
+    inputs: list[File]
 
 
 def describe_file(file: str) -> dict[str, Any]:
@@ -38,9 +52,10 @@ def differences(before: Description, now: Description) -> Iterator[str]:
         return
     for name in {**now, **before}:
         old, new = before.get(name), now.get(name)
-        if not isinstance(new or old, Mapping):
-            if old != new:
-                yield f"{name}={old}, not {new}"
+        if old == new:
+            continue
+        if not (isinstance(old, Mapping | None) and isinstance(new, Mapping | None)):
+            yield f"{name}={old}, not {new}"
         elif change := _change(old, new):
             file = (new or old).get("file")
             yield f"{name}{f' ({file})' if file else ''} {change}"
@@ -50,7 +65,7 @@ def _change(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> 
     if before is None or now is None:
         return "is gone" if before else "is new"
     sizes = before.get("bytes"), now.get("bytes")
-    if sizes[0] != sizes[1]:
+    if None not in sizes and sizes[0] != sizes[1]:
         return f"had {sizes[0]:,} bytes and has {sizes[1]:,}"
     # The kinds of checksum differ if a manifest was added or removed since.
     compared = before.keys() & now.keys() - {"file", "bytes", "modified"} or {"modified"}

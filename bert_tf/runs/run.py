@@ -19,7 +19,7 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import tensorflow as tf
 
@@ -48,6 +48,28 @@ SWEEP_RESULTS = "results.json"
 LOCATION_FLAGS = frozenset(
     """output_dir strategy use_tpu worker_hosts task_index tpu_name tpu_zone gcp_project""".split()
 )
+
+
+class Flags(TypedDict, total=False):
+    """The flags that other commands read, and what runs add to them."""
+
+    task: str
+    command: str
+    finished: bool
+    split_files: list[str]
+    data_checksums: dict[str, int]
+    label_type: str | None
+    label_column: str | None
+    text_column: str | None
+    text_b_column: str | None
+    max_seq_length: int | None
+    max_query_length: int | None
+    doc_stride: int | None
+    pooling: str | None
+    normalize: bool | None
+    hold_out_seed: int | None
+    random_seed: int | None
+    lora_rank: int | None
 
 
 class Run:
@@ -110,7 +132,7 @@ class Run:
     @cached_property
     def flags(self) -> dict[str, Any]:
         """The flags of the last start; {} if there are none."""
-        return self.read_json(FLAGS)
+        return self.read_json(FLAGS, Flags)
 
     @property
     def resumed_flags(self) -> dict[str, Any]:

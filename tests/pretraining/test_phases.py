@@ -64,8 +64,8 @@ def test_two_phases_are_one_run(two_phases, monkeypatch, no_learning, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "is not JSON"),
-        ("{}", "is not a list of objects"),
+        ("{", "is not a JSON list of objects"),
+        ("{}", "is not a JSON list of objects"),
         ('[{"share": 0.5}]', "add up to 0.5, not to 1"),
         ("[{}]", "phase 1: share is None: give the phase's part"),
         ('[{"share": 1, "sequence": 1}]', "phase 1: unknown key 'sequence': the keys are"),

@@ -324,4 +324,4 @@ def test_masked_and_dynamic_records_are_not_mixed(tmp_path):
     ):
         check_files(_record_set(good, other))
     explanation = explain_bad_record(_record_set(good, other))
-    assert "static, record 1: its kind or feature names differ" in explanation
+    assert "static, record 1: 40 input_word_ids and 5 predictions instead of 40" in explanation

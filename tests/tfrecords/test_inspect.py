@@ -5,7 +5,6 @@ import re
 
 import numpy as np
 import pytest
-from support import examples_of
 
 from tfrecords.features import ORIGINAL_NAMES, Layout, serialize_examples
 from tfrecords.inspect import Options, run
@@ -53,7 +52,7 @@ def write(path, *records: dict, compression: str = "", original: bool = False) -
     columns = arrays(*records)
     if original:
         columns = {ORIGINAL_NAMES.get(name, name): values for name, values in columns.items()}
-    write_records(str(path), examples_of(columns), compression)
+    write_records(str(path), serialize_examples(columns), compression)
     return str(path)
 
 
@@ -67,7 +66,7 @@ def changed(record: dict, **changes) -> dict:
 
 
 def broken_rules(columns: dict[str, np.ndarray], vocab) -> list[str]:
-    layout = Layout.of(examples_of(columns)[0])
+    layout = Layout.of(serialize_examples(columns)[0])
     rules = Rules(layout, len(vocab) if vocab else 100, vocab=vocab)
     return [rule.decode() for rule in rules.broken(columns).numpy()]
 
@@ -200,7 +199,7 @@ def test_all_bad_records_are_named_and_the_others_read(tmp_path, capsys):
     }
     records = dict.fromkeys(range(1, 1035), STATIC) | {n: record for n, (record, _) in bad.items()}
     serialized = [
-        x if isinstance(x, bytes) else examples_of(arrays(x))[0] for x in records.values()
+        x if isinstance(x, bytes) else serialize_examples(arrays(x))[0] for x in records.values()
     ]
     write_records(file := str(tmp_path / "bad"), serialized)
     good = write(tmp_path / "good", STATIC)

@@ -57,11 +57,18 @@ def test_a_manifest_is_found_beside_its_shards(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", "{}", '{"shards": [{"file": "a"}]}', '{"shards": 1}', "ÿ"]
+    ("content", "wrong"),
+    [
+        *((content, "") for content in ("", "{", "[]", "{}", '{"shards": [{"file": "a"}]}', "ÿ")),
+        ('{"shards": 1}', "shards is 1, not a list"),
+        ('{"shards": [], "vocabulary": ["a"]}', "vocabulary is .*, not a string"),
+        ('{"shards": [], "settings": {"max_seq_length": "9"}}', "settings.max_seq_length is '9'"),
+        ('{"shards": [], "inputs": ["a"]}', "inputs.0. is 'a', not an object"),
+    ],
 )
-def test_damaged_manifests_are_named(tmp_path, content):
-    """Oracle: the message names the file."""
+def test_damaged_manifests_are_named(tmp_path, content, wrong):
+    """Oracle: the message names the file and the value."""
     path = tmp_path / "a.manifest.json"
     path.write_text(content, encoding="latin-1")
-    with pytest.raises(ValueError, match=f"{path} is damaged or not a manifest"):
+    with pytest.raises(ValueError, match=f"{path} is damaged or not a manifest .*{wrong}"):
         read_manifest(str(path))

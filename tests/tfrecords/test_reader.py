@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import examples_of
 
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.order import RecordSet
@@ -38,7 +37,7 @@ def _write(folder, arrays, num_files=1, original=True, compression="") -> list[s
     paths = [str(folder / f"records-{index}") for index in range(num_files)]
     if original:
         arrays = {ORIGINAL_NAMES.get(name, name): values for name, values in arrays.items()}
-    records = examples_of(arrays)
+    records = serialize_examples(arrays)
     for index, path in enumerate(paths):
         write_records(path, records[index::num_files], compression)
     return paths

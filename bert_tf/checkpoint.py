@@ -1,8 +1,9 @@
 """Opens checkpoints of any format."""
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 
 import tensorflow as tf
 
@@ -47,11 +48,7 @@ def open_checkpoint(
         vocab_file: another vocabulary; the checkpoint's own may then be damaged.
     """
     path = local_path(path)
-    with named_errors(f"cannot read {path}: download it first"):
-        tf.io.gfile.exists(path)
-    path = path.rstrip("/") or path
-    folder = extract(path) if is_archive(path) else path
-    try:
+    with local_folder(path) as folder:
         module = next((module for module in FORMATS if module.recognizes(folder)), None)
         if module:
             checkpoint = module.open_(folder, config, ignored)
@@ -59,17 +56,33 @@ def open_checkpoint(
             checkpoint = _open_run(folder, config, ignored, any_encoder)
         if checkpoint.vocab_problem and not vocab_file:
             raise ValueError(checkpoint.vocab_problem)
-    except (ValueError, OSError) as error:
-        if folder == path:
-            raise
-        # The folder no longer exists when the message is read.
-        kind = ValueError if isinstance(error, ValueError) else OSError
-        raise kind(str(error).replace(folder, path)) from error
+    if is_archive(path):
+        checkpoint = dataclasses.replace(checkpoint, path=path)
     spec = checkpoint.spec
     if spec.lower_case is None and not checkpoint.sentencepiece_file:
         spec = dataclasses.replace(spec, lower_case=guess_casing(spec.vocab, checkpoint.path))
         checkpoint = dataclasses.replace(checkpoint, spec=spec, casing_is_guess=True)
-    return checkpoint if folder == path else dataclasses.replace(checkpoint, path=path)
+    return checkpoint
+
+
+@contextlib.contextmanager
+def local_folder(path: str) -> Iterator[str]:
+    """Downloads or extracts a checkpoint, if need be, and yields its path.
+
+    Errors in the block name the archive: its folder no longer exists when they are read.
+    """
+    path = local_path(path)
+    with named_errors(f"cannot read {path}: download it first"):
+        tf.io.gfile.exists(path)
+    path = path.rstrip("/") or path
+    folder = extract(path) if is_archive(path) else path
+    try:
+        yield folder
+    except (ValueError, OSError) as error:
+        if folder == path:
+            raise
+        kind = ValueError if isinstance(error, ValueError) else OSError
+        raise kind(str(error).replace(folder, path)) from error
 
 
 def local_path(path: str) -> str:

@@ -4,14 +4,13 @@ from typing import NamedTuple
 
 import keras
 
-from bert_tf.checkpoint import local_path, open_checkpoint
+from bert_tf.checkpoint import local_folder, open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import check_length, fitting_length
 from bert_tf.text.preprocessor import BertPreprocessor
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import load_or_warn
 from bert_tf.weights.formats.saved_model import read_preprocessor
 from tfrecords.vocabulary import warn_about_casing
@@ -57,6 +56,11 @@ def load(path: str) -> LoadedRun:
     """
     checkpoint = open_checkpoint(path)
     spec = checkpoint.spec
+    if "head" in checkpoint.parts:
+        print(
+            f"{path} was loaded without its head, which is for predict, export.classifier and, if "
+            "it computes vectors, bert_tf.load_embedder."
+        )
     model = (BertPretrainer if "masked_lm" in checkpoint.parts else BertEncoder)(spec.config)
     load_or_warn(checkpoint, model.weights)
     warn_about_casing(spec.vocab, spec.lower_case)
@@ -85,19 +89,18 @@ def load_preprocessor(path: str, seq_length: int | None = None) -> BertPreproces
         FileNotFoundError: there is neither a SavedModel nor a checkpoint.
         ValueError: the vocabulary is unknown, or `seq_length` is more than the encoder takes.
     """
-    folder = local_path(path)
-    folder = extract(folder) if is_archive(folder) else folder
-    if saved := read_preprocessor(folder):
-        vocab, lower_case, length = saved
-    else:
-        spec = open_checkpoint(path).spec
-        vocab, lower_case = spec.vocab, spec.lower_case
-        length = fitting_length(spec.config)
-        check_length(spec.config, seq_length or length)
+    with local_folder(path) as folder:
+        if saved := read_preprocessor(folder):
+            vocab, lower_case, length = saved
+        else:
+            spec = open_checkpoint(folder).spec
+            vocab, lower_case = spec.vocab, spec.lower_case
+            length = fitting_length(spec.config)
+            check_length(spec.config, seq_length or length)
     if vocab is None:
         raise ValueError(
             f"the vocabulary of {path} is unknown: use "
             "bert_tf.BertPreprocessor(bert_tf.load_vocab(FILE), lower_case=True or False)"
         )
     warn_about_casing(vocab, lower_case, path)
-    return BertPreprocessor(vocab, lower_case, seq_length or length)
+    return BertPreprocessor(vocab, lower_case, length if seq_length is None else seq_length)

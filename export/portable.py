@@ -127,6 +127,7 @@ def _classifier(checkpoint: Checkpoint, task: TextTask, length: int) -> Source:
         logits = model(inputs, training=False)
         if not head.labels:
             return {"value": logits}
+        logits = tf.reshape(logits, [-1, len(head.labels)])
         return {"probabilities": (tf.sigmoid if head.multi_label else tf.nn.softmax)(logits)}
 
     return Source(checkpoint, length, classify, model, task)

@@ -49,10 +49,16 @@ def check_no_pipe(path: str) -> None:
         raise OSError(f"{path} is a pipe, a socket or a device: name a file, or leave it out")
 
 
-def read_file(path: str) -> bytes:
-    """Returns the content of a file."""
+def read_file(path: str, size: int = -1) -> bytes:
+    """Returns the content of a file, or its first bytes.
+
+    Raises an OSError, also if Git LFS left a pointer in place of the file.
+    """
     with reading(path) as file:
-        return file.read()
+        data = file.read(size)
+    if data.startswith(b"version https://git-lfs."):
+        raise OSError(f"{path} is only a pointer of Git LFS: run git lfs pull, or download it")
+    return data
 
 
 def read_json(
@@ -87,6 +93,10 @@ def parse_json(text: str | bytes, kind: Any = dict[str, Any]) -> Any:
     """
     try:
         value = json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg != "Extra data":
+            raise
+        raise ValueError("it holds several JSON values, as JSON lines do, not one") from None
     except RecursionError as error:
         raise ValueError(str(error)) from None
     _check_kind(value, kind)

@@ -99,9 +99,10 @@ class Vocabulary:
             raise ValueError("not a BERT vocabulary: it has no tokens: write one token per line")
         if missing := [token for token in SPECIAL_TOKENS if token not in self.lines]:
             raise ValueError(
-                f"not a BERT vocabulary: it lacks {' '.join(missing)}: replace a token that no "
-                "text needs, such as [unused1], for each; an inserted line would shift the ids of "
-                "all tokens after it"
+                f"not a BERT vocabulary: it lacks {' '.join(missing)}: if it has them under other "
+                'names, such as <s>, put "cls_token": "<s>" into the tokenizer_config.json beside '
+                "it, otherwise replace a token that no text needs, such as [unused1], for each; an "
+                "inserted line would shift the ids of all tokens after it"
             )
         if not isinstance(self.strip_accents, bool | None):
             raise ValueError(f"strip_accents is {self.strip_accents!r}, not a boolean")
@@ -183,13 +184,18 @@ def load_vocab(path: str) -> Vocabulary:
     Example:
         preprocessor = bert_tf.BertPreprocessor(bert_tf.load_vocab("vocab.txt"), lower_case=True)
     """
+    try:
+        return Vocabulary(tuple(read_tokens(path)))
+    except ValueError as error:
+        raise ValueError(f"{path} is {error}") from None
+
+
+def read_tokens(path: str) -> list[str]:
+    """Reads the tokens of a vocab.txt, whether or not it is BERT's; see `load_vocab`."""
     lines = [line.strip(" \t\r") for line in read_lines(path)]
     while lines and not lines[-1]:
         lines.pop()
-    try:
-        return Vocabulary(tuple(lines))
-    except ValueError as error:
-        raise ValueError(f"{path} is {error}") from None
+    return lines
 
 
 def read_lines(path: str) -> list[str]:

@@ -17,7 +17,7 @@ ACTIVATIONS = ("gelu", "gelu_new", "relu", "linear", "tanh")
 
 # Keys of published files that do not affect what the encoder computes.
 _HARMLESS = frozenset(
-    """_name_or_path architectures attention_type bos_token_id classifier_dropout cls_token_id
+    """_name_or_path architectures attention_type bos_token_id cls_token_id
     directionality do_lower_case dtype eos_token_id finetuning_task gradient_checkpointing
     id2label label2id language language_model_type max_seq_length model_type num_labels
     output_attentions output_hidden_states output_past pad_token_id pooler_fc_size
@@ -264,9 +264,12 @@ class BertConfig:
 
         Missing keys keep their defaults. Additional keys of published files are accepted if they
         do not affect what is computed; `ignore_unknown` accepts all others, too.
-        "gelu_approximate" says which form of GELU "gelu" is.
+        "gelu_approximate" says which form of GELU "gelu" is, and "classifier_dropout" is Hugging
+        Face's name of `classifier_dropout_prob`.
         """
         values = _with_gelu_form(values)
+        if (rate := values.pop("classifier_dropout", None)) is not None:
+            values.setdefault("classifier_dropout_prob", rate)
         kinds = (kind for kind in cls.__subclasses__() if values.get(kind.key) is not None)
         kind = next(kinds, cls)
         own = {field.name for field in dataclasses.fields(kind)}

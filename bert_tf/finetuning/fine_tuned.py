@@ -115,7 +115,7 @@ def _converted_task(
             task=name, output_dir=path, do_predict=True, null_score_diff_threshold=threshold
         )
         return make_task(options, dataclasses.replace(head, labels=labels))
-    if classes == 1:
+    if classes == 1 and not head.multi_label:
         return dataclasses.replace(classifier_task((), pairs), head=number_head(head))
     return classifier_task(labels, pairs, head.multi_label)
 

@@ -130,7 +130,8 @@ def embedding_settings(
     if not settings:
         head = Head(EMBEDDING, pooling=pooling or "mean")
         settings = EmbeddingSettings(head, fitting_length(config))
-    max_seq_length = max_seq_length or settings.max_seq_length
+    if max_seq_length is None:
+        max_seq_length = settings.max_seq_length
     check_length(config, max_seq_length)
     if normalize is not None:
         settings = settings._replace(head=dataclasses.replace(settings.head, normalize=normalize))

@@ -66,7 +66,7 @@ def extract_features(options: ExtractionOptions) -> None:
         f"numbers for {counted(lines, 'line')} to {options.output_file} "
         f"({size / 1e6:,.1f} MB, {size / 1e3 / lines:,.1f} MB per 1,000 lines)."
     )
-    length = options.max_seq_length
+    length = extractor.max_seq_length
     advice = f"--max_seq_length may be up to {config.max_position_embeddings}."
     if counts["in_windows"]:
         print(
@@ -103,7 +103,7 @@ def _write_part(
 ) -> dict[str, int]:
     """Writes the vectors of some rows as records."""
     extractor = _open(options)
-    length, dtype = options.max_seq_length, np.dtype(options.dtype)
+    length, dtype = extractor.max_seq_length, np.dtype(options.dtype)
     encoded = encode_lines([row.texts for row in rows if row], extractor.tokenizer, length)
     most = _CHUNK_BYTES // extractor.token_bytes
     parts = in_groups(encoded, lambda line: len(line.ids), most)

@@ -193,10 +193,11 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, VocabularyOptions):
         "Type of the values in .npz, .parquet and .tfrecord. float16 keeps three digits.",
         choices=("float32", "float16"),
     )
-    max_seq_length: int = option(
-        128,
+    max_seq_length: int | None = option(
+        None,
         "Tokens that the encoder reads together. Longer lines are read in overlapping "
-        "windows, and longer pairs truncated; both are counted.",
+        "windows, and longer pairs truncated; both are counted. Default: 128, or the most that "
+        "the encoder takes.",
         **PAIR_LENGTH,
     )
     batch_size: int = rare_option(32, "Lines, or windows of them, per batch.", **BATCH)

@@ -15,7 +15,7 @@ from bert_tf.inference.models import load_model, load_tokenizer
 from bert_tf.inference.texts import in_chunks
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.inputs import INPUTS
-from bert_tf.resolution import check_length
+from bert_tf.resolution import check_length, fitting_length
 
 EMBEDDINGS = "embeddings"
 _WORD = re.compile(rb"[^\t\n\v\f\r ]+")
@@ -99,7 +99,8 @@ class VectorExtractor:
         self.checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
         config = self.checkpoint.spec.config
         self.layers = layers = chosen_layers(options.layers, config.num_hidden_layers)
-        check_length(config, options.max_seq_length)
+        self.max_seq_length = options.max_seq_length or fitting_length(config)
+        check_length(config, self.max_seq_length)
         self.tokenizer, self._options = load_tokenizer(self.checkpoint, options), options
         encoder = load_model(self.checkpoint, BertEncoder, ("encoder", "projection"))
         self.token_bytes = 4 * len(layers) * config.hidden_size
@@ -121,7 +122,7 @@ class VectorExtractor:
 
     def extract(self, lines: Sequence[EncodedLine]) -> list[LineVectors]:
         """Returns the vectors of lines, in their order."""
-        windows = list(make_line_windows(lines, self._options.max_seq_length))
+        windows = list(make_line_windows(lines, self.max_seq_length))
         # Windows of similar length need little padding.
         windows.sort(key=lambda window: len(window.tokens))
         values: dict[int, np.ndarray] = {}

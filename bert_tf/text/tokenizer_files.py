@@ -9,12 +9,23 @@ added_tokens.json, special_tokens_map.json   added tokens in folders of older pr
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import tensorflow as tf
 
-from tfrecords.files import read_json
-from tfrecords.vocabulary import SPECIAL_TOKENS, AddedToken, Vocabulary, load_vocab, read_lines
+from tfrecords.files import errors_at, read_json
+from tfrecords.vocabulary import (
+    CLS,
+    MASK,
+    PAD,
+    SEP,
+    SPECIAL_TOKENS,
+    UNK,
+    AddedToken,
+    Vocabulary,
+    read_lines,
+    read_tokens,
+)
 
 VOCAB = "vocab.txt"
 TOKENIZER = "tokenizer_config.json"
@@ -29,19 +40,81 @@ FILES = (VOCAB, TOKENIZER, WHOLE, _ADDED, _SPECIAL)
 _CLASSES = ("BertTokenizer", "BertTokenizerFast", "MobileBertTokenizer", "MobileBertTokenizerFast")
 # Classes that read everything from tokenizer.json.
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
-# The values of tokenizer_config.json and special_tokens_map.json that name special tokens.
+# The values of tokenizer_config.json and special_tokens_map.json that name special tokens. Five of
+# them have the part of one of ours, whatever their names.
+_ROLES = {
+    "unk_token": UNK,
+    "sep_token": SEP,
+    "pad_token": PAD,
+    "cls_token": CLS,
+    "mask_token": MASK,
+}
+_DECODER = "added_tokens_decoder"
 _EXTRA, _OLD_EXTRA = "extra_special_tokens", "additional_special_tokens"
-_NAMED = (
-    *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
-    _EXTRA,
-)
+_NAMED = ("bos_token", "eos_token", *_ROLES, _EXTRA)
 _FLAGS = ("single_word", "lstrip", "rstrip", "special")
 # The types of models in tokenizer.json.
 _OURS, _SENTENCEPIECE = "WordPiece", "Unigram"
+# The parts of tokenizer.json, with the types that do what BERT's tokenizer does.
+_PARTS = {
+    "normalizer": ("BertNormalizer",),
+    "pre_tokenizer": ("BertPreTokenizer",),
+    "post_processor": ("TemplateProcessing", "BertProcessing"),
+}
 # What Hugging Face's tokenizers strip from the end of a line of vocab.txt.
 _SPACES = "".join(x for x in map(chr, range(0x3001)) if x.isspace() and not "\x1c" <= x <= "\x1f")
 # The most ids without a token in a tokenizer.json; a damaged file has more.
 _MOST_GAPS = 100_000
+
+
+class _Token(TypedDict):
+    content: str
+    id: NotRequired[int]
+
+
+_Name = str | _Token | None
+_NAMES = dict.fromkeys(_NAMED, _Name) | dict.fromkeys(
+    (_EXTRA, _OLD_EXTRA), list[_Name] | dict[str, _Name] | None
+)
+_Names = TypedDict("_Names", _NAMES, total=False)
+_Config = TypedDict(
+    "_Config",
+    _NAMES
+    | {_DECODER: dict[str, _Token] | None, "model_max_length": float | str | None}
+    | dict.fromkeys(("do_lower_case", "strip_accents", "tokenize_chinese_chars"), bool | None)
+    | dict.fromkeys(("padding_side", "tokenizer_class", "truncation_side"), str | None),
+    total=False,
+)
+
+
+class _Model(TypedDict, total=False):
+    type: str | None
+    unk_token: str | None
+    vocab: dict[str, int] | list[Any]
+
+
+class _Part(TypedDict, total=False):
+    handle_chinese_chars: bool | None
+    lowercase: bool | None
+    normalizers: "list[_Part]"
+    pretokenizers: "list[_Part]"
+    processors: "list[_Part]"
+    strip_accents: bool | None
+    type: str
+
+
+class _Side(TypedDict, total=False):
+    direction: str
+
+
+class _Whole(TypedDict):
+    added_tokens: NotRequired[list[_Token] | None]
+    model: _Model
+    normalizer: NotRequired[_Part | None]
+    padding: NotRequired[_Side | None]
+    post_processor: NotRequired[_Part | None]
+    pre_tokenizer: NotRequired[_Part | None]
+    truncation: NotRequired[_Side | None]
 
 
 class TokenizerFiles:
@@ -54,11 +127,11 @@ class TokenizerFiles:
     @cached_property
     def config(self) -> dict[str, Any]:
         """The content of tokenizer_config.json; {} without one."""
-        return read_json(os.path.join(self._folder, TOKENIZER))
+        return read_json(os.path.join(self._folder, TOKENIZER), _Config)
 
     @cached_property
     def _whole(self) -> dict[str, Any]:
-        return read_json(self._whole_path)
+        return read_json(self._whole_path, _Whole)
 
     @cached_property
     def vocab(self) -> Vocabulary | None:
@@ -66,32 +139,31 @@ class TokenizerFiles:
 
         Prints a warning if the files and transformers give an added token different ids.
         """
-        if tf.io.gfile.exists(self._path):
-            lines = list(load_vocab(self._path).lines)
+        source = self._path if tf.io.gfile.exists(self._path) else self._whole_path
+        if source == self._path:
+            lines = read_tokens(self._path)
             size = len({line.rstrip(_SPACES) for line in read_lines(self._path)})
             _check_same(self._path, lines, self._whole_path, self._whole)
+        elif lines := _lines_of(self._whole_path, self._whole):
+            size = len(self._whole["model"]["vocab"])
         else:
-            lines = _lines_of(self._whole_path, self._whole)
-            size = len(self._whole["model"]["vocab"]) if lines else 0
-        if not lines:
             return None
         strips = self.config.get("strip_accents", self._normalizer.get("strip_accents"))
         if strips == (self._lower_case is not False):
             strips = None
-        try:
+        with errors_at(source):
             if CHECKSUM in self.config:
                 added = Vocabulary.from_values(lines, self.config).added
             else:
-                added = _with_ids(self._added_tokens(), lines, size)
+                names = self._names(lines)
+                lines = [names.get(line, line) for line in lines]
+                tokens = self._added_tokens()
+                tokens = [x | {"content": names.get(x["content"], x["content"])} for x in tokens]
+                added = _with_ids(tokens, lines, size)
             # transformers counts a blank line at the end, too.
             first = min((token.id for token in added if token.id >= len(lines)), default=0)
             lines += [""] * (first - len(lines))
             return Vocabulary(tuple(lines), tuple(added), strips)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{self._folder}: its added tokens cannot be used ({error}): download or copy "
-                "them again"
-            ) from None
 
     @cached_property
     def lower_case(self) -> bool | None:
@@ -103,14 +175,30 @@ class TokenizerFiles:
         splits = self.config.get("tokenize_chinese_chars", ideographs) is False
         kind = self.config.get("tokenizer_class") or _CLASSES[0]
         differences = ["tokenize_chinese_chars is False"] if splits else []
-        if kind not in (*_CLASSES, *_GENERIC):
+        if self._is_generic:
+            differences += self._other_parts()
+        elif kind not in _CLASSES:
             differences.append(f"tokenizer_class is {kind}")
+        for side, part in (("truncation_side", "truncation"), ("padding_side", "padding")):
+            default = (self._whole.get(part) or {}).get("direction", "right")
+            if (self.config.get(side) or default).lower() != "right":
+                differences.append(f"{side} is left")
         for difference in differences:
             print(
                 f"WARNING: {os.path.join(self._folder, TOKENIZER)}: {difference}, which bert_tf "
                 "does not support: some texts will get other tokens than in transformers."
             )
         return self._lower_case
+
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens of a text; None for any number, which programs write as 1e30."""
+        value = self.config.get("model_max_length")
+        try:
+            return None if value is None or float(value) > 1e9 else int(float(value))
+        except ValueError:
+            path = os.path.join(self._folder, TOKENIZER)
+            raise ValueError(f"{path}: model_max_length is {value!r}, not a number") from None
 
     @property
     def sentencepiece_file(self) -> str | None:
@@ -121,39 +209,75 @@ class TokenizerFiles:
 
     @property
     def _lower_case(self) -> bool | None:
-        value = self.config.get("do_lower_case", self._normalizer.get("lowercase"))
-        if not isinstance(value, bool | None):
-            path = os.path.join(self._folder, TOKENIZER)
-            raise ValueError(f"{path}: do_lower_case is {value!r}, not a boolean")
-        return value
+        return self.config.get("do_lower_case", self._normalizer.get("lowercase"))
 
     @property
     def _normalizer(self) -> Mapping[str, Any]:
         """The normalizer of tokenizer.json; {} if it is not BERT's."""
-        found = self._whole.get("normalizer")
-        return found if isinstance(found, dict) and found.get("type") == "BertNormalizer" else {}
+        found = _steps(self._whole.get("normalizer"))[0]
+        return found if found.get("type") == "BertNormalizer" else {}
+
+    @property
+    def _is_generic(self) -> bool:
+        """Whether transformers reads all parts of tokenizer.json."""
+        return bool(self._whole) and self.config.get("tokenizer_class") in _GENERIC
+
+    def _other_parts(self) -> list[str]:
+        """Describes the parts of tokenizer.json that do something else than BERT's tokenizer."""
+        found = []
+        for name, known in _PARTS.items():
+            steps = [str(step.get("type", "null")) for step in _steps(self._whole.get(name))]
+            if len(steps) > 1 or steps[0] not in known:
+                found.append(f"the {name} of {WHOLE} is {', '.join(steps)}")
+        for part, name, ours in (
+            (self._whole["model"], "continuing_subword_prefix", "##"),
+            (self._whole["model"], "max_input_chars_per_word", 100),
+            (self._normalizer, "clean_text", True),
+        ):
+            if (value := part.get(name, ours)) != ours:
+                found.append(f"{name} of {WHOLE} is {value!r}")
+        return found
+
+    def _names(self, lines: Sequence[str]) -> dict[str, str]:
+        """Maps special tokens with other names than ours to ours; an existing token swaps names."""
+        named = self._named | (self._whole["model"] if self._is_generic else {})
+        found: dict[str, str] = {}
+        for role, ours in _ROLES.items():
+            for token in _listed(named.get(role)):
+                if (theirs := token["content"]) != ours and theirs in lines:
+                    found |= {ours: theirs, theirs: ours}
+        return found
+
+    @cached_property
+    def _named(self) -> dict[str, Any]:
+        """The special tokens that files name, by their parts.
+
+        Source: transformers tokenization_utils_base.py `_from_pretrained`.
+        """
+        named = dict(self.config)
+        if _OLD_EXTRA in named and not named.get(_EXTRA):
+            named[_EXTRA] = named.pop(_OLD_EXTRA)
+        if named.get(_DECODER) is None:
+            others = read_json(os.path.join(self._folder, _SPECIAL), _Names)
+            if isinstance(others.get(_EXTRA), list):
+                others[_EXTRA] = _listed(named.get(_EXTRA)) + others[_EXTRA]
+            named |= others
+        return named
 
     def _added_tokens(self) -> list[dict[str, Any]]:
         """Returns the attributes of added tokens, in the order in which transformers adds them.
 
         Those that a file gives an id come first, in the order of their ids.
-
-        Source: transformers tokenization_utils_base.py `_from_pretrained`.
         """
-        decoder, named = self.config.get("added_tokens_decoder"), dict(self.config)
+        decoder, named = self.config.get(_DECODER), dict(self._named)
         stated: dict[int, dict[str, Any]] = {}
-        if _OLD_EXTRA in named and not named.get(_EXTRA):
-            named[_EXTRA] = named.pop(_OLD_EXTRA)
         if decoder is None:
-            others = read_json(os.path.join(self._folder, _SPECIAL))
-            if isinstance(others.get(_EXTRA), list):
-                others[_EXTRA] = (named.get(_EXTRA) or []) + others[_EXTRA]
-            named |= others
             special = {token["content"] for key in _NAMED for token in _listed(named.get(key))}
-            for content, index in read_json(os.path.join(self._folder, _ADDED)).items():
+            added = read_json(os.path.join(self._folder, _ADDED), dict[str, int])
+            for content, index in added.items():
                 stated[index] = {"content": content, "special": content in special}
         named.setdefault(_EXTRA, named.get(_OLD_EXTRA))
-        if decoder is None or self.config.get("tokenizer_class") in _GENERIC:
+        if decoder is None or self._is_generic:
             stated |= {token["id"]: dict(token) for token in self._whole.get("added_tokens") or ()}
         stated |= {int(index): dict(token) for index, token in (decoder or {}).items()}
         tokens = [token | {"id": index} for index, token in sorted(stated.items())]
@@ -162,8 +286,7 @@ class TokenizerFiles:
 
 def _check_same(path: str, lines: Sequence[str], whole: str, tokenizer: Mapping[str, Any]) -> None:
     """Raises a ValueError if vocab.txt and tokenizer.json assign different tokens to an id."""
-    model = tokenizer.get("model")
-    ids = model.get("vocab") if isinstance(model, dict) else None
+    ids = tokenizer.get("model", {}).get("vocab")
     if not isinstance(ids, dict):  # SentencePiece models have a list
         return
     for token, index in ids.items():
@@ -179,12 +302,15 @@ def _lines_of(path: str, tokenizer: Mapping[str, Any]) -> list[str]:
 
     Returns [] if there is no content, or if it is a SentencePiece model.
     """
-    try:
-        if not tokenizer or (kind := tokenizer["model"].get("type", _OURS)) == _SENTENCEPIECE:
-            return []
+    model = tokenizer.get("model", {"type": _SENTENCEPIECE})
+    if (kind := model.get("type") or _OURS) == _SENTENCEPIECE:
+        return []
+    with errors_at(f"{path} holds no vocabulary that BERT can use"):
         if kind != _OURS:
             raise ValueError(f"its model is {kind}, but BERT's is {_OURS}")
-        ids = dict(tokenizer["model"]["vocab"])
+        ids = model.get("vocab")
+        if not (isinstance(ids, dict) and any(ids)):
+            raise ValueError("its model has no tokens")
         # Reading vocab.txt would change them.
         if wrong := [token for token in ids if "\n" in token or token.strip(" \t\r") != token]:
             raise ValueError(f"its token {wrong[0]!r} cannot be a line of {VOCAB}")
@@ -192,9 +318,14 @@ def _lines_of(path: str, tokenizer: Mapping[str, Any]) -> list[str]:
         if max(tokens) >= _MOST_GAPS + len(tokens):
             raise ValueError(f"its largest id is {max(tokens)}, of {len(tokens)} tokens")
         last = max(index for index, token in tokens.items() if token)
-        return list(Vocabulary(tuple(tokens.get(x, "") for x in range(last + 1))).lines)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} holds no vocabulary that BERT can use: {error}") from None
+        return [tokens.get(index, "") for index in range(last + 1)]
+
+
+def _steps(part: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Returns the steps that a part of tokenizer.json takes, one after the other."""
+    part = part or {}
+    keys = ("normalizers", "pretokenizers", "processors")
+    return next((part[key] for key in keys if part.get(key)), [part])
 
 
 def _listed(value: Any) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finite import NonFinite
-from tfrecords.files import check_no_pipe, named_errors
+from tfrecords.files import named_errors, read_file
 from tfrecords.input_files import shortened
 from tfrecords.writer import atomic_write
 
@@ -180,13 +180,24 @@ def latest_checkpoint(path: str) -> str:
     found: str | None = re.sub(r"\.(index|data-\d+-of-\d+)$", "", path)
     if tf.io.gfile.isdir(path):
         # A run killed during its first save has no `checkpoint` file.
-        found = tf.train.latest_checkpoint(path) or next(reversed(_checkpoints_of(path)), None)
+        found = listed_checkpoint(path) or next(reversed(_checkpoints_of(path)), None)
     if not found or not tf.io.gfile.exists(f"{found}.index"):
         raise FileNotFoundError(
             f"{path}: no checkpoint found ({_describe(path)}): name a run folder, a checkpoint in "
             "one, such as run/ckpt-1000, or a checkpoint in a format of docs/checkpoints.md"
         )
     return found
+
+
+def listed_checkpoint(folder: str) -> str | None:
+    """Returns the checkpoint of a folder that the file `checkpoint` names; None without one."""
+    try:
+        state = tf.train.get_checkpoint_state(folder)
+    except UnicodeDecodeError:  # TensorFlow ignores any other damage
+        return None
+    # The file may come from another machine, where the folder had another path.
+    found = state and os.path.join(folder, os.path.basename(state.model_checkpoint_path))
+    return found if found and tf.io.gfile.exists(f"{found}.index") else None
 
 
 def chosen_checkpoint(path: str) -> str:
@@ -241,7 +252,8 @@ def tensors_by_key(
 ) -> dict[str, Tensor]:
     """Returns all tensors of a TensorFlow checkpoint, by their keys."""
     check_name(checkpoint)
-    check_no_pipe(f"{checkpoint}.index")
+    for file in (f"{checkpoint}.index", *tf.io.gfile.glob(f"{checkpoint}.data-*")):
+        read_file(file, 64)  # says why it cannot be read
     with _reading(checkpoint, advice):
         reader = tf.train.load_checkpoint(checkpoint)
         shapes = reader.get_variable_to_shape_map()

@@ -165,13 +165,18 @@ def _changed(checkpoint: Checkpoint, tensors: Mapping[str, Tensor], **values: An
 def complete(
     checkpoint: Checkpoint, parts: Sequence[str], allowed: Collection[str]
 ) -> tuple[Checkpoint, list[str]]:
-    """Adds the weights that a checkpoint lacks of some parts, with a new model's random values.
+    """Adds the weights that a checkpoint lacks, with a new model's random values.
 
-    Those whose paths match an `allowed` pattern may be missing. Also returns what was added.
+    They are those of some `parts`, and of all parts of which it has a weight. Those whose paths
+    match an `allowed` pattern may be missing. Also returns what was added.
     """
-    config = checkpoint.spec.config
-    shapes = {entry.ours: entry.our_shape for entry in entries(own_rows(config), config, parts)}
-    missing = [path for path in shapes if path not in checkpoint.tensors]
+    config, tensors = checkpoint.spec.config, checkpoint.tensors
+    head = next((tensors[path] for path in (HEAD_BIAS, HEAD_KERNEL) if path in tensors), None)
+    found = entries(
+        own_rows(config), config, {*parts, *checkpoint.parts}, head.shape[-1] if head else 0
+    )
+    shapes = {entry.ours: entry.our_shape for entry in found}
+    missing = [path for path in shapes if path not in tensors]
     # `import_tensors` has already checked the parts that a foreign checkpoint has.
     checked = checkpoint.parts if checkpoint.format else ()
     refused = [path for path in missing if part_of(path) not in checked]
@@ -185,7 +190,7 @@ def complete(
         path: Tensor(shapes[path], functools.partial(_random, path, shapes[path], stddev))
         for path in missing
     }
-    return dataclasses.replace(checkpoint, tensors={**checkpoint.tensors, **added}), missing
+    return dataclasses.replace(checkpoint, tensors={**tensors, **added}), missing
 
 
 def _random(path: str, shape: tuple[int, ...], stddev: float) -> np.ndarray:

@@ -23,8 +23,8 @@ from bert_tf.weights.names import (
 
 _ADVICE = "to convert it anyway, name them in convert_checkpoint --allow_missing or --allow_extra"
 
-# float32 holds every value of the others.
-_TYPES = ("float32", "float16", "bfloat16")
+# Models compute in float32, whatever their weights.
+_TYPES = ("float64", "float32", "float16", "bfloat16")
 # The axes into which some formats split one of ours.
 _BY_HEADS = dict.fromkeys(("attended", "3 attended"), ("heads", "head size"))
 

@@ -233,8 +233,7 @@ def test_the_file_of_the_source_does_not_contradict_it(tmp_path):
     assert_equal(to("run", google, tmp_path / "run", bert_config_file=str(file)), start)
 
 
-@pytest.mark.parametrize("type_", ["int32", "float64"])
-def test_weights_of_other_types_are_refused(tmp_path, type_):
+def test_weights_of_other_types_are_refused(tmp_path, type_="int32"):
     """Oracle: the types that docs/checkpoints.md lists."""
     path = to("google", save(tmp_path / "start"), tmp_path / "google")
     prefix, name = f"{path}/bert_model.ckpt", "bert/pooler/dense/bias"
@@ -247,7 +246,7 @@ def test_weights_of_other_types_are_refused(tmp_path, type_):
         shape_and_slices=[""] * len(arrays),
         tensors=list(arrays.values()),
     )
-    assert_refused(path, f"{name} has type {type_}: only float32")
+    assert_refused(path, f"{name} has type {type_}: only float64, float32")
 
 
 def test_names_that_tensorflow_takes_for_patterns_or_does_not_know(tmp_path):

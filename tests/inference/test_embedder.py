@@ -96,8 +96,9 @@ def test_wrong_arguments(run, tmp_path):
         embedder.encode(["a", float("nan")])
     with pytest.raises(ValueError, match="batch_size 0 must be at least 1"):
         embedder.encode(TEXTS, batch_size=0)
-    with pytest.raises(ValueError, match="seq_length 2 is too small"):
-        load_embedder(run, max_seq_length=2)
+    for length in 2, 0:
+        with pytest.raises(ValueError, match=f"seq_length {length} is too small"):
+            load_embedder(run, max_seq_length=length)
     np.testing.assert_array_equal(embedder.encode(iter(TEXTS)), embedder.encode(TEXTS))
     settings = EmbeddingSettings(do_lower_case=True)
     other = BertEncoder(CONFIG)
@@ -108,9 +109,9 @@ def test_wrong_arguments(run, tmp_path):
     write_settings(settings, 16, folder)
     with pytest.raises(ValueError, match="before a cased tokenizer reads it"):
         load_embedder(folder)
-    for length in "256", 2, 64.0:
+    for length, message in ("256", "max_seq_length is '256', not an int"), (2, "2 is not a length"):
         write_settings(settings._replace(max_seq_length=length), 16, folder)
-        with pytest.raises(ValueError, match=f"{folder}: {length!r} is not a length of texts"):
+        with pytest.raises(ValueError, match=f"{folder}/sentence_bert_config.json.*{message}"):
             load_embedder(folder)
 
 
@@ -139,17 +140,21 @@ BOTH = modules("Transformer", "Pooling")
 LAST_TOKEN = {"pooling_mode_mean_tokens": False, "pooling_mode_lasttoken": True}
 
 
-def test_newer_folders(tmp_path):
-    """Oracle: the files of sentence-transformers 6.2."""
+@pytest.mark.parametrize(
+    ("stated", "expected"),
+    [("12", 12), ('"12"', 12), ("12.0", 12), ("1e+30", None), ("Infinity", None), ("null", None)],
+)
+def test_newer_folders(tmp_path, stated, expected):
+    """Oracle: the files of sentence-transformers 6.2; transformers writes 1e30 for any length."""
     (tmp_path / "modules.json").write_text(json.dumps(BOTH))
     (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')
     (tmp_path / "sentence_bert_config.json").write_text(
         '{"transformer_task": "feature-extraction"}'
     )
-    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 12}')
-    expected = EmbeddingSettings(Head(EMBEDDING, pooling="max"), 12)
-    assert read_settings(f"{tmp_path}/config.json") == expected
+    (tmp_path / "tokenizer_config.json").write_text(f'{{"model_max_length": {stated}}}')
+    settings = EmbeddingSettings(Head(EMBEDDING, pooling="max"), expected)
+    assert read_settings(f"{tmp_path}/config.json") == settings
 
 
 @pytest.mark.parametrize(
@@ -163,13 +168,16 @@ def test_newer_folders(tmp_path):
             "Dense is not supported there: only",
         ),
         (modules("Transformer"), {}, {}, "has no Pooling"),
-        ([{"path": ""}], {}, {}, r"modules.json is damaged \(KeyError\('type'\)\)"),
-        ({}, {}, {}, "has no Pooling"),
+        (modules("Transformer", "Normalize", "Pooling"), {}, {}, "Pooling is not supported there"),
+        ([{"path": ""}], {}, {}, r"modules.json is damaged \(\[0\] has no 'type'"),
+        ([], {}, {}, "has no Pooling"),
         (3, {}, {}, "modules.json is damaged"),
         *(
             ([*BOTH, {"type": "x.Dense", "path": path}], {}, {}, f"names '{path}', which is no fol")
             for path in ("../other", "..", "../", "/etc", "/", "a/../../b")
         ),
+        (BOTH, {"pooling_mode_cls_token": "no"}, {}, "pooling_mode_cls_token is 'no', not true"),
+        (BOTH, {}, {"prompts": ["x"]}, r"prompts is \['x'\], not an object"),
         (BOTH, {"pooling_mode_cls_token": True}, {}, "'mean', 'cls'. is not supported"),
         (BOTH, LAST_TOKEN, {}, "'pooling_mode_lasttoken'. is not supported"),
         (BOTH, {"pooling_mode": ["cls", "max"]}, {}, "'cls', 'max'. is not supported"),
@@ -225,6 +233,9 @@ def test_a_folder_keeps_its_settings_when_it_is_converted(run, tmp_path, capsys)
     assert embedder.preprocessor.seq_length == 20 and embedder.embedder.normalize
 
 
+DENSE = {"in_features": 16, "out_features": 6}
+
+
 @pytest.fixture(scope="module")
 def with_dense(run, tmp_path_factory) -> tuple[str, np.ndarray, dict[str, np.ndarray]]:
     """A folder in the older layout whose vectors pass a dense layer; these before it; its weights.
@@ -243,7 +254,7 @@ def with_dense(run, tmp_path_factory) -> tuple[str, np.ndarray, dict[str, np.nda
     files = {
         "modules.json": found,
         "1_Pooling/config.json": {"pooling_mode_cls_token": True},
-        "2_Dense/config.json": {"activation_function": "torch.nn.modules.activation.Tanh"},
+        "2_Dense/config.json": DENSE | {"activation_function": "torch.nn.modules.activation.Tanh"},
         "config_sentence_transformers.json": {"prompts": {"x": ""}, "default_prompt_name": "x"},
         "0_Transformer/sentence_bert_config.json": {"max_seq_length": 7},
     }
@@ -289,20 +300,25 @@ def test_dense_layers_that_are_not_supported(with_dense, tmp_path):
     folder = shutil.copytree(with_dense[0], tmp_path / "folder")
     dense = folder / "2_Dense"
     for values in {"use_residual": True}, {"activation_function": "torch.nn.modules.x.Mish"}:
-        (dense / "config.json").write_text(json.dumps(values))
+        (dense / "config.json").write_text(json.dumps(DENSE | values))
         with pytest.raises(ValueError, match=f"{dense}: only Tanh or Identity"):
             load_embedder(str(folder))
-    (dense / "config.json").write_text("{}")
+    for values in {"in_features": 8}, {"bias": False}:
+        (dense / "config.json").write_text(json.dumps(DENSE | values))
+        with pytest.raises(ValueError, match=f"{dense}/model.safetensors holds .*config.json says"):
+            load_embedder(str(folder))
+    (dense / "config.json").write_text(json.dumps(DENSE | {"in_features": 8, "bias": False}))
     weights = {"linear.weight": np.zeros((6, 8), np.float32)}
     safetensors.numpy.save_file(weights, dense / "model.safetensors")
     with pytest.raises(ValueError, match=r"head/dense_kernel.*8.*16"):
         load_embedder(str(folder), "mean")
-    safetensors.numpy.save_file({"x": np.zeros(1)}, dense / "model.safetensors")
-    with pytest.raises(ValueError, match="2_Dense/model.safetensors: x has type F64"):
+    safetensors.numpy.save_file({"linear.weight": np.zeros(6)}, dense / "model.safetensors")
+    with pytest.raises(ValueError, match="2_Dense/model.safetensors holds .*6,"):
         load_embedder(str(folder))
-    (dense / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match="2_Dense/model.safetensors has no matrix: load and"):
-        load_embedder(str(folder))
+    for file in "model.safetensors", "config.json":
+        (dense / file).unlink()
+        with pytest.raises(ValueError, match=f"2_Dense/{file} is missing: "):
+            load_embedder(str(folder))
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])

@@ -28,6 +28,7 @@ class _Module(TypedDict):
         ('{"path": "a", "tags": ["x", {}]}', _Module, "tags[1] is {}, not a string"),
         ('{"path": "", "scores": {"x": "y"}}', _Module, "scores['x'] is 'y', not a number"),
         ("[" * 100_000, list[Any], "maximum recursion depth exceeded"),
+        ('{"path": "a"}\n{}', _Module, "it holds several JSON values, as JSON lines do"),
         ('{"path": "a"', _Module, "Expecting ',' delimiter"),
     ],
 )

@@ -1,14 +1,40 @@
 """Questions on contexts, from files in SQuAD's format or from tensorflow-datasets."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, NotRequired, TypedDict
 
 from bert_tf.finetuning import examples
 from bert_tf.finetuning.task import TRAIN
-from tfrecords.files import read_json
+from tfrecords import files
+from tfrecords.files import errors_at
 from tfrecords.input_files import check_single
+
+
+class _Answer(TypedDict):
+    answer_start: int
+    text: str
+
+
+class _Question(TypedDict):
+    answers: NotRequired[list[_Answer]]
+    id: str | int
+    is_impossible: NotRequired[bool | None]
+    question: str
+
+
+class _Paragraph(TypedDict):
+    context: str
+    qas: list[_Question]
+
+
+class _Article(TypedDict):
+    paragraphs: list[_Paragraph]
+
+
+class _File(TypedDict):
+    data: list[_Article]
 
 
 class Question(NamedTuple):
@@ -79,11 +105,9 @@ def read_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
         unanswerable: whether a question may have no answer, as in 2.0.
     """
     check_single(path)
-    content = read_json(path)
-    try:
+    with errors_at(path):
+        content = files.parse_json(files.read_file(path), _File)
         return _examples(_rows(content), split, unanswerable)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def read_tfds(name: str, split: str, unanswerable: bool) -> SquadExamples:
@@ -98,42 +122,22 @@ def read_tfds(name: str, split: str, unanswerable: bool) -> SquadExamples:
     return _examples(questions, split, unanswerable)
 
 
-def _rows(content: Mapping[str, Any]) -> Iterator[_Row]:
+def _rows(content: _File) -> Iterator[_Row]:
     """Yields the questions of a file."""
-    for i, article in enumerate(_get(content, "data", list, "the file")):
-        for j, paragraph in enumerate(_get(article, "paragraphs", list, where := f"data[{i}]")):
-            where = f"data[{i}].paragraphs[{j}]"
-            context = _get(paragraph, "context", str, where)
-            for k, question in enumerate(_get(paragraph, "qas", list, where)):
-                yield _row(question, context, f"{where}.qas[{k}]")
+    for article in content["data"]:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                yield _row(question, paragraph["context"])
 
 
-def _row(question: Any, context: str, where: str) -> _Row:
-    id_ = str(_get(question, "id", (str, int), where))
-    where = f"question {id_}"
-    answers, faults, of = None, (), f"an answer of {where}"
-    mark = "is_impossible"
-    impossible = _get({mark: None} | question, mark, (bool, type(None)), where)
+def _row(question: _Question, context: str) -> _Row:
+    answers, faults, impossible = None, (), question.get("is_impossible")
     if impossible:
         answers, faults = [], (_DROPPED,) if question.get("answers") else ()
     elif "answers" in question:
-        answers = [
-            (_get(answer, "text", str, of), _get(answer, "answer_start", int, of))
-            for answer in _get(question, "answers", list, where)
-        ]
+        answers = [(answer["text"], answer["answer_start"]) for answer in question["answers"]]
         faults = (_UNMARKED,) if impossible is False and not answers else ()
-    return _Row(id_, _get(question, "question", str, where), context, answers, faults)
-
-
-def _get(record: Any, key: str, kind: Any, where: str) -> Any:
-    if not isinstance(record, dict):
-        raise ValueError(f"{where} is not an object, but {record!r:.40}")
-    if key not in record:
-        raise ValueError(f'{where} has no "{key}"')
-    value = record[key]
-    if not isinstance(value, kind):
-        raise ValueError(f'{where} has an invalid "{key}": {value!r:.40}')
-    return value
+    return _Row(str(question["id"]), question["question"], context, answers, faults)
 
 
 def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExamples:

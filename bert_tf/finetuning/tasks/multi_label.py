@@ -108,6 +108,8 @@ class MultiLabelTask(TextTask):
         in the order of the variable `labels`.
         """
         plain = np.array([is_plain(name, self.separator) for name in self.labels])
+        # A model with one output gives no axis for it.
+        predicted = tf.reshape(predicted, [-1, len(self.labels)])
 
         def join(names, separator):
             rows = tf.broadcast_to(tf.constant(names), tf.shape(predicted))

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.runs.run import CONFIG, VOCAB, Run
-from bert_tf.training.checkpoints import check_name, tensors_by_key
+from bert_tf.training.checkpoints import check_name, listed_checkpoint, tensors_by_key
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats.architectures import (
     ARCHITECTURES,
@@ -163,8 +163,6 @@ def _find(path: str) -> str | None:
         if match := re.fullmatch(r"([^.].*?(?:-(\d+))?)\.index", name):
             found.setdefault(int(match[2] or 0), []).append(os.path.join(path, match[1]))
     last = found[max(found)] if found else []
-    if state := tf.train.get_checkpoint_state(path):
-        # The file may come from another machine, where the folder had another path.
-        listed = os.path.join(path, os.path.basename(state.model_checkpoint_path))
-        last = [listed] if tf.io.gfile.exists(f"{listed}.index") else last
+    if listed := listed_checkpoint(path):
+        last = [listed]
     return last[0] if len(last) == 1 else None

@@ -15,8 +15,10 @@ from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
 from bert_tf.weights.formats import download_errors
 from bert_tf.weights.formats.architectures import sentencepiece_file
 from bert_tf.weights.formats.huggingface_config import (
+    ConfigJson,
     config_json,
     copies,
+    named_as_usual,
     read_config,
     read_head,
     rows,
@@ -33,8 +35,11 @@ NAME = "Hugging Face"
 CONFIG = "config.json"
 
 _PICKLES = "pytorch_model*.bin*"
+# Arguments of transformers' `from_pretrained` for the weights of other libraries than PyTorch.
+_OTHERS = {"tf_model*.h5*": "from_tf=True", "flax_model*.msgpack*": "from_flax=True"}
+_ADAPTERS = "adapter_model.*"
 # Patterns of weight files, in order of precedence: the first one in a folder counts.
-_WEIGHTS = (FILE, INDEX, _PICKLES, "tf_model.h5", "flax_model.msgpack")
+_WEIGHTS = (FILE, INDEX, _PICKLES, *_OTHERS, _ADAPTERS)
 
 
 def recognizes(path: str) -> bool:
@@ -49,17 +54,18 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path) or "."
     folder = transformer_folder(folder)
     config_file = os.path.join(folder, CONFIG)
-    values = read_json(config_file)
+    values = read_json(config_file, ConfigJson)
+    _check_weights(folder, values)
     if values:
         config = read_config(config_file, values)
     if not config:
         raise FileNotFoundError(
             f"{folder} has no {CONFIG}: give --bert_config_file, if need be to convert_checkpoint"
         )
-    _check_weights(folder, values)
     theirs, types = open_tensors(folder)
-    wanted = {name: theirs[name] for name in theirs if not matches(name, ignored)}
     type_name = config.model_type
+    theirs = named_as_usual(type_name, theirs)
+    wanted = {name: theirs[name] for name in theirs if not matches(name, ignored)}
     prefix = any(name.startswith(f"{type_name}.") for name in wanted)
     old = any(name.endswith("LayerNorm.gamma") for name in wanted)
     head, classes = read_head(config_file, values, wanted)
@@ -106,12 +112,18 @@ def _check_weights(folder: str, config: Mapping[str, Any]) -> None:
     found = _weights(folder)[0]
     if found in (FILE, INDEX):
         return
-    model = str(next(iter(config.get("architectures") or ()), "BertModel"))
+    if matches(found, [_ADAPTERS]):
+        raise ValueError(
+            f"{folder} holds an adapter of peft, not a model: merge it into its model with peft's "
+            "merge_and_unload, and save that with save_pretrained"
+        )
+    model = next(iter(config.get("architectures") or ()), "BertModel")
     why = ", a pickle, which can run any code" if matches(found, [_PICKLES]) else ""
+    other = next((x for pattern, x in _OTHERS.items() if matches(found, [pattern])), None)
     raise ValueError(
-        f"{folder} holds its weights as {found}{why}: only {FILE} is read. If you trust the "
-        f"file, convert it with transformers: {model}.from_pretrained({folder!r})"
-        f".save_pretrained({folder!r})"
+        f"{folder} holds its weights as {found}{why}: only {FILE} is read. If you trust the file, "
+        f"convert it with transformers{' before version 5' * bool(other)}: {model}."
+        f"from_pretrained({folder!r}{f', {other}' * bool(other)}).save_pretrained({folder!r})"
     )
 
 

@@ -1,7 +1,8 @@
 """Configurations, heads and names of weights in Hugging Face's BERT, ALBERT and MobileBERT."""
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -44,11 +45,22 @@ def rows(config: BertConfig, kind: str | None, prefix: bool = True, old: bool = 
     return found
 
 
+def named_as_usual(type_name: str, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Returns tensors without what programs put before names; tied weights have their first names.
+
+    torch.compile and DistributedDataParallel put something before every name.
+    """
+    tensors = {re.sub(r"^((_orig_mod|module)\.)+", "", name): theirs[name] for name in theirs}
+    for copy, original in _tied(type_name):
+        if copy in tensors and original not in tensors:
+            tensors[original] = tensors.pop(copy)
+    return tensors
+
+
 def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]:
     """Returns the names of tensors that add nothing: tied weights, and 0, 1, 2, ..."""
     found = ["embeddings.position_ids", f"{type_name}.embeddings.position_ids"]
-    for names in _TIED.items():
-        copy, original = (renamed(n, ARCHITECTURES[type_name].huggingface) for n in names)
+    for copy, original in _tied(type_name):
         if copy in theirs and original in theirs:
             found.append(copy)
             if not np.array_equal(theirs[copy].read(), theirs[original].read()):
@@ -56,6 +68,13 @@ def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]
                     f"{path}: {copy} differs from {original}: only tied weights are supported"
                 )
     return found
+
+
+def _tied(type_name: str) -> list[list[str]]:
+    return [
+        [renamed(name, ARCHITECTURES[type_name].huggingface) for name in names]
+        for names in _TIED.items()
+    ]
 
 
 # The other names of both forms of GELU in transformers' activations.py.
@@ -69,23 +88,29 @@ _CLASSES = {
     "tagger": "BertForTokenClassification",
     "span": "BertForQuestionAnswering",
 }
-# A value of problem_type.
-_MULTI_LABEL = "multi_label_classification"
+# Values of problem_type.
+_MULTI_LABEL, _SINGLE_LABEL = "multi_label_classification", "single_label_classification"
 # Heads without labels.
 _OUTPUTS = {"span": 2, "multiple_choice": 1}
 
 
+class ConfigJson(TypedDict, total=False):
+    """The values of config.json that `BertConfig` does not check."""
+
+    architectures: list[str] | None
+    id2label: dict[str, str | None] | None
+    model_type: str
+    problem_type: str | None
+
+
 def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
     """Returns our configuration for the content of config.json."""
-    model_type = str(values.get("model_type", "bert"))
+    model_type = values.get("model_type", "bert")
     if model_type not in ARCHITECTURES:
         raise ValueError(
             f"{path}: model_type is {model_type!r}: only models of type 'bert', 'albert' and "
             "'mobilebert' can be read"
         )
-    for key, kind in (("architectures", list), ("id2label", dict)):
-        if not isinstance(values.get(key) or kind(), kind):
-            raise ValueError(f"{path}: {key} is {values[key]!r}, not a {kind.__name__}")
     values = {**ARCHITECTURES[model_type].defaults, **values}
     if model_type == "bert":
         # transformers' BERT ignores them.
@@ -124,7 +149,7 @@ def read_head(
     if not layer:
         return None, 0
     names = config.get("architectures") or []
-    prefix = ARCHITECTURES[str(config.get("model_type", "bert"))].prefix
+    prefix = ARCHITECTURES[config.get("model_type", "bert")].prefix
     known = {kind: name.replace("Bert", prefix) for kind, name in _CLASSES.items()}
     kinds = [kind for kind, name in known.items() if name in names]
     kind = layers[layer] or next(iter(kinds), None)
@@ -143,7 +168,9 @@ def read_head(
         raise ValueError(
             f"{path}: id2label has {len(labels)} labels, but {layer} has {classes} outputs"
         )
-    multi_label = kind == "classifier" and config.get("problem_type") == _MULTI_LABEL
+    # With one output, transformers computes a sigmoid for both.
+    sigmoid = (_MULTI_LABEL, _SINGLE_LABEL) if classes == 1 else (_MULTI_LABEL,)
+    multi_label = kind == "classifier" and config.get("problem_type") in sigmoid
     with errors_at(f"{path}: id2label"):
         return Head(kind, labels, multi_label), classes
 
@@ -154,7 +181,7 @@ def _labels(path: str, config: Mapping[str, Any]) -> tuple[str, ...]:
     expected = [str(index) for index in range(len(names))]
     if set(names) != set(expected):
         raise ValueError(f"{path}: the keys of id2label are not 0, 1, 2, ...: {names}")
-    labels = tuple("" if names[x] is None else str(names[x]) for x in expected)
+    labels = tuple(names[x] or "" for x in expected)
     # The names that transformers gives to outputs without names.
     return () if labels == _nameless(len(labels)) else labels
 
@@ -177,6 +204,8 @@ def config_json(checkpoint: Checkpoint) -> dict[str, Any]:
     architecture = architecture.replace("Bert", ARCHITECTURES[model_type].prefix)
     values = {"architectures": [architecture], "model_type": model_type}
     values |= config_values(spec.config)
+    if model_type != "albert" and "classifier_dropout_prob" in values:
+        values["classifier_dropout"] = values.pop("classifier_dropout_prob")
     if spec.vocab:
         values["pad_token_id"] = spec.vocab.pad_id
     if head and head.kind not in _OUTPUTS:

@@ -14,19 +14,19 @@ import os
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.config import EMBEDDING, Head
-from bert_tf.text.tokenizer_files import TOKENIZER
+from bert_tf.text.tokenizer_files import TOKENIZER, TokenizerFiles
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.tensor_files import FILE, open_tensors
 from bert_tf.weights.names import HEAD_BIAS, HEAD_KERNEL
-from tfrecords.files import read_file, read_json
+from tfrecords.files import read_json
 from tfrecords.writer import atomic_write
 
 MODULES, _CONFIG = "modules.json", "config.json"
@@ -42,6 +42,37 @@ _FLAGS = {
 # What 2_Dense/config.json calls activations.
 _TANH = "torch.nn.modules.activation.Tanh"
 _ACTIVATIONS = {_TANH: "tanh", "torch.nn.modules.linear.Identity": "linear"}
+# The modules that are supported, in their order; the first two are names of the same.
+_KINDS = ("Transformer", "BERT", "Pooling", "Dense", "Normalize")
+
+
+class _Module(TypedDict):
+    path: str
+    type: str
+
+
+class _Dense(TypedDict):
+    activation_function: NotRequired[str]
+    bias: NotRequired[bool]
+    in_features: int
+    out_features: int
+    use_residual: NotRequired[bool]
+
+
+class _Others(TypedDict, total=False):
+    default_prompt_name: str | None
+    prompts: dict[str, str] | None
+    truncate_dim: int | None
+
+
+class _Length(TypedDict, total=False):
+    do_lower_case: bool | None
+    max_seq_length: int | None
+
+
+_Pooling = TypedDict(
+    "_Pooling", {**dict.fromkeys(_FLAGS, bool), "pooling_mode": str | list[str]}, total=False
+)
 
 
 class EmbeddingSettings(NamedTuple):
@@ -105,33 +136,35 @@ def read_settings(config_file: str | None, pooling: str | None = None) -> Embedd
     if not (config_file and tf.io.gfile.exists(path) and transformer_folder(folder) == inner):
         return None
     replaced, normalize, layer, dense = pooling is not None, False, {}, {}
+    last = -1
     for kind, place in _read_modules(path):
+        before, last = last, _KINDS.index(kind) if kind in _KINDS else -1
+        if last <= before and not replaced:
+            raise ValueError(
+                f"{path}: {kind} is not supported there: only Pooling, Dense, Normalize, in this "
+                "order"
+            )
         if kind == "Normalize":
             normalize = True
         elif kind == "Dense" and pooling and not (dense or normalize):
             layer, dense = _read_dense(place)
         elif kind == "Pooling" and not replaced:
             pooling = _read_pooling(os.path.join(place, _CONFIG))
-        elif kind not in ("Transformer", "BERT", "Pooling") and not replaced:
-            raise ValueError(
-                f"{path}: {kind} is not supported there: only Pooling, Dense, Normalize, in this "
-                "order"
-            )
     if pooling is None:
         raise ValueError(f"{path} has no Pooling, which computes the vector of a text")
-    others = read_json(others_path)
+    others = read_json(others_path, _Others)
     prompt = others.get("default_prompt_name")
     has_prompt = prompt and (others.get("prompts") or {}).get(prompt) != ""
     if has_prompt or others.get("truncate_dim"):
         raise ValueError(f"{others_path}: a default prompt or truncate_dim is not supported")
     head = Head(EMBEDDING, pooling=pooling, normalize=normalize, **layer)
-    values = read_json(os.path.join(inner, _LENGTH))
+    source = os.path.join(inner, _LENGTH)
+    values = read_json(source, _Length)
     # Newer versions leave the length to the tokenizer.
-    length = values.get("max_seq_length") or read_json(os.path.join(inner, TOKENIZER)).get(
-        "model_max_length"
-    )
-    if not (length is None or (isinstance(length, int) and length >= SINGLE_LENGTH["at_least"])):
-        raise ValueError(f"{inner}: {length!r} is not a length of texts, in {_LENGTH}")
+    if (length := values.get("max_seq_length")) is None:
+        source, length = os.path.join(inner, TOKENIZER), TokenizerFiles(inner).max_length
+    if length is not None and length < SINGLE_LENGTH["at_least"]:
+        raise ValueError(f"{source}: {length} is not a length of texts")
     lower_case = bool(values.get("do_lower_case"))
     return EmbeddingSettings(head, length, lower_case, MappingProxyType(others), dense)
 
@@ -139,20 +172,16 @@ def read_settings(config_file: str | None, pooling: str | None = None) -> Embedd
 def _read_modules(path: str) -> list[tuple[str, str]]:
     """Returns the class of each module, and its folder."""
     folder = os.path.dirname(path)
-    try:
-        modules = [(x["type"].rpartition(".")[2], x["path"]) for x in json.loads(read_file(path))]
-        places = [(kind, os.path.join(folder, name).rstrip("/")) for kind, name in modules]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged ({error!r}): download or copy it again") from None
+    modules = [(x["type"].rpartition(".")[2], x["path"]) for x in read_json(path, list[_Module])]
     for _, name in modules:
         # Other names could lead to any folder of the machine.
         if name.strip("/") == ".." or not re.fullmatch(r"([^/\\:]+/?)?", name):
             raise ValueError(f"{path} names {name!r}, which is no folder beside it")
-    return places
+    return [(kind, os.path.join(folder, name).rstrip("/")) for kind, name in modules]
 
 
 def _read_pooling(path: str) -> str:
-    values = read_json(path)
+    values = read_json(path, _Pooling)
     if not values:
         raise ValueError(f"{path} is missing or empty: download or copy it again")
     flags = [name for name, value in values.items() if name.startswith("pooling_mode_") and value]
@@ -165,18 +194,26 @@ def _read_pooling(path: str) -> str:
 
 def _read_dense(folder: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Returns what a `Head` says about a dense layer, and the weights."""
-    values, path = read_json(os.path.join(folder, _CONFIG)), os.path.join(folder, FILE)
+    config, path = os.path.join(folder, _CONFIG), os.path.join(folder, FILE)
+    if not (values := read_json(config, _Dense)):
+        raise ValueError(f"{config} is missing: download or copy it again")
     activation = _ACTIVATIONS.get(values.get("activation_function", _TANH))
     if not activation or values.get("use_residual"):
         raise ValueError(f"{folder}: only Tanh or Identity, without use_residual, is supported")
-    theirs = open_tensors(folder)[0] if tf.io.gfile.exists(path) else {}
-    if not (kernel := theirs.get("linear.weight")):
-        raise ValueError(f"{path} has no matrix: load and save it with sentence-transformers")
-    size, width = kernel.shape
+    if not tf.io.gfile.exists(path):
+        raise ValueError(f"{path} is missing: load and save it with sentence-transformers")
+    size, width = values["out_features"], values["in_features"]
+    theirs = open_tensors(folder)[0]
+    shapes = {"linear.weight": (size, width)}
+    if values.get("bias", True):
+        shapes["linear.bias"] = (size,)
+    if (found := {name: tensor.shape for name, tensor in theirs.items()}) != shapes:
+        raise ValueError(f"{path} holds {found}, but {config} says {shapes}: copy both again")
+    kernel = theirs["linear.weight"]
     bias = theirs.get("linear.bias", Tensor((size,), lambda: np.zeros(size)))
     return {"outputs": size, "activation": activation}, {
         HEAD_KERNEL: Tensor((width, size), lambda: kernel.read().T.astype(np.float32)),
-        HEAD_BIAS: Tensor(bias.shape, lambda: bias.read().astype(np.float32)),
+        HEAD_BIAS: Tensor((size,), lambda: bias.read().astype(np.float32)),
     }
 
 

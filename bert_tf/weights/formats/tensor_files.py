@@ -6,6 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator
+from typing import TypedDict
 
 import h5py
 import ml_dtypes
@@ -13,12 +14,22 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.training.checkpoints import Tensor
-from tfrecords.files import check_no_pipe, read_json, reading
+from tfrecords.files import read_file, read_json, reading
 
 FILE = "model.safetensors"
 INDEX = f"{FILE}.index.json"
 # Integers are those of buffers, such as `position_ids`.
-_TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64"}
+_TYPES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+}
+
+
+class _Index(TypedDict):
+    weight_map: dict[str, str]
 
 
 def open_tensors(folder: str) -> tuple[dict[str, Tensor], set[str]]:
@@ -35,12 +46,10 @@ def open_tensors(folder: str) -> tuple[dict[str, Tensor], set[str]]:
 
 def _read_index(path: str) -> list[str]:
     """Returns the names of the shards."""
-    shards = read_json(path).get("weight_map")
-    if not isinstance(shards, dict):
-        raise ValueError(f'{path} is damaged (no "weight_map"): download or copy it again')
+    shards = read_json(path, _Index)["weight_map"]
     for name in shards.values():
         # A name with a folder could lead to any file of the machine.
-        if not re.fullmatch(r"[^/\\:]+\.safetensors", str(name)):
+        if not re.fullmatch(r"[^/\\:]+\.safetensors", name):
             raise ValueError(f"{path} names {name!r}, which is no .safetensors file beside it")
     return sorted(set(shards.values()))
 
@@ -53,14 +62,15 @@ def _open(path: str) -> tuple[dict[str, Tensor], set[str]]:
         raise ValueError(f"{path} needs safetensors: pip install safetensors") from None
     if not tf.io.gfile.exists(path):
         raise FileNotFoundError(f"{path} is missing: download or copy it again")
+    read_file(path, 64)  # says why it cannot be read
     with _reading(path), _local_copy(path) as local:
         file = safe_open(local, framework="np")
         slices = {name: file.get_slice(name) for name in file.keys()}
     types = {name: piece.get_dtype() for name, piece in slices.items()}
     if wrong := sorted(name for name in types if types[name] not in _TYPES):
         raise ValueError(
-            f"{path}: {wrong[0]} has type {types[wrong[0]]}: only float32, float16 and bfloat16 "
-            "can be read, so use the model before it was quantized"
+            f"{path}: {wrong[0]} has type {types[wrong[0]]}: only float64, float32, float16 and "
+            "bfloat16 can be read, so use the model before it was quantized"
         )
 
     def read(name: str) -> np.ndarray:
@@ -92,7 +102,6 @@ def _reading(path: str) -> Iterator[None]:
 def _local_copy(path: str) -> Iterator[str]:
     """Yields a local file with the content of `path`; it need exist only while it is opened."""
     if "://" not in path:
-        check_no_pipe(path)
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -138,6 +147,7 @@ def _read_hdf5(path: str, name: str) -> np.ndarray:
 @contextlib.contextmanager
 def _opened_hdf5(path: str) -> Iterator[h5py.File]:
     """Opens a file; turns the various errors for damaged files into one OSError."""
+    read_file(path, 64)
     with reading(path) as source:
         try:
             with h5py.File(source, "r") as file:

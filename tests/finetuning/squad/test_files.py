@@ -119,15 +119,15 @@ def test_questions_without_answers_are_for_2_0_and_for_prediction(write_squad):
         (_file(_question(answers=...)), 'question 1 has no "answers": they are needed for dev'),
         (_file(_question(), _question()), "two questions have the id 1: give each its own"),
         (_file(_question(), context=" "), "the context of question 1 is empty"),
-        (_file(_question(id=...)), r'data\[0\].paragraphs\[0\].qas\[0\] has no "id"'),
-        (_file(_question(question=None)), 'question 1 has an invalid "question": None'),
-        (_file(_question(is_impossible="false")), "question 1 has an invalid .is_impossible."),
-        (_file(_question(answers=[{"text": "Ann"}])), '.* of question 1 has no "answer_start"'),
-        (_file(_question(answers=[5])), "an answer of question 1 is not an object, but 5"),
-        (_file("Who?"), r"data\[0\].paragraphs\[0\].qas\[0\] is not an object, but 'Who"),
+        (_file(_question(id=...)), r"data\[0\].paragraphs\[0\].qas\[0\] has no 'id'"),
+        (_file(_question(question=None)), r"data.*.qas\[0\].question is None, not a string"),
+        (_file(_question(is_impossible="false")), "data.*.is_impossible is 'false', not true or"),
+        (_file(_question(answers=[{"text": "Ann"}])), r"data.*.answers\[0\] has no 'answer_start'"),
+        (_file(_question(answers=[5])), r"data.*.answers\[0\] is 5, not an object"),
+        (_file("Who?"), r"data\[0\].paragraphs\[0\].qas\[0\] is 'Who\?', not an object"),
         (_file(), "no usable questions for dev"),
-        ({"data": [{}]}, r'data\[0\] has no "paragraphs"'),
-        ({}, 'the file has no "data"'),
+        ({"data": [{}]}, r"data\[0\] has no 'paragraphs'"),
+        ({}, "it has no 'data'"),
     ],
 )
 def test_bad_files_are_named_in_one_line(content, message, write_squad):
@@ -146,8 +146,11 @@ def test_a_file_without_any_usable_question_says_why(write_squad):
 
 def test_broken_and_missing_files_are_named(tmp_path):
     (tmp_path / "cut.json").write_text(json.dumps(_file(_question()), indent=1)[:70])
-    with pytest.raises(ValueError, match="cut.json is damaged .*line 6"):
+    with pytest.raises(ValueError, match="cut.json: .*line 6"):
         read_file(str(tmp_path / "cut.json"), "dev", False)
+    (tmp_path / "lines.json").write_text('{"id": "1"}\n{"id": "2"}\n')
+    with pytest.raises(ValueError, match="lines.json: it holds several JSON values, as JSON lines"):
+        read_file(str(tmp_path / "lines.json"), "dev", False)
     with pytest.raises(FileNotFoundError, match="nowhere.json: no such file"):
         read_file("nowhere.json", "dev", False)
 

@@ -17,7 +17,10 @@ from support import edit_json
 
 from bert_tf.checkpoint import DOWNLOADS, local_path, open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.resolution import EncoderFlags, read_vocab_file, resolve_model, resolve_vocab
+from bert_tf.text.preprocessor import pack_segments
+from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.formats import huggingface
 from bert_tf.weights.formats.huggingface_config import config_json, rows
@@ -73,16 +76,22 @@ def test_old_names_and_copies(folder):
     save_file(old, folder / FILE)
     assert_equal(values(folder), expected)
     assert set(open_checkpoint(str(folder)).unused) == copies
+    # Without the originals, and as torch.compile and DistributedDataParallel name tensors.
+    for name in (WORDS, "cls.predictions.bias"):
+        del old[name]
+    save_file({f"module._orig_mod.{name}": array for name, array in old.items()}, folder / FILE)
+    assert_equal(values(folder), expected)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 def test_half_precision_is_read_exactly(folder, dtype):
     """Oracle: NumPy's own conversion, back and forth."""
     kind = {"bfloat16": ml_dtypes.bfloat16}.get(dtype, dtype)
     expected = {n: array.astype(kind).astype(np.float32) for n, array in values(folder).items()}
     rewrite(folder, lambda t: {n: array.astype(kind) for n, array in t.items()})
     assert_equal(values(folder), expected)
-    assert open_checkpoint(str(folder)).format == f"Hugging Face, {dtype}"
+    half = f", {dtype}" if "16" in dtype else ""
+    assert open_checkpoint(str(folder)).format == f"Hugging Face{half}"
 
 
 FIRST, SECOND = (f"model-0000{i}-of-00002.safetensors" for i in (1, 2))
@@ -112,7 +121,11 @@ def test_shards(folder):
     [
         ({WORDS: "../secret.safetensors"}, None, "which is no .safetensors file beside it"),
         ({}, lambda f: (f / SECOND).unlink(), f"{SECOND} is missing: download or copy it again"),
-        ({}, lambda f: (f / f"{FILE}.index.json").write_text("{}"), "index.json is damaged .no"),
+        (
+            {},
+            lambda f: (f / f"{FILE}.index.json").write_text("{}"),
+            "damaged .it has no 'weight_map'",
+        ),
     ],
 )
 def test_bad_shards(folder, changes, damage, message):
@@ -170,8 +183,10 @@ def test_tensors_that_do_not_fit(folder, change, message):
             "config.json: id2label: a label is empty or",
         ),
         ({"id2label": {"1": "a", "2": "b"}}, "the keys of id2label are not 0, 1, 2"),
-        ({"id2label": ["a"]}, r"id2label is \['a'\], not a dict"),
+        ({"id2label": ["a"]}, r"config.json is damaged .id2label is \['a'\], not an object"),
         ({"architectures": 5}, "architectures is 5, not a list"),
+        ({"architectures": [{}]}, r"architectures\[0\] is {}, not a string"),
+        ({"model_type": ["bert"]}, r"model_type is \['bert'\], not a string"),
         ({"num_hidden_layers": 10**9}, "the configuration has 1,000,000,000 layers"),
     ],
 )
@@ -194,6 +209,16 @@ def test_activations(folder, theirs, ours):
     assert (config.hidden_act, config.layer_norm_eps) == (ours, 1e-5)
 
 
+def test_the_dropout_of_a_head_is_kept(folder, tmp_path):
+    """Oracle: transformers' BertConfig, in which null stands for hidden_dropout_prob."""
+    edit_json(folder / "config.json", classifier_dropout=None)
+    assert open_checkpoint(str(folder)).spec.config == CONFIG
+    edit_json(folder / "config.json", classifier_dropout=0.4)
+    checkpoint = open_checkpoint(str(folder))
+    assert checkpoint.spec.config.head_dropout_prob == 0.4
+    assert config_json(checkpoint)["classifier_dropout"] == 0.4
+
+
 def test_labels_are_in_the_order_of_their_ids(folder, capsys):
     edit_json(folder / "config.json", id2label={"2": "c", "0": "a", "1": "b"})
     assert open_checkpoint(str(folder)).head == Head("classifier", ("a", "b", "c"))
@@ -208,18 +233,40 @@ def test_labels_are_in_the_order_of_their_ids(folder, capsys):
 
 
 @pytest.mark.parametrize(
-    "file", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "tf_model.h5"]
+    ("file", "how"),
+    [
+        ("pytorch_model.bin", "transformers: {}{})"),
+        ("pytorch_model-00001-of-00002.bin", "transformers: {}{})"),
+        ("tf_model.h5", "transformers before version 5: {}{}, from_tf=True)"),
+        ("flax_model.msgpack", "transformers before version 5: {}{}, from_flax=True)"),
+        ("adapter_model.safetensors", "adapter of peft, not a model: merge it"),
+    ],
 )
-def test_other_forms_of_weights_are_refused(folder, file):
+def test_other_forms_of_weights_are_refused(folder, file, how):
     """Oracle: the message says how to get safetensors.
 
     They are put beside the vocabulary and the settings of sentence-transformers.
     """
     (folder / FILE).rename(folder / file)
-    message = f"weights as {file}.*transformers: BertForSequenceClassification.from_"
-    message += rf"pretrained\('{folder}'\).save_pretrained\('{folder}'\)"
+    message = how.format("BertForSequenceClassification.from_pretrained(", repr(str(folder)))
     for path in (folder, folder / file):
-        assert_refused(path, message)
+        assert_refused(path, re.escape(message))
+
+
+def test_pointers_and_files_without_permission_are_named(folder, monkeypatch):
+    """Oracle: the file that `git lfs` leaves; the error of TensorFlow for such a file."""
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
+    for name in ("vocab.txt", FILE):
+        (folder / name).write_bytes(pointer)
+        assert_refused(folder, f"{name} is only a pointer of Git LFS: run git lfs pull")
+
+    def refuse(self, size):
+        raise tf.errors.PermissionDeniedError(None, None, f"{self.name}; Permission denied")
+
+    monkeypatch.setattr(tf.io.gfile.GFile, "read", refuse)
+    (folder / "config.json").unlink()
+    with pytest.raises(OSError, match=f"cannot read .*/{FILE}; Permission denied$"):
+        open_checkpoint(str(folder), CONFIG)
 
 
 def test_a_vocabulary_that_is_too_short(folder, capsys):
@@ -257,18 +304,39 @@ def test_a_vocabulary_in_tokenizer_json(folder):
             {"model": {"type": "BPE"}},
             "tokenizer.json holds no vocabulary .*: its model is BPE, but BERT's",
         ),
-        ({"model": {"vocab": {"a": 0}}}, "tokenizer.json holds no .*: not a BERT vocab"),
+        ({"model": {"vocab": {"a": 0}}}, "tokenizer.json: not a BERT vocab"),
         ({"model": {"vocab": {"x\ny": 0}}}, r"its token 'x\\ny' cannot be a line"),
         ({"model": {"vocab": {"x ": 0}}}, "its token 'x ' cannot be a line of voc"),
         ({"model": {"vocab": VOCAB.ids | {"x": 10**9}}}, "its largest id is 1000000000"),
-        ({"added_tokens": [{"id": 7, "content": 5}]}, "added .* cannot be used .*content .* is 5"),
-        ({"model": 7}, "tokenizer.json holds no vocabulary"),
+        ({"added_tokens": [{"id": 7, "content": 5}]}, "damaged .added_tokens.0..content is 5, not"),
+        ({"normalizer": {"lowercase": "no"}}, "damaged .normalizer.lowercase is 'no', not true"),
+        ({"model": 7}, "tokenizer.json is damaged .model is 7, not an object"),
         ({"model": {}}, "tokenizer.json holds no vocabulary"),
     ):
         file.write_text(json.dumps(whole | change))
         assert_refused(folder, message)
     file.unlink()
     assert open_checkpoint(str(folder)).spec == ModelSpec(CONFIG)
+
+
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json", "generic"])
+def test_special_tokens_are_known_by_their_parts(folder, file):
+    """Oracle: transformers' ids of its `cls_token` etc. for the same files."""
+    roles = {"cls_token": "<s>", "sep_token": {"content": "</s>"}, "pad_token": "<pad>"}
+    roles |= {"unk_token": "<unk>", "mask_token": "<mask>"}
+    lines = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "##b", "[CLS]"]
+    (folder / "vocab.txt").write_text("\n".join(lines) + "\n")
+    (folder / "tokenizer_config.json").unlink()
+    if file == "generic":
+        (folder / "vocab.txt").unlink()
+        model = {"vocab": {line: index for index, line in enumerate(lines)}, "unk_token": "<unk>"}
+        whole = {"model": model, "added_tokens": [{"id": 0, "content": "<s>", "special": True}]}
+        (folder / "tokenizer.json").write_text(json.dumps(whole))
+        file, roles["tokenizer_class"] = "tokenizer_config.json", "PreTrainedTokenizerFast"
+    (folder / file).write_text(json.dumps(roles))
+    vocab = open_checkpoint(str(folder)).spec.vocab
+    assert (vocab.cls_id, vocab.pad_id, vocab.sep_id, vocab.unk_id, vocab.mask_id) == (*range(5),)
+    assert not vocab.added and len(vocab) == 8
 
 
 def test_two_files_with_different_tokens(folder):
@@ -286,7 +354,10 @@ def test_two_files_with_different_tokens(folder):
 
 
 def test_tokenizers_that_split_in_another_way(folder, capsys):
-    """Oracle: what the values mean to transformers' BertTokenizer."""
+    """Oracle: what the values mean to transformers' BertTokenizer, and to its general class."""
+    split, template = {"type": "BertPreTokenizer"}, {"type": "TemplateProcessing"}
+    whole = {"normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": split}
+    whole |= {"post_processor": template, "model": {"vocab": VOCAB.ids}}
     file = folder / "tokenizer_config.json"
     edit_json(file, strip_accents=True, tokenizer_class="BertTokenizerFast")
     assert open_checkpoint(str(folder)).spec.vocab.strip_accents is True
@@ -297,8 +368,19 @@ def test_tokenizers_that_split_in_another_way(folder, capsys):
     for changes, message in (
         ({"tokenize_chinese_chars": False}, "tokenize_chinese_chars is False"),
         ({"tokenizer_class": "BertJapaneseTokenizer"}, "tokenizer_class is BertJapaneseTokenizer"),
+        ({"truncation_side": "left"}, "truncation_side is left"),
+        ({"normalizer": {"type": "NFKC"}}, "the normalizer of tokenizer.json is NFKC"),
+        ({"pre_tokenizer": None}, "the pre_tokenizer of tokenizer.json is null"),
+        (
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, {"type": "Digits"}]}},
+            "the pre_tokenizer of tokenizer.json is BertPreTokenizer, Digits",
+        ),
+        ({"post_processor": None}, "the post_processor of tokenizer.json is null"),
     ):
         before = file.read_text()
+        if changes.keys() & whole.keys():
+            (folder / "tokenizer.json").write_text(json.dumps(whole | changes))
+            changes = {"tokenizer_class": "PreTrainedTokenizerFast"}
         edit_json(file, **changes)
         open_checkpoint(str(folder))
         warning = f"WARNING: .*tokenizer_config.json: {message}.*\n$"
@@ -347,6 +429,21 @@ def test_an_albert_with_a_sentencepiece_vocabulary(tmp_path, capsys):
     spec = resolve_model(None, flags, **sources)
     assert spec.vocab == VOCAB
     assert "seems to be cased" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("type_", ["multi_label_classification", "single_label_classification"])
+def test_one_output_that_classifies(folder, type_):
+    """Oracle: NumPy's sigmoid of the logit, as in transformers' pipeline."""
+    names = {"problem_type": type_, "id2label": {"0": "toxic"}}
+    edit_json(folder / "config.json", **names, initializer_range=1.0)
+    rewrite(folder, lambda t: {n: x[:1] if n.startswith("classifier") else x for n, x in t.items()})
+    checkpoint, task, length = open_fine_tuned(str(folder), None, None, pairs=False)
+    model, tokenizer = load_task_model(task, checkpoint), WordPieceTokenizer(VOCAB, False)
+    found = task.serving(model, tokenizer, length).serving(tf.constant(["a", "C a"]))
+    inputs = pack_segments([tokenizer.tokenize(["a", "C a"])], length, VOCAB)
+    expected = 1 / (1 + np.exp(-model(inputs).numpy()))
+    np.testing.assert_allclose(found["probabilities"][:, 0], expected, rtol=1e-5)
+    assert found["labels"].numpy().tolist() == [b"toxic" if p >= 0.5 else b"" for p in expected]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.flags import DeviceOptions
 from bert_tf.folder_lock import locked
-from bert_tf.models.encoder import skip_padding
+from bert_tf.models.encoder import least_activations, skip_padding
 from bert_tf.models.token_capacity import TokenCapacity
 from bert_tf.runs.run import Run
 from bert_tf.training.driver import Driver
@@ -31,6 +31,7 @@ from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
 from tfrecords.input_files import shortened
+from tfrecords.process import check_memory
 
 
 @contextlib.contextmanager
@@ -124,19 +125,24 @@ class Session:
 
     def shortcut(
         self,
+        model: keras.Model,
         sizes: Callable[[], tuple[np.ndarray, int]],
         batch_size: int,
         accumulation_steps: int = 1,
     ) -> TokenCapacity | None:
         """Returns how to skip padding where XLA compiles the step; on CPUs the model does it.
 
+        There, raises a ValueError if the memory cannot hold what a step keeps.
+
         `sizes` returns the number of tokens of each example, or of a sample of them, and the number
         of places of an example, which includes its padding. The batch is that of all replicas.
         """
-        if device_type(self.strategy) == "CPU":
-            return None
         rows = batch_size // (self.strategy.num_replicas_in_sync * accumulation_steps)
         lengths, places = sizes()
+        if device_type(self.strategy) == "CPU":
+            needed = least_activations(model, rows * lengths.mean())
+            check_memory(f"a step with --train_batch_size={batch_size}", needed)
+            return None
         capacity = TokenCapacity.for_rows(lengths, rows, places)
         if capacity:
             self.say(

@@ -250,7 +250,9 @@ class FineTuner:
             batch_size=batch_size,
             batches=self._batches,
             evaluate=lambda: self.evaluator.evaluate(dev),
-            shortcut=session.shortcut(lambda: batch_sizes(self._examples, device), batch_size),
+            shortcut=session.shortcut(
+                self.model, lambda: batch_sizes(self._examples, device), batch_size
+            ),
         )
         results = self.driver.train([phase])
         self._training.finish(session, self.driver, self.model)

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import operator
 from collections.abc import Callable
 
 import keras
@@ -32,6 +33,18 @@ def skip_padding(model: keras.Model) -> None:
     for layer in model._flatten_layers():
         if hasattr(layer, "skips_padding"):
             layer.skips_padding = True
+
+
+def least_activations(model: keras.Model, tokens: float) -> int:
+    """Returns a lower bound for the bytes that a backward pass needs for a number of tokens.
+
+    In each layer, it keeps the input, or else at least queries, keys, values and what follows them.
+    """
+    encoders = [x for x in model._flatten_layers() if hasattr(x, "skips_padding") and x.trainable]
+    sizes = [x.config.hidden_size * x.config.num_hidden_layers for x in encoders]
+    kept = [1 if x.rematerialize == "layers" else 8 for x in encoders]
+    bytes_each = 4 if keras.config.dtype_policy().compute_dtype == "float32" else 2
+    return int(bytes_each * tokens * sum(map(operator.mul, sizes, kept)))
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

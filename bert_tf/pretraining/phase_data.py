@@ -88,6 +88,7 @@ class PhaseData:
     def _shortcut(self) -> Shortcut | None:
         train = self.records.train
         return self.session.shortcut(
+            self.trainer.model,
             lambda: (sample_batch(train)["input_mask"].sum(axis=1), train.max_seq_length),
             self.records.train_batch_size,
             self.session.options.gradient_accumulation_steps,

@@ -20,6 +20,7 @@ from bert_tf.pretraining.records import check_records, name_records, stated_by_m
 from bert_tf.resolution import resolve_model
 from bert_tf.run_pretraining import Options, run
 from bert_tf.runs.run import Run
+from bert_tf.training.driver import Driver
 from bert_tf.training.trainer import Trainer
 from tfrecords.vocabulary import load_vocab
 from tfrecords.writer import write_records
@@ -282,6 +283,16 @@ def test_impossible_flags_are_named(flags, change, message):
     with pytest.raises((ValueError, OSError), match=re.escape(message)):
         run(Options(**flags | change))
     assert not pathlib.Path(flags["output_dir"]).exists()
+
+
+def test_a_batch_that_memory_cannot_hold_is_named(flags, monkeypatch):
+    """Oracle: by hand: 8 float32 for each of 16 elements of 32,000 x 16 tokens, in one layer."""
+    for memory in (262_143_999, 262_144_000):
+        monkeypatch.setattr("tfrecords.process.machine_memory", lambda memory=memory: memory)
+        monkeypatch.setattr(Driver, "train", lambda *_: {})
+        refused = pytest.raises(ValueError, match="a step with --train_batch_size=32000 takes at")
+        with refused if memory < 262_144_000 else contextlib.nullcontext():
+            run(Options(**flags | {"train_batch_size": 32_000, "do_eval": False}))
 
 
 def test_a_fine_tuning_folder_is_refused_before_it_has_a_checkpoint(flags, config):

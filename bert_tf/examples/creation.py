@@ -231,12 +231,15 @@ def _is_shard(path: str) -> bool:
 
 
 def _read_manifest(path: str) -> dict | None:
-    """Returns a manifest; None if there is none, or a damaged one."""
+    """Returns a manifest; None if there is none, or one that is damaged or of other programs."""
     try:
         manifest = read_manifest(path) if tf.io.gfile.exists(path) else {}
-    except ValueError:
+        CreationStatistics.from_dict(manifest["statistics"])
+        for entry in manifest["shards"]:
+            ExampleCounts(**entry["counts"])
+    except (KeyError, TypeError, ValueError):
         return None
-    return manifest if manifest.keys() >= {"bert_tf", "settings", "inputs", "statistics"} else None
+    return manifest if manifest.keys() >= {"bert_tf", "settings", "inputs"} else None
 
 
 def _is_same(manifest: dict | None, description: dict) -> bool:

@@ -279,7 +279,9 @@ def test_finished_shards_are_compared_by_checksum(folder, finished, options, mon
     assert _bytes(folder) == finished | {"mine": b"mine"}
 
 
-@pytest.mark.parametrize("content", [b"{", b'{"shards": []}', INPUTS])
+@pytest.mark.parametrize(
+    "content", [b"{", b'{"shards": []}', INPUTS, b'{"shards": [], "statistics": {"text": 3}}']
+)
 def test_overwrite_replaces_a_damaged_manifest(folder, finished, options, content):
     (folder / "out" / "data.manifest.json").write_bytes(content)
     with pytest.raises(ValueError, match="data.manifest.json .*--overwrite"):

@@ -21,6 +21,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import FLAGS, Run
 from bert_tf.text.preprocessor import BertPreprocessor
+from bert_tf.weights.archives import extract
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "A", "b", "##b"))
@@ -33,13 +34,15 @@ def save(folder: str, model, spec: ModelSpec) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pretraining", "fine-tuning"])
-def test_load_gives_model_tokenizer_and_configuration(tmp_path, kind):
+def test_load_gives_model_tokenizer_and_configuration(tmp_path, kind, capsys):
     """Oracles: the weights that were saved, the tokens of a cased vocabulary by hand."""
     saved = BertPretrainer(CONFIG) if kind == "pretraining" else BertTaskModel(CONFIG, 2)
     # The weights of a fine-tuning run are the best, not the newest.
     folder = tmp_path / "best" if kind == "fine-tuning" else tmp_path
     save(str(folder), saved, ModelSpec(CONFIG, VOCAB, False))
     model, tokenizer, config = bert_tf.load(str(tmp_path))
+    note = f"{tmp_path} was loaded without its head" if kind == "fine-tuning" else ""
+    assert capsys.readouterr().out.startswith(note or "\n") == bool(note)
     assert config == CONFIG
     assert tokenizer.tokenize_flat(["A bb", "a"]).to_list() == [[5, 6, 7], [1]]
     expected = saved if kind == "pretraining" else saved.encoder
@@ -101,6 +104,18 @@ def test_a_preprocessor_has_vocabulary_casing_and_length_of_the_run(tmp_path):
     assert bert_tf.load_preprocessor(str(tmp_path), seq_length=8).seq_length == 8
     with pytest.raises(ValueError, match="25 is more than the max_position_embeddings 24"):
         bert_tf.load_preprocessor(str(tmp_path), seq_length=25)
+    with pytest.raises(ValueError, match="seq_length 0 is too small"):
+        bert_tf.load_preprocessor(str(tmp_path), seq_length=0)
+
+
+def test_a_preprocessor_extracts_an_archive_once(tmp_path, monkeypatch):
+    """Oracle: the number of calls."""
+    save(str(tmp_path / "run"), BertEncoder(CONFIG), ModelSpec(CONFIG, VOCAB, False))
+    archive = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "run")
+    calls = []
+    monkeypatch.setattr("bert_tf.checkpoint.extract", lambda x: calls.append(x) or extract(x))
+    assert bert_tf.load_preprocessor(archive).seq_length == 24
+    assert calls == [archive]
 
 
 def test_a_run_of_unknown_vocabulary_has_no_tokenizer(tmp_path):

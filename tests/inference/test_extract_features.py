@@ -272,6 +272,13 @@ def test_pairs_are_packed_as_for_training(vocab, length):
         assert line.truncated == (tokens + 3 > length)
 
 
+def test_the_default_length_fits_the_encoder(extract):
+    """Oracle: the vectors with its number of positions, 24."""
+    found = arrays(extract(".npz", max_seq_length=None))
+    expected = arrays(extract(".npz", max_seq_length=24, overwrite=True))
+    np.testing.assert_array_equal(found["values"], expected["values"])
+
+
 @pytest.mark.parametrize(
     ("flags", "line"),
     [

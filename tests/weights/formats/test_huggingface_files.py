@@ -17,6 +17,8 @@ from support import edit_json
 
 from bert_tf.checkpoint import DOWNLOADS, local_path, open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.conversion.conversion_options import ConversionOptions
+from bert_tf.conversion.converting import convert
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.resolution import EncoderFlags, read_vocab_file, resolve_model, resolve_vocab
 from bert_tf.text.preprocessor import pack_segments
@@ -167,6 +169,21 @@ def test_tensors_that_do_not_fit(folder, change, message):
         assert open_checkpoint(str(folder), ignored=["ex*"]).unused == ("extra",)
     if "differs" in message:
         open_checkpoint(str(folder), ignored=["cls.predictions.decoder.*"])
+
+
+@pytest.mark.parametrize(
+    "name", ["cls.predictions.transform.dense.weight", "classifier.weight", "classifier.bias"]
+)
+def test_missing_weights_of_heads_start_anew(folder, tmp_path, capsys, name):
+    """Oracle: the folder before, but for the weight that the report names."""
+    expected = values(folder)
+    rewrite(folder, lambda t: without(t, name))
+    flags = dict(from_=str(folder), to="run", output_dir=str(tmp_path / "run"))
+    convert(ConversionOptions(**flags, allow_missing=name))
+    found, anew = values(tmp_path / "run"), capsys.readouterr().out.split("randomly: ")[1]
+    anew = anew.splitlines()[0].rstrip(".")
+    assert found.pop(anew).shape == expected.pop(anew).shape
+    assert_equal(found, expected)
 
 
 @pytest.mark.parametrize(

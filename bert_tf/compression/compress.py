@@ -45,13 +45,15 @@ def compress(options: CompressionOptions) -> dict[str, float]:
             f"--teacher={options.teacher} is not a fine-tuned model: give the output folder of "
             "run_finetuning on this task"
         )
+    if teacher.head.kind == EMBEDDING:
+        raise ValueError(f"{options.teacher} computes vectors, which no recipe compresses")
     if not options.replace_vocab:
         check_readable(teacher)
     options = with_length(options, options.task, teacher.spec.config)
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     task = make_task(options, teacher.head)
     if task.head.kind == EMBEDDING:
-        raise ValueError(f"{options.teacher} computes vectors, which no recipe compresses")
+        raise ValueError(f"--label_type={options.label_type} is not for compress: omit it")
     teacher, init = in_task_order(teacher, task, say), None
     if check_resumable(options, run):
         training = recipe.training.evaluation(task, run.path)

@@ -167,7 +167,7 @@ class DistillingTraining(StudentTraining):
                     f"--task={self.task.name} has other examples: omit it"
                 )
             splits[TRAIN] = self._augmentation(splits[TRAIN])
-        self._train = splits.get(TRAIN)
+        self._train = splits.get(TRAIN, self._train)
         return splits
 
     def featurize(

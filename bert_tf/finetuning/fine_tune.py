@@ -20,13 +20,14 @@ from bert_tf.finetuning.multi_task import MultiTask, MultiTaskTraining
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.task import DataFiles, Task, TrainableTask
+from bert_tf.models.encoder import skip_padding
 from bert_tf.resolution import resolve_model
 from bert_tf.runs.run import COMMAND, FINISHED, Run
 from bert_tf.session import Session, training_devices
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
 from bert_tf.training.reports import EVAL_RESULTS, read_results, write_results
-from bert_tf.training.strategy import check_batch_size, chief_say
+from bert_tf.training.strategy import check_batch_size, chief_say, device_type
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
@@ -72,7 +73,8 @@ def _fine_tune(
     strategy: tf.distribute.Strategy,
 ) -> dict[str, float]:
     run, say = Run(options.output_dir), chief_say(strategy)
-    options = saved_run.with_saved_flags(saved_run.with_values_of(options, run.resumed_flags), run)
+    options = saved_run.with_values_of(options, saved_run.resumed_flags(run))
+    options = saved_run.with_saved_flags(options, run)
     trains = options.do_train and not saved_run.check_resumable(options, run)
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
@@ -93,19 +95,27 @@ def _fine_tune(
         check_batch_size(strategy, flag, getattr(options, flag))
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
     reported = list(task.dev_splits) if options.do_eval else []
-    if options.do_predict or (options.do_eval and task.test_has_targets):
+    if options.do_predict or options.do_eval:
         reported += task.test_splits
+    asked = options.do_predict or options.test_file
+    optional = task.optional_splits if asked else task.test_splits
     compared = saved_run.compared_splits(options, run, task)
     names = dict.fromkeys([*compared, *reported])
-    splits = read_features(options, training, spec, names, say)
+    splits = read_features(options, training, spec, names, say, optional)
+    reported = [name for name in reported if name in splits]
     checksums = saved_run.data_checksums({name: splits[name] for name in compared})
     saved_run.check_same_data(run, checksums)
+    folder = run
     if trained:
-        results = {} if trained is session.init else _earlier_results(options, run)
+        folder, sources = saved_run.results_folder(options, run, reported, task)
+        results = _earlier_results(options, folder)
         evaluator = load_evaluator(session, training, trained, splits)
+        if session.is_chief and sources:
+            text = json.dumps(sources, indent=2) + "\n"
+            atomic_write(folder.file(saved_run.RESULTS_OF), text)
     else:
         results, evaluator = _train(session, training, spec, splits, checksums)
-    return _report(session, task, results, evaluator, [x for x in reported if x in splits], trained)
+    return _report(session, task, results, evaluator, reported, folder, bool(trained))
 
 
 def _embedding_settings(session: Session) -> EmbeddingSettings:
@@ -122,7 +132,8 @@ def _with_flags_of_model(
     """Returns the session with the flags that are not given as the model has them."""
     options = session.options
     if trained and trained is session.init and trained.run:
-        options = saved_run.with_values_of(options, trained.run.flags, saved_run.LENGTHS)
+        with saved_run.flags_of(trained.run):
+            options = saved_run.with_values_of(options, trained.run.flags, saved_run.LENGTHS)
     if options.label_type in VECTOR_TYPES:
         values = dataclasses.asdict(settings.head) | {"max_seq_length": settings.max_seq_length}
         options = saved_run.with_values_of(options, values, saved_run.SETTINGS)
@@ -164,21 +175,25 @@ def _report(
     results: dict[str, float],
     evaluator: Evaluator,
     splits: list[str],
-    trained: Checkpoint | None,
+    folder: Run,
+    only_evaluated: bool,
 ) -> dict[str, float]:
-    """Reports the splits; returns all results, and writes and prints them."""
-    run, files = session.run, []
+    """Reports the splits; returns all results, and writes them to the folder and prints them."""
+    options, files = session.options, []
     for split in splits:
-        metrics, names = evaluator.report(split, run.path)
+        metrics, names = evaluator.report(split, folder.path)
         results, files = results | metrics, files + names
     if session.is_chief and results:
-        write_results(run.file(EVAL_RESULTS), results)
-        atomic_write(run.file(EVAL_RESULTS_JSON), json.dumps(results, indent=2) + "\n")
+        write_results(folder.file(EVAL_RESULTS), results)
+        atomic_write(
+            folder.file(EVAL_RESULTS_JSON), json.dumps(results, indent=2, sort_keys=True) + "\n"
+        )
         files = [EVAL_RESULTS, EVAL_RESULTS_JSON, *files]
     if session.is_chief:
-        print(_summary(session.options, task, results, files, bool(trained)))
-    if not trained:
-        session.say(next_step(task, run.path))
+        options = dataclasses.replace(options, output_dir=folder.path)
+        print(_summary(options, task, results, files, only_evaluated))
+    if not only_evaluated:
+        session.say(next_step(task, folder.path))
     return results
 
 
@@ -187,7 +202,7 @@ def check_data_of(options: FineTuningOptions) -> None:
     run = Run(options.output_dir)
     # A command may find the seed itself.
     options = dataclasses.replace(options, hold_out_seed=run.flags.get("hold_out_seed"))
-    options = saved_run.with_values_of(options, run.resumed_flags)
+    options = saved_run.with_values_of(options, saved_run.resumed_flags(run))
     task = make_task(options, run.head)
     names = saved_run.compared_splits(options, run, task)
     splits = read_features(options, task, run.spec, names, lambda line: None)
@@ -214,19 +229,11 @@ def _open_trained(run: Run, init: Checkpoint | None, options: FineTuningOptions)
 
 
 def _earlier_results(options: FineTuningOptions, run: Run) -> dict[str, float]:
-    """Returns the saved results of the run's best weights.
-
-    Leaves out those that this run computes again, and those of other test data.
-    """
-    results = run.read_json(EVAL_RESULTS_JSON, dict[str, float]) | read_results(
-        run.best.file(EVAL_RESULTS)
-    )
-    saved = run.flags
-    other_test = any(
-        getattr(options, x) not in (None, saved.get(x)) for x in ("data_dir", "test_file")
-    )
+    """Returns the results in a folder, without those that this run computes again."""
+    results = run.read_json(EVAL_RESULTS_JSON, dict[str, float])
+    results |= read_results(run.best.file(EVAL_RESULTS))
     # Predictions for the test set replace the earlier ones, whose metrics they need not have.
-    replaced = {"eval_": options.do_eval, "test_": other_test or options.do_predict}
+    replaced = {"eval_": options.do_eval, "test_": options.do_predict or options.test_file}
     prefixes = tuple(prefix for prefix, is_replaced in replaced.items() if is_replaced)
     return {name: value for name, value in results.items() if not name.startswith(prefixes)}
 
@@ -269,6 +276,8 @@ def load_evaluator(
         trained = dataclasses.replace(trained, head=task.head)
     with session.strategy.scope():
         model = load_task_model(training, trained)
+    if device_type(session.strategy) == "CPU":
+        skip_padding(model)  # as in training, so that no digit differs
     trainer = Trainer(session.strategy, model, task.objective)
     return Evaluator(task, trainer, splits, session.options.eval_batch_size)
 
@@ -290,15 +299,27 @@ def read_features(
     spec: ModelSpec,
     names: Collection[str],
     say: Callable[[str], None],
+    optional: Collection[str] = (),
 ) -> dict[str, Features]:
-    """Reads and tokenizes some splits."""
+    """Reads and tokenizes some splits.
+
+    Leaves out those of `optional` for which there is no file or, without --do_predict, no targets.
+    """
     tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
     files = DataFiles.of(options)
     seed = options.random_seed if options.hold_out_seed is None else options.hold_out_seed
-    splits = {}
-    for name, examples in task.read_splits(names, files, seed).items():
-        splits[name] = task.featurize(examples, tokenizer, options.max_seq_length)
-        say(f"{name}: {splits[name].describe()}")
+    found, splits = task.read_splits([x for x in names if x not in optional], files, seed), {}
+    for name in filter(optional.__contains__, names):
+        try:
+            found |= task.read_splits([name], files, seed)
+        except FileNotFoundError as error:
+            if options.do_predict:
+                say(f"WARNING: no predictions for {name.upper()}: {error}.")
+    for name, examples in found.items():
+        features = task.featurize(examples, tokenizer, options.max_seq_length)
+        if features.targets or options.do_predict or name not in optional:
+            splits[name] = features
+            say(f"{name}: {features.describe()}")
     return splits
 
 

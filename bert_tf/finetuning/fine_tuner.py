@@ -111,19 +111,25 @@ class Evaluator:
     ):
         self._task, self._trainer, self._splits = task, trainer, splits
         self._batch_size = batch_size
-        self._warned: set[str] = set()
+        # By split and step: the predictions and their metrics.
+        self._kept: dict[tuple[str, int], tuple[Outputs, dict[str, float]]] = {}
 
-    def evaluate(self, split: str) -> dict[str, float]:
-        """Returns the metrics of a split as `eval_<metric>`, `test_<metric>` and the like."""
-        return self._score(split, self._predict(split))
+    def evaluate(self, split: str, best_step: int | None = None) -> dict[str, float]:
+        """Returns the metrics of a split as `eval_<metric>`, `test_<metric>` and the like.
+
+        Keeps the predictions for `report`, beside those of the best step so far.
+        """
+        self._kept = {key: x for key, x in self._kept.items() if key == (split, best_step)}
+        self._kept[split, self._step] = found = self._evaluated(split)
+        return found[1]
 
     def report(self, split: str, folder: str) -> tuple[dict[str, float], list[str]]:
         """Writes the predictions of a split; returns its metrics and the names of the files.
 
         The metrics are those of `evaluate`; {} without targets.
         """
-        outputs, features = self._predict(split), self._splits[split]
-        results = self._score(split, outputs) if features.targets else {}
+        outputs, results = self._kept.get((split, self._step)) or self._evaluated(split)
+        features = self._splits[split]
         if not is_chief(self._trainer.strategy):
             return results, []
         if not features.targets and tf.io.gfile.exists(f"{folder}/confusion_{split}.png"):
@@ -131,19 +137,22 @@ class Evaluator:
             tf.io.gfile.remove(f"{folder}/confusion_{split}.png")
         return results, self._task.write_predictions(folder, split, outputs, features)
 
-    def _score(self, split: str, outputs: Outputs) -> dict[str, float]:
-        features = self._splits[split]
+    @property
+    def _step(self) -> int:
+        return int(self._trainer.step.numpy())
+
+    def _evaluated(self, split: str) -> tuple[Outputs, dict[str, float]]:
+        """Returns the predictions of a split, and their metrics or {} without targets."""
+        outputs, features = self._predict(split), self._splits[split]
+        if not features.targets:
+            return outputs, {}
         metrics = self._task.score(outputs, features)
         if problem := self._task.problem(outputs, features):
-            step = int(self._trainer.step.numpy())
-            where = f"step {step:,}, {split}" if step else split
-            # Once: the best weights are evaluated in training and at its end.
-            if where not in self._warned:
-                chief_say(self._trainer.strategy)(f"WARNING: {where}: {problem}")
-            self._warned.add(where)
+            where = f"step {self._step:,}, {split}" if self._step else split
+            chief_say(self._trainer.strategy)(f"WARNING: {where}: {problem}")
         # Curves show the first few metrics.
         names = sorted(metrics, key=lambda name: name != self._task.metric)
-        return {self._task.in_results(name, split): metrics[name] for name in names}
+        return outputs, {self._task.in_results(name, split): metrics[name] for name in names}
 
     def _predict(self, split: str) -> Outputs:
         strategy, features = self._trainer.strategy, self._splits[split]
@@ -249,7 +258,9 @@ class FineTuner:
             until_step=self.num_train_steps,
             batch_size=batch_size,
             batches=self._batches,
-            evaluate=lambda: self.evaluator.evaluate(dev),
+            evaluate=lambda: self.evaluator.evaluate(
+                dev, self.driver.best_results.get("global_step")
+            ),
             shortcut=session.shortcut(
                 self.model, lambda: batch_sizes(self._examples, device), batch_size
             ),

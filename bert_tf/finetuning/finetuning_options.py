@@ -36,7 +36,9 @@ class TaskOptions(command.Options):
     )
     train_file: str | None = option(None, "Training file, instead of the one in --data_dir.")
     dev_file: str | None = option(
-        None, "File with the answers to evaluate on, instead of the one in --data_dir."
+        None,
+        "File with the answers to evaluate on, instead of the one in --data_dir. Without either, "
+        "a tenth of --train_file is held out.",
     )
     test_file: str | None = option(
         None, "File to predict, with or without answers, instead of the one in --data_dir."

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions, TaskOptions
 from bert_tf.finetuning.multi_task import MultiTask
-from bert_tf.finetuning.task import Task, TrainableTask
+from bert_tf.finetuning.saved_run import flags_of, options_of
+from bert_tf.finetuning.task import DataFiles, Task, TrainableTask
 from bert_tf.finetuning.tasks import csv_tables, glue, imdb, multiple_choice, squad, tagged_files
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.resolution import check_length, fitting_length
@@ -78,6 +79,7 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Trainable
         if head and isinstance(task, RegressionTask):
             # With the mean and the deviation of the numbers that the model learned.
             task = dataclasses.replace(task, head=number_head(head))
+    task = task.with_files(DataFiles.of(options))
     for field in dataclasses.fields(TaskOptions):
         if getattr(options, field.name) != field.default and field.name not in task.flags:
             kind = f" --label_type={options.label_type}" if "label_type" in task.flags else ""
@@ -88,7 +90,7 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Trainable
 
 
 def _make_together(options: FineTuningOptions, names: Sequence[str]) -> MultiTask:
-    for flag in ("do_predict", "metric", "lora_rank", "class_weights"):
+    for flag in ("do_predict", "metric", "lora_rank", "class_weights", *DataFiles._fields[1:]):
         if getattr(options, flag):
             raise ValueError(f"--{flag} does not suit several tasks at once: omit it")
     if len(set(names)) < len(names):
@@ -112,5 +114,7 @@ def options_of_run(run: Run) -> FineTuningOptions:
     run.check_one_task()
     if not {"task", "output_dir"} <= flags.keys() or not run.head:
         raise ValueError(f"{run.path} holds no fine-tuning run: give the output folder of one")
-    names = {field.name for field in dataclasses.fields(FineTuningOptions)}
-    return FineTuningOptions(**{name: flags[name] for name in flags.keys() & names})
+    options = options_of(run)
+    with flags_of(run):
+        make_task(options, run.head)  # checks them
+    return options

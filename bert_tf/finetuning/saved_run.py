@@ -1,9 +1,11 @@
 """The flags of a fine-tuning run that exists already."""
 
+import contextlib
 import dataclasses
 import functools
+import os
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,8 @@ from tfrecords.files import fields_kind
 
 # The key in flags.json for the checksums of the training and dev examples.
 DATA_CHECKSUMS = "data_checksums"
+# In a folder of results: the files that they are for, and the model if it is not in the run above.
+RESULTS_OF = "results_of.json"
 # The file with what trained beside frozen weights.
 ADAPTERS = "adapters.npz"
 # The folder of the results that `compress` computes before training.
@@ -38,6 +42,29 @@ SETTINGS = ("pooling", "normalize", "max_seq_length")
 _FOUND = ("text_column", "label_column", *SETTINGS)
 # Flags that may differ in addition if the run is only evaluated.
 _EVALUATION = frozenset({*DataFiles._fields, "precision", "init_checkpoint"})
+
+
+@contextlib.contextmanager
+def flags_of(run: Run) -> Iterator[None]:
+    """Makes a context in which errors are those of the flags of a run, not of the command's."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{run.file(FLAGS)}: {error}") from None
+
+
+def options_of(run: Run) -> FineTuningOptions:
+    """Returns the flags of a fine-tuning run."""
+    names = {field.name for field in dataclasses.fields(FineTuningOptions)}
+    with flags_of(run):
+        return FineTuningOptions(**{name: run.flags[name] for name in run.flags.keys() & names})
+
+
+def resumed_flags(run: Run) -> Mapping[str, Any]:
+    """Returns the flags of a run that can be resumed; {} if there is no checkpoint."""
+    if {"task", "output_dir"} <= run.flags.keys():
+        options_of(run)  # checks them
+    return run.flags if run.has_checkpoint else {}
 
 
 def with_saved_flags(options: FineTuningOptions, run: Run) -> FineTuningOptions:
@@ -110,6 +137,45 @@ def has_last_files(options: FineTuningOptions, run: Run) -> bool:
     return all(tf.io.gfile.exists(run.file(name)) for name in files)
 
 
+def _sources(flags: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the files of the dev and the test set, given flags; "" where no flag names them."""
+    data, train, dev, test = (flags.get(name) for name in DataFiles._fields)
+    held_out = " and ".join(filter(None, [data, train]))
+    return {"dev set": dev or held_out, "test set": test or data or ""}
+
+
+def results_folder(
+    options: FineTuningOptions, run: Run, splits: Collection[str], task: TrainableTask
+) -> tuple[Run, dict[str, str]]:
+    """Returns where to write the results of trained weights for some splits, and `RESULTS_OF`.
+
+    It is the run's folder or, for other files than those in its flags, a folder there that has
+    their names.
+
+    Raises:
+        ValueError: the folder holds something else.
+    """
+    flags, kinds = dataclasses.asdict(options), {"dev set": task.dev_splits}
+    kinds["test set"] = task.test_splits
+    now = {x: y for x, y in _sources(flags).items() if not {*kinds[x]}.isdisjoint(splits)}
+    if run.finished is None:
+        now["init_checkpoint"] = flags["init_checkpoint"]
+    else:
+        own = _sources(run.flags)
+        others = [x for x in now if now[x] != own[x]]
+        if not others:
+            return run, {}
+        names = [f"{x.split()[0]}-{os.path.basename(now[x].rstrip('/'))}" for x in others]
+        run = Run(run.file("-".join(["results", *names])))
+    before = run.read_json(RESULTS_OF, dict[str, str])
+    if not before:
+        check_resumable(options, run)
+    shared = [x for x in now if x in before]
+    then, again = ({x: sources[x] for x in shared} for sources in (before, now))
+    check_same(run.path, then, again, "choose another --output_dir")
+    return run, before | now
+
+
 def compared_splits(options: FineTuningOptions, run: Run, task: TrainableTask) -> list[str]:
     """Returns the splits whose examples must be those that a run began with.
 
@@ -118,11 +184,10 @@ def compared_splits(options: FineTuningOptions, run: Run, task: TrainableTask) -
     dev, saved = task.dev_splits[0], run.flags
     if options.do_train:
         return [dev] if run.finished and options.changes_examples else [TRAIN, dev]
-    if not options.do_eval or task.has_dev:
-        return []
-    # A tenth of changed training examples would hold some that the model was trained on.
-    same_files = all(getattr(options, name) == saved.get(name) for name in _TRAINED_ON)
-    return [dev] if same_files else []
+    # The results of other examples would replace the run's own. A tenth of changed training
+    # examples would hold some that the model was trained on.
+    same = _sources(dataclasses.asdict(options))["dev set"] == _sources(saved)["dev set"]
+    return [dev] if options.do_eval and same else []
 
 
 def data_checksums(splits: Mapping[str, Features]) -> dict[str, int]:

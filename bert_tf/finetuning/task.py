@@ -2,6 +2,7 @@
 
 import abc
 import copy
+import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping, Sized
 from types import MappingProxyType
@@ -12,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import EMBEDDING, BertConfig, Head
-from bert_tf.finetuning.examples import TfdsSource
+from bert_tf.finetuning.examples import TfdsSource, choose_held_out
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.finetuning_options import TaskOptions
 from bert_tf.models.embedder import BertEmbedder
@@ -20,7 +21,6 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective
 from tfrecords.input_files import shortened, similar
-from tfrecords.progress import say
 
 Outputs = Mapping[str, np.ndarray | list]
 TRAIN = "train"
@@ -39,10 +39,15 @@ class DataFiles(NamedTuple):
         """Returns the values of the flags."""
         return cls(*(getattr(options, name) for name in cls._fields))
 
-    def missing(self, task: str, split: str, *names: str) -> ValueError:
+    @property
+    def are_official(self) -> bool:
+        """Whether no flag says where the training and the dev set are."""
+        return not (self.data_dir or self.train_file or self.dev_file)
+
+    def missing(self, task: str, split: str, *names: str) -> FileNotFoundError:
         """Returns the error for a split without a file; `names` are those in a `data_dir`."""
         others = f", or {self.data_dir or '--data_dir'} with {' or '.join(names)}" if names else ""
-        return ValueError(f"--task={task} needs --{split}_file{others}")
+        return FileNotFoundError(f"--task={task} needs --{split}_file{others}")
 
 
 def make_model(head: Head, config: BertConfig, **arguments: Any) -> keras.Model:
@@ -64,14 +69,14 @@ class TrainableTask(abc.ABC):
         metric: the key of `score` that chooses the best weights; higher is better, except for
             `loss` and `mean_squared_error`.
         metrics: the metrics that --metric accepts.
-        read_files: maps a folder and a split to the examples in the official files, for `read`.
-        tfds: where `read` finds the examples if no folder is given; None if there is no such place.
+        read_file: maps a file of the user and a split to the examples, for `read`.
+        read_files: the same for a folder with the official files.
+        tfds: where `read` finds the examples if no flag names them; None if there is no such place.
         read_own: maps the user's files and a split to the examples; replaces `read_files`.
         dev_splits: the splits that --do_eval evaluates; the first one chooses the best weights.
         test_splits: the splits that --do_predict predicts. Where they have targets, --do_eval
             evaluates them, too, with the best weights.
-        optional_splits: those of `test_splits` whose files may be missing.
-        test_has_targets: whether `test_splits` have targets.
+        optional_splits: those of `test_splits` that --do_predict leaves out if there is no file.
         has_dev: whether there is a dev set; otherwise the first of `dev_splits` is a tenth of
             "train" that is held out.
         token_outputs: names of the outputs that have an entry per token.
@@ -86,13 +91,13 @@ class TrainableTask(abc.ABC):
     objective: Objective
     metric: str
     metrics: tuple[str, ...] = ()
+    read_file: Callable[[str, str], Sized] | None = None
     read_files: Callable[[str, str], Sized] | None = None
     tfds: TfdsSource | None = None
     read_own: Callable[[DataFiles, str], Sized] | None = None
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
     optional_splits: tuple[str, ...] = ()
-    test_has_targets: bool = False
     has_dev: bool = True
     token_outputs: tuple[str, ...] = ()
     long_inputs: str = "Examples are truncated to {} tokens."
@@ -124,47 +129,63 @@ class TrainableTask(abc.ABC):
                 f"--metric={name} is not a metric of this task: choose one of "
                 f"{shortened([*kinds], most=20)}{similar(name, metrics)}"
             )
+        return self._changed(metric=name)
+
+    def with_files(self, files: DataFiles) -> Self:
+        """Returns the task with the splits of the user's files.
+
+        A file takes the place of all dev or test sets. Without --dev_file and --data_dir, a tenth
+        of --train_file is held out.
+        """
+        changes: dict[str, Any] = {}
+        if files.dev_file or (files.train_file and not files.data_dir):
+            changes = {"dev_splits": self.dev_splits[:1], "has_dev": bool(files.dev_file)}
+        if files.test_file:
+            changes |= {"test_splits": self.test_splits[:1], "optional_splits": ()}
+        return self._changed(**changes)
+
+    def _changed(self, **attributes: Any) -> Self:
+        """Returns a copy with other attributes."""
         task = copy.copy(self)
-        # Some tasks are frozen dataclasses.
-        object.__setattr__(task, "metric", name)
+        for name, value in attributes.items():
+            # Some tasks are frozen dataclasses.
+            object.__setattr__(task, name, value)
         return task
 
     def read(self, files: DataFiles, split: str) -> Sized:
         """Reads the examples of a split, for `read_splits`."""
         if self.read_own:
             return self.read_own(files, split)
-        if files.data_dir:
+        if path := getattr(files, f"{split}_file", None):
+            examples, source = self.read_file(path, split), path
+        elif files.data_dir:
             examples, source = self.read_files(files.data_dir, split), files.data_dir
-        elif self.tfds:
+        elif self.tfds and files.are_official:
             examples, source = self.tfds.read(split), self.tfds.name
         else:
-            raise ValueError(f"--task={self.name} needs --data_dir, the folder of its files")
+            raise files.missing(self.name, split, "its official files")
         if not len(examples):
             raise ValueError(f"{source}: no examples in {split} of {self.name}")
         return examples
 
     def hold_out(self, examples: Sized, seed: int) -> tuple[Sized, Sized]:
         """Holds out a tenth of "train", for `read_splits`; returns the rest and the tenth."""
-        raise NotImplementedError
+        none = np.zeros(len(examples), bool)
+        chosen, notes = choose_held_out(none, none, seed)
+        rest, tenth = (examples.take(np.flatnonzero(x)) for x in (~chosen, chosen))
+        return rest, dataclasses.replace(tenth, notes=notes)
 
     def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
-        """Reads the examples of some splits; may leave out test splits that need not exist.
+        """Reads the examples of some splits.
 
         The seed determines what is held out of "train" if the task has no dev set.
         """
         dev = self.dev_splits[0]
         needed = [TRAIN if name == dev and not self.has_dev else name for name in names]
-        splits = {}
-        for name in dict.fromkeys(needed):
-            try:
-                splits[name] = self.read(files, name)
-            except FileNotFoundError as error:
-                if name not in self.optional_splits:
-                    raise
-                say(f"WARNING: no predictions for {name.upper()}: {error}.")
+        splits = {name: self.read(files, name) for name in dict.fromkeys(needed)}
         if not self.has_dev and TRAIN in splits:
             splits[TRAIN], splits[dev] = self.hold_out(splits[TRAIN], seed)
-        return {name: splits[name] for name in names if name in splits}
+        return {name: splits[name] for name in names}
 
     @abc.abstractmethod
     def featurize(

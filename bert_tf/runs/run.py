@@ -135,11 +135,6 @@ class Run:
         return self.read_json(FLAGS, Flags)
 
     @property
-    def resumed_flags(self) -> dict[str, Any]:
-        """The flags of a run that can be resumed; {} if there is no checkpoint."""
-        return self.flags if self.has_checkpoint else {}
-
-    @property
     def finished(self) -> bool | None:
         """Whether a fine-tuning run took all its steps; None if the folder holds none."""
         return self.flags.get(FINISHED)

@@ -120,6 +120,30 @@ def test_a_part_of_a_run_is_of_its_task(finished, tmp_path, monkeypatch):
             open_fine_tuned(part, None, None, pairs=True)
 
 
+@pytest.mark.parametrize(
+    ("flag", "match"),
+    [
+        ({"max_seq_length": 1}, "--max_seq_length is 1: it must be"),
+        ({"train_batch_size": "x"}, "--train_batch_size is 'x': it must be"),
+        ({"text_column": "a"}, "--text_column has no effect with --task=sst2"),
+    ],
+)
+def test_wrong_flags_of_a_run_are_its_own(finished, tmp_path, flag, match):
+    """Oracle: the message names the run's file, in training, evaluation and prediction."""
+    folder = shutil.copytree(finished.output_dir, tmp_path / "run")
+    edit_json(folder / "flags.json", **flag)
+    again = Options(task="sst2", output_dir=str(folder), do_eval=True)
+    calls = [lambda: open_fine_tuned(str(folder), None, None, pairs=False)]
+    if "text_column" not in flag:
+        new = dataclasses.replace(again, init_checkpoint=str(folder), output_dir=f"{tmp_path}/new")
+        train = dataclasses.replace(finished, output_dir=str(folder))
+        calls += [lambda: run(again), lambda: run(train)]
+        calls += [lambda: run(new)] if "max_seq_length" in flag else []
+    for call in calls:
+        with pytest.raises(ValueError, match=f"run/flags.json: {match}"):
+            call()
+
+
 def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkeypatch, capsys):
     """Oracle: the message; weights that were not evaluated are not exported."""
     folder = str(shutil.copytree(finished.output_dir, tmp_path / "run"))
@@ -172,8 +196,8 @@ def test_evaluates_and_predicts_without_training(files, finished, tmp_path, caps
     assert "POSITIVE, negative, were put into the task's order" in capsys.readouterr().out
     with pytest.raises(ValueError, match="was trained with --max_seq_length=24, not 16: omit"):
         run(dataclasses.replace(again, max_seq_length=16))
-    # A later command keeps the results of other splits; another test file has none yet. Without
-    # flags of data, it reads that of the run.
+    # A later command keeps the results of other splits. Without flags of data, it reads that of
+    # the run.
     test = {"test_accuracy": 0.75}
     edit_json(f"{folder}/eval_results.json", **test, eval_f1_of_other_data=0.5)
     found = run(dataclasses.replace(again, data_dir=None))
@@ -181,8 +205,6 @@ def test_evaluates_and_predicts_without_training(files, finished, tmp_path, caps
     # Predictions of a test set without labels replace those to which a metric belonged.
     unlabelled = dataclasses.replace(again, data_dir=None, do_eval=False, do_predict=True)
     assert _earlier_results(unlabelled, Run(folder)) == pytest.approx(results, rel=1e-6)
-    new = dataclasses.replace(again, test_file="new.tsv", do_eval=False, do_predict=True)
-    assert _earlier_results(new, Run(folder)) == pytest.approx(results, rel=1e-6)
     for index in pathlib.Path(folder).glob("ckpt-*"):
         index.unlink()
     with pytest.raises(ValueError, match=r"a finished run whose checkpoint ckpt-\* is gone: give"):
@@ -195,6 +217,38 @@ def test_evaluates_and_predicts_without_training(files, finished, tmp_path, caps
     rows = [line.split("\t") for line in predictions.splitlines()]
     accuracy = np.mean([row[1] == row[2] for row in rows[1:]])
     assert accuracy == pytest.approx(results["eval_accuracy"])
+
+
+def test_results_for_other_files_are_apart(files, finished, tmp_path):
+    """Oracles: the files of the run and the user's, which keep every byte; the labels."""
+    folder = tmp_path / "run"
+    shutil.copytree(finished.output_dir, folder)
+    lines = (files / "SST-2" / "dev.tsv").read_text().splitlines(keepends=True)
+    for name in ("a", "b", "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "predictions_dev.tsv").write_text("".join(lines[:21]))
+    file = str(tmp_path / "a" / "predictions_dev.tsv")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    again = Options(task="sst2", output_dir=str(folder), do_eval=True)
+    dev, test = (f"results-{split}-predictions_dev.tsv" for split in ("dev", "test"))
+    found = {dev: run(dataclasses.replace(again, dev_file=file))}
+    # A finished run is not trained again.
+    again_trained = dataclasses.replace(finished, output_dir=str(folder), test_file=file)
+    found[test] = run(again_trained)
+    for name, split in ((dev, "dev"), (test, "test")):
+        assert json.loads((folder / name / "eval_results.json").read_text()) == found[name]
+        rows = (folder / name / f"predictions_{split}.tsv").read_text().splitlines()[1:]
+        expected = [("negative", "positive")[int(line.split("\t")[1])] for line in lines[1:21]]
+        assert [row.split("\t")[1] for row in rows] == expected
+    assert found[test]["test_accuracy"] == found[dev]["eval_accuracy"]
+    elsewhere = dict(init_checkpoint=str(folder), output_dir=f"{tmp_path}/new")
+    assert run(dataclasses.replace(again, **elsewhere, dev_file=file)).items() <= found[dev].items()
+    other = str(tmp_path / "b" / "predictions_dev.tsv")
+    mine = elsewhere | {"output_dir": f"{tmp_path}/mine"}
+    for changes, match in (({}, dev), (elsewhere, "new"), (mine, "mine is not empty and")):
+        with pytest.raises(ValueError, match=f"{match}.* choose another --output_dir"):
+            run(dataclasses.replace(again, **changes, dev_file=other))
+    assert before == {path: path.read_bytes() for path in before}
 
 
 def test_a_prediction_does_not_repeat_the_result_on_the_dev_set():
@@ -265,7 +319,7 @@ def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypat
     folder = str(tmp_path / "broken")
     options = dataclasses.replace(finished, output_dir=folder)
 
-    def interrupt(self, split):
+    def interrupt(self, split, best_step=None):
         raise KeyboardInterrupt
 
     def save(self, real=checkpoints.Checkpointer.save):
@@ -352,7 +406,8 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
     ("changes", "match"),
     [
         ({"task": "sst3"}, "no task 'sst3'"),
-        ({"train_file": "a.csv"}, "--train_file has no effect with --task=sst2: omit it"),
+        ({"text_column": "a"}, "--text_column has no effect with --task=sst2: omit it"),
+        ({"dev_file": "nowhere"}, "nowhere: no such file"),
         ({"layer_decay": 0.9, "freeze_encoder": True}, "--layer_decay has no effect on a frozen"),
         ({"feature_based": "last", "freeze_encoder": True}, "--feature_based freezes the encoder"),
         ({"lora_rank": 8, "freeze_encoder": True}, "--lora_rank freezes the encoder: omit --fre"),
@@ -366,7 +421,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         ({"task": "sst2,swag"}, "--task=swag trains alone: only the tasks of GLUE and imdb train"),
         ({"task": "SST-2,sst2"}, "--task=sst2,sst2 names a task twice"),
         ({"task": "sst2,imdb", "do_predict": True}, "--do_predict does not suit several tasks at"),
-        ({"task": "sst2,imdb", "train_file": "a"}, "--train_file has no effect with --task=sst2"),
+        ({"task": "sst2,imdb", "dev_file": "a"}, "--dev_file does not suit several tasks at once"),
         ({"do_train": False}, "holds no fine-tuned weights to evaluate: give --do_train"),
         ({"vocab_file": "nowhere"}, "nowhere"),
         ({"vocab_file": None}, "give --vocab_file"),

@@ -136,7 +136,7 @@ def test_a_picture_of_earlier_labels_does_not_stay(tmp_path, monkeypatch):
         (tmp_path / name).touch()
     monkeypatch.setattr(Evaluator, "_predict", lambda self, split: {})
     task = types.SimpleNamespace(write_predictions=lambda *arguments: ["predictions_test.tsv"])
-    trainer = types.SimpleNamespace(strategy=tf.distribute.get_strategy())
+    trainer = types.SimpleNamespace(strategy=tf.distribute.get_strategy(), step=tf.Variable(0))
     splits = {"test": types.SimpleNamespace(targets={})}
     evaluator = Evaluator(task, trainer, splits, batch_size=1)
     assert evaluator.report("test", str(tmp_path)) == ({}, ["predictions_test.tsv"])

@@ -33,7 +33,7 @@ class IdParityTask(Task):
     """Tagging: whether the id of each token is odd; an output per token."""
 
     name, metric, token_outputs = "parity", "token_accuracy", ("logits",)
-    objective, test_has_targets = TaggingObjective(), True
+    objective = TaggingObjective()
 
     def __init__(self, sentences):
         self._sentences = sentences

@@ -71,7 +71,9 @@ def test_predictions_of_one_class_are_reported():
         # The held-out tenth must not hold examples that the model was trained on.
         ("imdb", {"do_eval": True, "data_dir": "a"}, {"data_dir": "a"}, ["dev"]),
         ("imdb", {"do_eval": True, "data_dir": "b"}, {"data_dir": "a"}, []),
-        ("sst2", {"do_eval": True, "data_dir": "a"}, {"data_dir": "a"}, []),
+        # The results would replace the run's own.
+        ("sst2", {"do_eval": True, "data_dir": "a"}, {"data_dir": "a"}, ["dev"]),
+        ("sst2", {"do_eval": True, "data_dir": "b"}, {"data_dir": "a"}, []),
         # A prediction needs no training file, which may be gone.
         ("imdb", {"do_predict": True, "data_dir": "a"}, {"data_dir": "a"}, []),
     ],

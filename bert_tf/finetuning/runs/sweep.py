@@ -15,7 +15,7 @@ from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningO
 from bert_tf.finetuning.registry import make_task, task_name
 from bert_tf.finetuning.runs.run_process import run_apart
 from bert_tf.finetuning.runs.tables import Score, aligned
-from bert_tf.finetuning.saved_run import has_last_files, with_values_of
+from bert_tf.finetuning.saved_run import has_last_files, resumed_flags, with_values_of
 from bert_tf.finetuning.task import TrainableTask
 from bert_tf.finite import NonFinite
 from bert_tf.runs.run import SWEEP_RESULTS, Run
@@ -131,7 +131,7 @@ def _check_results(folder: str) -> None:
 def _finished_results(options: FineTuningOptions) -> Results | None:
     """Returns the results of a run that has nothing left to do."""
     run = Run(options.output_dir)
-    flags = dataclasses.asdict(with_values_of(options, run.resumed_flags))
+    flags = dataclasses.asdict(with_values_of(options, resumed_flags(run)))
     if not run.finished or run.changed_flags(flags) or not has_last_files(options, run):
         return None
     files = {name: run.read_json(name) for name in options.result_files}

@@ -143,7 +143,7 @@ class SquadFeatures(Features):
         """Returns the numbers of questions and windows, and the faults in the data."""
         parts = [
             f"{counted(len(self.examples), 'question')} on "
-            f"{counted(len(self.examples.contexts), 'context')} in "
+            f"{counted(len({x.context for x in self.examples.questions}), 'context')} in "
             f"{counted(len(self), 'window')} of up to {self.max_seq_length} tokens"
         ]
         if self.num_truncated:

@@ -25,6 +25,11 @@ from tfrecords.progress import counted, say
 
 # The most tags that a message shows.
 _TAGS_SHOWN = 9
+# The last character of a word and the first of the next one, in scripts without spaces between.
+_JOINED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff]{2}")
+# Two words of a letter each. In raw text, they are one word, but each Chinese character is one.
+_SINGLE = re.compile(r"[^\W\d_\u3400-\u9fff]{2}")
+_DIVIDED = re.compile("[\u3400-\u9fff]{2}")
 # Where a second tag begins, as in B-PER|I-LOC.
 _SEVERAL = re.compile(r"[^\w-] ?[BIMESLUW]-")
 
@@ -115,6 +120,7 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
             "names another column"
         )
     warn_about_names(text.path, names)
+    _warn_about_units(text)
     if all(map(str.isdecimal, names)):
         say(
             f"WARNING: {text.path}: the tags are numbers, so entities are not counted. To name "
@@ -133,6 +139,25 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
             'are of entities, write "B-TYPE" for the first word of each and "I-TYPE" for others.'
         )
     return tuple(names)
+
+
+def _warn_about_units(text: TaggedText) -> None:
+    """Warns of words that are not those of raw text; see `tagging.module.split_words`."""
+    pairs = [pair for s in text.sentences for pair in itertools.pairwise(s.words)]
+    joined = [a + b for a, b in pairs if _JOINED.fullmatch(a[-1] + b[0])]
+    single = [a + b for a, b in pairs if _SINGLE.fullmatch(a + b)]
+    divided = [word for word in text.words if _DIVIDED.search(word)]
+    apart = "two words, for one", "put a space after each word of texts to predict"
+    for found, least, (taken, advice) in (
+        (joined, 0.05 * len(pairs), apart),
+        (single, max(2, 0.5 * len(pairs)), apart),
+        (divided, 0.05 * len(text.words), ("one word, for several", "tag each character")),
+    ):
+        if len(found) > least:
+            say(
+                f"WARNING: {text.path}: predict and the exported model take {found[0]!r}, here "
+                f"{taken} ({len(found):,} times such): {advice}."
+            )
 
 
 def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:

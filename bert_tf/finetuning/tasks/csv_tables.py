@@ -52,14 +52,11 @@ def make_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
             "--label_type=pairs learns every row as a right pair: omit --label_column, and leave "
             "out the rows that are not, or use --label_type=similarity to learn numbers"
         )
-    reader = _Reader(options)
+    reader = TableReader(options)
     head = head or reader.learn(DataFiles.of(options))
     shared = dict(
         name=name,
         pairs=bool(options.text_b_column),
-        has_dev=bool(options.dev_file or not options.train_file),
-        # Reading shows whether it has targets; without them, it is predicted all the same.
-        test_has_targets=bool(options.test_file),
         flags=_FLAGS,
         columns=reader.guessed,
         read_own=functools.partial(reader.read, head.labels),
@@ -89,7 +86,7 @@ _NUMBERS = ("number", "similarity")
 _Rows = list[tuple[str, ...]] | np.ndarray
 
 
-class _Reader:
+class TableReader:
     """Reads the user's tables.
 
     Attributes:

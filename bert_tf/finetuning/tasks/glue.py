@@ -12,7 +12,7 @@ from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.examples import TextExamples, TfdsSource
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.tables import Table, as_number, find_file, read_file
-from bert_tf.finetuning.task import Outputs
+from bert_tf.finetuning.task import DataFiles, Outputs
 from bert_tf.finetuning.tasks import embedding
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.regression import RegressionTask
@@ -37,7 +37,7 @@ class GlueFiles:
         index: name of the column that numbers the examples, in files that have it.
         names: the possible names of a split's file, where it is not `<split>.tsv`; with "/" for
             a file in a folder beside `folder`.
-        headers: the columns of files without a header, by split.
+        header: the columns of files without a header; only some files of CoLA have none.
         skips_short_lines: whether labelled files have lines without some of the columns, which
             are skipped and counted.
     """
@@ -50,13 +50,18 @@ class GlueFiles:
     limits: tuple[float, float] = (-np.inf, np.inf)
     index: str = "index"
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    headers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    header: tuple[str, ...] = ()
     skips_short_lines: bool = False
 
     def read(self, data_dir: str, split: str) -> TextExamples:
         """Reads the examples of a split; `data_dir` is the folder of the files, or its parent."""
+        return self.read_file(self.find(data_dir, split), split)
+
+    def read_file(self, path: str, split: str) -> TextExamples:
+        """Reads a file; only those of test sets may lack labels, or have -1 in their place."""
         labelled = split in _LABELLED
-        table, notes = self._read_table(self.find(data_dir, split), split, labelled)
+        table, notes = self._read_table(path, labelled)
+        labelled = labelled or not {*table.columns.get(self.label, [])} <= {b"", b"-1"}
         ids = None
         if self.index in table.columns:
             ids = [value.decode(errors="replace") for value in table.columns[self.index]]
@@ -66,20 +71,21 @@ class GlueFiles:
         targets = self._targets(table) if labelled else {}
         return TextExamples(texts_a, texts_b, targets, ids, tuple(notes))
 
-    def _read_table(self, path: str, split: str, labelled: bool) -> tuple[Table, list[str]]:
+    def _read_table(self, path: str, labelled: bool) -> tuple[Table, list[str]]:
         """Reads the lines that have all of the columns; returns notes on the others, too."""
         # The csv module and splitlines also split at a lone carriage return, which is text.
         lines = [line.rstrip(b"\r").split(b"\t") for line in read_file(path).split(b"\n")]
-        header = list(self.headers.get(split, ()))
-        first = 0 if header else 1
-        header = header or [name.decode(errors="replace") for name in lines[0]]
+        header = [name.decode(errors="replace") for name in lines[0]]
+        first = 0 if len(header) == len(self.header) and self.text_a not in header else 1
+        header = header if first else [*self.header]
         columns = [name for name in (self.text_a, self.text_b) if name]
         if labelled:
             columns.append(self.label)
         for column in columns:
             if column not in header:
                 raise ValueError(f"{path}: the first line has no column {column!r}, only {header}")
-        places = {name: header.index(name) for name in [*columns, self.index] if name in header}
+        names = [*columns, self.label, self.index]
+        places = {name: header.index(name) for name in names if name in header}
         rows, short, long = [], 0, []
         for number, fields in enumerate(lines[first:], first + 1):
             if not b"".join(fields).strip():
@@ -172,6 +178,7 @@ def _options(files: GlueFiles, **tfds) -> dict:
     source = TfdsSource(f"glue/{name}", **{"text_a": files.text_a, "text_b": files.text_b} | tfds)
     return dict(
         name=name,
+        read_file=files.read_file,
         read_files=files.read,
         tfds=source,
         pairs=files.text_b is not None,
@@ -184,7 +191,6 @@ _BINARY = ("0", "1")
 _SENTENCES = dict(text_a="sentence1", text_b="sentence2")
 _ENTAILMENT = ("entailment", "not_entailment")
 _NLI = ("entailment", "neutral", "contradiction")
-_COLA_HEADER = ("source", "label", "original_label", "sentence")
 _AX_FILES = tuple(
     f"{folder}{name}"
     for folder in ("", "AX/", "../AX/", "diagnostic/", "../diagnostic/")
@@ -195,7 +201,7 @@ _COLA = GlueFiles(
     folder="CoLA",
     text_a="sentence",
     labels=_BINARY,
-    headers={"train": _COLA_HEADER, "dev": _COLA_HEADER},
+    header=("source", "label", "original_label", "sentence"),
 )
 _SST2 = GlueFiles(folder="SST-2", text_a="sentence", labels=_BINARY)
 _MRPC = GlueFiles(
@@ -261,7 +267,7 @@ TASKS = (
 
 def make_similarity(options: FineTuningOptions, head: Head | None) -> embedding.SimilarityTask:
     """Returns STS-B as the task of vectors whose cosine is the similarity."""
-    flags = ("data_dir", *embedding.FLAGS)
+    flags = (*DataFiles._fields, *embedding.FLAGS)
     low, high = _STSB.limits
     head = head or Head(EMBEDDING, mean=low, deviation=high - low)
     head = embedding.with_settings(head, options)

@@ -3,12 +3,21 @@
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.finetuning import tables
 from bert_tf.finetuning.examples import TextExamples, TfdsSource
-from bert_tf.finetuning.tables import read_file
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
+from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks.classification import ClassificationTask
+from bert_tf.finetuning.tasks.csv_tables import TableReader
 from tfrecords.progress import progress_bar
 
 LABELS = ("neg", "pos")
+
+
+def read_file(path: str, split: str) -> TextExamples:
+    """Reads a table of reviews and the label of each, neg or pos, which test sets may lack."""
+    reader = TableReader(FineTuningOptions(task="csv", output_dir="unused", do_eval=True))
+    return reader.read(LABELS, DataFiles(**{f"{split}_file": path}), split)
 
 
 def read_files(data_dir: str, split: str) -> TextExamples:
@@ -22,7 +31,7 @@ def read_files(data_dir: str, split: str) -> TextExamples:
     names = [_reviews(root, folder) for folder in (folders if labelled else [split])]
     paths = [path for part in names for path in part]
     shown = dict(total=len(paths), desc="Reading", unit="file", leave=False, delay=5)
-    texts = [read_file(f"{root}/{path}") for path in progress_bar(iterable=paths, **shown)]
+    texts = [tables.read_file(f"{root}/{path}") for path in progress_bar(iterable=paths, **shown)]
     labels = np.repeat(np.arange(len(names), dtype=np.int32), [len(part) for part in names])
     return TextExamples(texts, None, {"labels": labels} if labelled else {}, paths)
 
@@ -43,9 +52,9 @@ TASKS = (
     ClassificationTask(
         name="imdb",
         labels=LABELS,
+        read_file=read_file,
         read_files=read_files,
         tfds=TfdsSource("imdb_reviews", text_a="text"),
         has_dev=False,
-        test_has_targets=True,
     ),
 )

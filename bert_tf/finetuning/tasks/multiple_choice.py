@@ -15,7 +15,7 @@ from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.predictions import class_columns, cross_entropy, write_table
 from bert_tf.finetuning.serving import ChoiceModule
 from bert_tf.finetuning.tables import find_file, read_table
-from bert_tf.finetuning.task import Outputs, Task
+from bert_tf.finetuning.task import DataFiles, Outputs, Task
 from bert_tf.finetuning.tasks.text_task import constant_predictions
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots.confusion import draw_confusion
@@ -42,6 +42,12 @@ class ChoiceExamples:
     def __len__(self) -> int:
         return len(self.texts)
 
+    def take(self, indices: np.ndarray) -> "ChoiceExamples":
+        """Returns the examples at `indices`, in that order."""
+        lists = {x: [getattr(self, x)[i] for i in indices] for x in ("texts", "choices")}
+        targets = {name: values[indices] for name, values in self.targets.items()}
+        return dataclasses.replace(self, **lists, targets=targets)
+
     def flatten(self) -> TextExamples:
         """Returns a pair for each choice: the text and the choice, N * K in all."""
         pairs = [
@@ -61,19 +67,20 @@ class MultipleChoiceTask(Task):
 
     Attributes:
         labels: the names of the choices.
-        name, read_files: see `Task`.
+        name, read_file, read_files: see `Task`.
 
     Source: BERT (arXiv:1810.04805) section 4.4.
     """
 
     name: str
     labels: tuple[str, ...]
+    read_file: Callable[[str, str], ChoiceExamples]
     read_files: Callable[[str, str], ChoiceExamples]
 
     metric = "accuracy"
     metrics = ("accuracy", "loss")
     objective = ClassificationObjective()
-    flags = ("data_dir",)
+    flags = DataFiles._fields
 
     @property
     def head(self) -> Head:
@@ -138,13 +145,18 @@ ENDINGS = ("ending0", "ending1", "ending2", "ending3")
 
 
 def read_swag(data_dir: str, split: str) -> ChoiceExamples:
-    """Reads `train.csv`, `val.csv` or `test.csv`; the column `label` of the latter may be empty.
+    """Reads `train.csv`, `val.csv` or `test.csv` in a folder or in `data` there."""
+    name = f"{'val' if split == 'dev' else split}.csv"
+    return read_swag_file(find_file(data_dir, name, f"data/{name}"), split)
+
+
+def read_swag_file(path: str, split: str) -> ChoiceExamples:
+    """Reads a file; the column `label` of test sets may be empty or missing.
 
     As in the paper, the text is the first sentence, `sent1`, and a choice is the second one, the
-    beginning `sent2` with an ending. `data_dir` is the folder of the files, or its parent.
+    beginning `sent2` with an ending.
     """
-    name = f"{'val' if split == 'dev' else split}.csv"
-    table = read_table(find_file(data_dir, name, f"data/{name}"))
+    table = read_table(path)
     texts, beginnings = map(table.texts, ("sent1", "sent2"))
     endings = [*zip(*map(table.texts, ENDINGS), strict=True)]
     choices = [
@@ -162,4 +174,6 @@ def read_swag(data_dir: str, split: str) -> ChoiceExamples:
     return ChoiceExamples(texts, choices, targets, notes)
 
 
-TASKS = (MultipleChoiceTask(name="swag", labels=ENDINGS, read_files=read_swag),)
+TASKS = (
+    MultipleChoiceTask(name="swag", labels=ENDINGS, read_file=read_swag_file, read_files=read_swag),
+)

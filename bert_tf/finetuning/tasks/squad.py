@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.config import Head
+from bert_tf.finetuning.examples import choose_held_out
 from bert_tf.finetuning.features import note_constant
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.objectives import SpanObjective
@@ -36,8 +37,6 @@ class SquadTask(Task):
     Args:
         options: questions with null odds above its threshold get no answer; without one, every
             question has an answer, as in SQuAD 1.1.
-        has_test: whether there is a test file. Reading shows whether it has answers; without them,
-            it is predicted all the same.
 
     Source: google-research/bert run_squad.py.
     """
@@ -47,9 +46,8 @@ class SquadTask(Task):
     token_outputs = ("logits",)
     long_inputs = "Contexts of any length are read in windows of {} tokens."
 
-    def __init__(self, options: SquadOptions, has_test: bool = False):
+    def __init__(self, options: SquadOptions):
         self._options = options
-        self.test_has_targets = has_test
         self._nulls = options.threshold is not None
         self.name, self._version = ("squad2", "v2.0") if self._nulls else ("squad", "v1.1")
         self.metrics = ("best_f1", "best_exact", "f1", "exact")
@@ -63,10 +61,20 @@ class SquadTask(Task):
         if path or files.data_dir:
             return read_file(path or f"{files.data_dir}/{name}", split, self._nulls)
         if split == "test":
-            raise ValueError("SQuAD's test set is not public: give --test_file")
-        if files.train_file or files.dev_file:
+            raise FileNotFoundError("SQuAD's test set is not public: give --test_file")
+        if not files.are_official:
             raise files.missing(self.name, split, name)
         return read_tfds(f"squad/{self._version}", split, self._nulls)
+
+    def hold_out(self, examples: SquadExamples, seed: int) -> tuple[SquadExamples, SquadExamples]:
+        """Holds out the questions on a tenth of the contexts."""
+        none = np.zeros(len(examples.contexts), bool)
+        chosen, notes = choose_held_out(none, none, seed)
+        held, kept = [], []
+        for question in examples.questions:
+            (held if chosen[question.context] else kept).append(question)
+        tenth = dataclasses.replace(examples, questions=held, notes=notes)
+        return dataclasses.replace(examples, questions=kept), tenth
 
     def featurize(
         self, examples: SquadExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
@@ -151,4 +159,4 @@ def make_squad(name: str, options: FineTuningOptions, head: Head | None = None) 
         options.max_answer_length or 30,
         None if name == "squad" else options.null_score_diff_threshold or 0.0,
     )
-    return SquadTask(squad_options, bool(options.test_file))
+    return SquadTask(squad_options)

@@ -43,9 +43,7 @@ def make_tagging(name: str, options: FineTuningOptions, head: Head | None) -> Ta
         read=reader.read,
         flags=(*_FLAGS, *_OWN_FLAGS[name]),
         columns=reader.columns,
-        has_dev=bool(name == _NER or options.dev_file or not options.train_file),
-        # Reading shows whether it has tags; without them, it is predicted all the same.
-        test_has_targets=bool(reader.find(files, "test") or (name == _NER and not any(files))),
+        has_dev=bool(reader.find(files, "dev") or not reader.find(files, TRAIN)),
         document_context=options.document_context,
         feature_based=options.feature_based,
     )
@@ -76,7 +74,7 @@ class _Reader:
         if split == TRAIN and self._training:
             return self._training
         path, is_ner = self.find(files, split), self._name == _NER
-        if not path and is_ner and not any(files):
+        if not path and is_ner and files.are_official:
             text = read_tfds(split)
         elif not path:
             raise files.missing(self._name, split, *(_NAMES[split] if is_ner else ()))

@@ -60,7 +60,7 @@ class TaggingTask(Task):
         document_context: whether sentences are read together with the others of their document.
         feature_based: what a `FeatureTagger` reads from a frozen encoder; None to train the encoder
             with a dense layer.
-        name, flags, columns, has_dev, test_has_targets: see `Task`.
+        name, flags, columns, has_dev: see `Task`.
 
     Source: BERT (arXiv:1810.04805) section 5.3.
     """
@@ -73,7 +73,6 @@ class TaggingTask(Task):
     flags: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     has_dev: bool = True
-    test_has_targets: bool = False
 
     objective = TaggingObjective()
     hold_out = staticmethod(hold_out)

@@ -37,10 +37,11 @@ class TextTask(Task):
         submissions: the name of a file for a server of predictions, by split.
         submitted: returns the predictions of outputs as that server expects them.
         apart: whether the model reads every text alone; the exported module then compares two.
-        name, read_files, ..., columns: see `Task`.
+        name, read_file, ..., columns: see `Task`.
     """
 
     name: str
+    read_file: Callable[[str, str], TextExamples] | None = None
     read_files: Callable[[str, str], TextExamples] | None = None
     read_own: Callable[[DataFiles, str], TextExamples] | None = None
     tfds: TfdsSource | None = None
@@ -51,8 +52,7 @@ class TextTask(Task):
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
     optional_splits: tuple[str, ...] = ()
-    test_has_targets: bool = False
-    flags: tuple[str, ...] = ("data_dir",)
+    flags: tuple[str, ...] = DataFiles._fields
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     apart = False

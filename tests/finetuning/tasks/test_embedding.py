@@ -109,8 +109,9 @@ def test_exports_and_other_formats_have_the_vectors_of_the_run(similar, tmp_path
     assert converted.preprocessor.seq_length == 24
     flags = {x: getattr(similar, x) for x in ("task", "label_type", "text_b_column", "train_file")}
     student = dict(recipe="layers", teacher=similar.output_dir, output_dir=f"{tmp_path}/student")
-    with pytest.raises(ValueError, match="computes vectors, which no recipe compresses"):
-        compress.run(compress.Options(**flags, **student))
+    for changes in {}, {"label_type": "class"}, {"task": "mrpc", "label_type": "class"}:
+        with pytest.raises(ValueError, match="computes vectors, which no recipe compresses"):
+            compress.run(compress.Options(**flags | student | changes))
 
 
 def test_texts_find_the_ones_that_belong_to_them(ranked):

@@ -6,7 +6,10 @@ import types
 import numpy as np
 import pytest
 
+from bert_tf.config import ModelSpec
 from bert_tf.finetuning.examples import TextExamples
+from bert_tf.finetuning.fine_tune import read_features
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks.glue import SUBMISSION
@@ -74,11 +77,18 @@ def test_mnli_and_qqp_have_files_of_their_own(tmp_path, capsys):
     task = TASKS["mnli"]
     names = ("train", *task.dev_splits, *task.test_splits)
     # The archive of MNLI lacks AX.
-    without_ax = task.read_splits(names, DataFiles(str(tmp_path)), seed=0)
-    assert list(without_ax) == [*names[:-1]]
+    spec = ModelSpec(None, Vocabulary((*SPECIAL_TOKENS, "a")), lower_case=True)
+    flags = dict(task="mnli", output_dir="x", data_dir=str(tmp_path), max_seq_length=8)
+    options = FineTuningOptions(**flags, do_predict=True)
+    arguments = task, spec, names, lambda line: print(line), task.optional_splits
+    assert list(read_features(options, *arguments)) == [*names[:-1]]
     printed = capsys.readouterr().out
     assert "WARNING: no predictions for AX: " in printed and "gluebenchmark.com" in printed
     diagnostic = "index\tsentence1\tsentence2\n0\tax\tb\n"
+    # Without --do_predict, test sets are read for their labels, which these lack.
+    options = FineTuningOptions(**flags, do_eval=True)
+    assert list(read_features(options, *arguments[:-1], task.test_splits)) == [*names[:3]]
+    assert "no predictions" not in capsys.readouterr().out
     (tmp_path / "diagnostic").mkdir()
     (tmp_path / "diagnostic" / "diagnostic.tsv").write_text(diagnostic)
     for data_dir in (tmp_path, folder):
@@ -108,6 +118,28 @@ def test_mnli_and_qqp_have_files_of_their_own(tmp_path, capsys):
     (tmp_path / "test.tsv").write_text("id\tquestion1\tquestion2\n0\ta\n")
     with pytest.raises(ValueError, match="test.tsv, line 2: 2 columns, but there must be 3"):
         TASKS["qqp"].read_files(str(tmp_path), "test")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "labels"),
+    [
+        ("mrpc", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\ta\tb\n", [1]),
+        ("mrpc", "#1 String\t#2 String\tQuality\na\tb\t-1\n", None),
+        ("cola", "gj04\t0\t*\ta\n", [0]),
+        ("cola", "index\tsentence\n0\ta\n", None),
+        ("cola", "label\tsentence\n1\ta\n", [1]),
+    ],
+)
+def test_a_file_is_scored_where_it_has_labels(name, content, labels, tmp_path):
+    """Oracle: by hand; the first line of CoLA's files may name the columns."""
+    (tmp_path / "a.tsv").write_text(content)
+    files = DataFiles(test_file=str(tmp_path / "a.tsv"), dev_file=str(tmp_path / "a.tsv"))
+    task = TASKS[name].with_files(files)
+    examples = task.read_splits(["test"], files, seed=0)["test"]
+    assert examples.texts_a == [b"a"]
+    assert labels == (examples.targets["labels"].tolist() if examples.targets else None)
+    if labels:
+        assert task.read_splits(["dev"], files, seed=0)["dev"].targets["labels"] == labels
 
 
 def unlabelled(*ids: str) -> types.SimpleNamespace:

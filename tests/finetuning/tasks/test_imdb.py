@@ -42,6 +42,17 @@ def test_missing_and_empty_folders_are_named(parent):
         TASKS["imdb"].read_splits(SPLITS, DataFiles(str(parent)), seed=0)
 
 
+def test_tables_of_reviews(parent):
+    """Oracle: by hand; test sets may lack labels."""
+    (parent / "mine.csv").write_text("id,text,label\n7,good,pos\n8,bad,neg\n")
+    (parent / "new.csv").write_text("text\ngood\n")
+    files = DataFiles(str(parent), None, str(parent / "mine.csv"), str(parent / "new.csv"))
+    splits = TASKS["imdb"].with_files(files).read_splits(SPLITS, files, seed=0)
+    assert [len(part) for part in splits.values()] == [40, 2, 1]
+    assert splits["dev"].targets["labels"].tolist() == [1, 0] and splits["dev"].ids == ["7", "8"]
+    assert splits["test"].targets == {}
+
+
 def test_a_test_set_without_labels_is_only_predicted(parent):
     """Oracle: the names and texts of the files; files are named in predictions."""
     test = parent / "aclImdb" / "test"

@@ -48,7 +48,7 @@ def _read(folder, name: str) -> dict:
 def test_from_files_to_answers(files, tmp_path, capsys, monkeypatch):
     """Oracles: the word that gives the answer away; the exported module answers the same.
 
-    The answers to the dev set are found once per epoch, and once for its metrics and files.
+    The answers to the dev set are found once per epoch.
     """
     found = []
     monkeypatch.setattr(
@@ -74,7 +74,7 @@ def test_from_files_to_answers(files, tmp_path, capsys, monkeypatch):
         assert predictions[id_] == ("" if odds[id_] > 0 else candidates[0]["text"])
 
     assert len(_read(run, "predictions_test.json")) == 20
-    assert found == [40, 40, 40, 20]
+    assert found == [40, 40, 20]
     assert not any(name.startswith("test_") for name in results)
     _write(tmp_path / "scored.json", 20, seed=2)
     scored = Options(
@@ -140,10 +140,23 @@ def test_where_the_files_are():
             task.read_splits(["dev"], DataFiles("data"), 0)
         with pytest.raises(FileNotFoundError, match="mine.json"):
             task.read_splits(["train"], DataFiles("data", "mine.json"), 0)
-        with pytest.raises(ValueError, match="SQuAD's test set is not public: give --test_file"):
+        with pytest.raises(
+            FileNotFoundError, match="SQuAD's test set is not public: give --test_file"
+        ):
             task.read_splits(["test"], DataFiles(), 0)
-        with pytest.raises(ValueError, match="needs --dev_file, or --data_dir with dev-v"):
+        with pytest.raises(FileNotFoundError, match="needs --dev_file, or --data_dir with dev-v"):
             task.read_splits(["dev"], DataFiles(train_file="x"), 0)
+
+
+def test_a_tenth_of_the_contexts_is_held_out(tmp_path):
+    """Oracle: the numbers of questions and of their contexts."""
+    _write(tmp_path / "mine.json", 40, seed=0)
+    options = Options(task="squad2", output_dir="x", do_train=True, train_file="mine.json")
+    files = DataFiles(train_file=str(tmp_path / "mine.json"))
+    splits = make_task(options).read_splits(["train", "dev"], files, 0)
+    assert [len(part) for part in splits.values()] == [36, 4]
+    train, dev = ({question.context for question in part.questions} for part in splits.values())
+    assert len(train) == 36 and len(dev) == 4 and not train & dev
 
 
 def test_the_default_length_is_that_of_the_original():

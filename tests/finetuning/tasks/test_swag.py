@@ -66,10 +66,13 @@ def test_reads_the_official_columns_from_the_folder_or_its_parent(tmp_path):
     write(tmp_path / "data", "test.csv", [[*values[:-1], ""] for values in rows])
     (test,) = TASK.read_splits(["test"], DataFiles(str(tmp_path)), seed=0).values()
     assert test.targets == {}
+    # A file of the user's, of which one row is held out.
+    task = TASK.with_files(files := DataFiles(train_file=str(tmp_path / "data" / "train.csv")))
+    assert [*map(len, task.read_splits(["train", "dev"], files, seed=0).values())] == [1, 1]
 
 
 def test_bad_files_are_named(tmp_path):
-    with pytest.raises(ValueError, match="--task=swag needs --data_dir"):
+    with pytest.raises(FileNotFoundError, match="--task=swag needs --train_file, or --data_dir"):
         TASK.read_splits(["train"], DataFiles(), seed=0)
     with pytest.raises(FileNotFoundError, match="contains neither train.csv nor data/train.csv"):
         TASK.read_splits(["train"], DataFiles(str(tmp_path)), seed=0)

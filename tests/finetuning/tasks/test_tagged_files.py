@@ -4,11 +4,15 @@ import json
 import pathlib
 
 import pytest
+import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task
+from bert_tf.finetuning.tagging.module import split_words
 from bert_tf.finetuning.task import DataFiles
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 LABELS = ("O", "B-X", "I-X")
 
@@ -30,6 +34,8 @@ def _read(folder: pathlib.Path, split: str, content: str | bytes | list[dict], *
     defaults = {"task": "ner", "output_dir": "x", "do_train": True, f"{split}_file": name}
     options = FineTuningOptions(**defaults | flags)
     task = make_task(options, None if split == "train" else Head("tagger", LABELS))
+    # Of a single sentence, none can be held out.
+    task.has_dev = task.has_dev or task.name == "ner"
     splits = (split,) if task.has_dev else ("train", "dev")
     return task, task.read_splits(splits, DataFiles.of(options), seed=0)
 
@@ -45,6 +51,47 @@ def folder(tmp_path, monkeypatch):
 
 def _row(words, tags, **others) -> list[dict]:
     return [others | {"tokens": words, "tags": tags}]
+
+
+@pytest.mark.parametrize(
+    ("raw", "words", "warning"),
+    [
+        ("สมชายไปกรุงเทพ", "สมชาย ไป กรุงเทพ", "take 'สมชายไป', here two words, for one (10 times"),
+        ("สมชาย", "ส ม ชาย", "'สม', here two words"),
+        ("わたしは来ます", "わたし は 来 ます", "'わたしは', here two words"),
+        ("서울에", "서 울 에", "'서울', here two words"),
+        (
+            "中国人民",
+            "中国 人 民",
+            "take '中国', here one word, for several (5 times such): tag each",
+        ),
+        ("서울에 갑니다", "서울에 갑니다", ""),
+        ("中国 J K Rowling", "中 国 J K Rowling", ""),
+    ],
+)
+def test_words_that_raw_text_does_not_show_are_said(folder, raw, words, warning, capsys):
+    """Oracle: `split_words`, for the raw text and, as advised, with a space after each word."""
+    tagged = [f"{word} {'OB'[not n]}-X\n" for n, word in enumerate(words.split())]
+    (folder / "train.txt").write_text("".join([*tagged, "\n"]).replace("O-X", "O") * 5)
+    make_task(FineTuningOptions(task="ner", output_dir="x", do_train=True, train_file="train.txt"))
+    printed = capsys.readouterr().out
+    assert warning in printed and bool(warning) == ("WARNING" in printed)
+    tokenizer = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, "x")))
+    for text, known in ((raw, not warning), (words, "several" not in warning)):
+        (starts,) = split_words(tf.constant([text]), tokenizer).starts.to_list()
+        assert (len(starts) == len(words.split())) == known
+
+
+@pytest.mark.parametrize("flags", [{"train_file": "train.txt"}, {"data_dir": "."}])
+def test_without_a_dev_file_a_tenth_is_held_out(folder, flags):
+    """Oracle: the counts; a file of dev data is read instead."""
+    (folder / "train.txt").write_text("a B-X\nb O\n\n" * 20)
+    options = FineTuningOptions(task="ner", output_dir="x", do_train=True, **flags)
+    task, files = make_task(options), DataFiles.of(options)
+    splits = task.read_splits(["train", "dev"], files, seed=0)
+    assert [len(part) for part in splits.values()] == [18, 2]
+    (folder / "valid.txt").write_text("a B-X\n")
+    assert make_task(options).has_dev == ("data_dir" in flags)
 
 
 _OTHER = {"train_file": None, "data_dir": "."}

@@ -73,17 +73,19 @@ def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Nu
     head, unit = _head(path, min(head_characters, _BLOCK_BYTES)), "line"
     if kind in ("json", "jsonl"):
         unit = "object" if head.lstrip().startswith("[") else "line"
-        rows = _json_rows(path, _lines(path), unit)
+        rows = _json_rows(path, unit)
     elif kind == "csv" or _DELIMITER_LINE.match(head):
         rows = _csv_rows(path, _lines(path), head)
     else:
         rows = _tsv_rows(path, head_characters)
-    return unit, _at_least_one(path, rows, head)
+    return unit, _at_least_one(path, rows, "\r" in head and "\n" not in head)
 
 
-def _at_least_one(path: str, rows: Iterator[Numbered], head: str = "") -> Iterator[Numbered]:
+def _at_least_one(
+    path: str, rows: Iterator[Numbered], single_line: bool = False
+) -> Iterator[Numbered]:
     if not (row := next(rows, None)):
-        if "\r" in head and "\n" not in head:
+        if single_line:
             raise ValueError(
                 f"{path} is a single line with carriage returns: save the file with the line ends "
                 "of Unix or Windows"
@@ -355,13 +357,13 @@ def _named(path: str, rows: Iterator[tuple[int, list[str] | ValueError]]) -> Ite
         )
 
 
-def _json_rows(path: str, lines: Iterator[str], unit: str) -> Iterator[Numbered]:
+def _json_rows(path: str, unit: str) -> Iterator[Numbered]:
     is_list = unit == "object"
-    values = _parse(path, 1, "".join(lines)) if is_list else (x.rstrip("\n") for x in lines)
+    values = _parse(path, 1, "".join(_texts(path))) if is_list else _lines(path)
     for number, row in enumerate(values, 1):
         if is_list or row.strip():
             try:
-                row = row if is_list else _parse(path, number, row)
+                row = row if is_list else _parse(path, number, row.rstrip("\n"))
                 if not isinstance(row, dict):
                     raise ValueError(
                         f"{path}, {unit} {number:,} is not a JSON object: write one per line, such "

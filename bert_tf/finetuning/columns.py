@@ -82,7 +82,8 @@ def find_columns(
             "it is a name, give it as --text_column"
         )
     text = _given(table, wanted.text, "text") or _find(table, names[0], "text", exact=False)
-    _check_objects_are_rows(table, text, names)
+    if len(table) == 1 and names[0] == "text" and table.unit in ("line", "object"):
+        _check_object_is_row(table, text)
     labels = tuple(_given(table, name, "label", labelled) for name in wanted.labels)
     # Commands that only predict have no --label_column.
     flag = "label" if labelled else None
@@ -116,25 +117,19 @@ def say_unread(table: Table, read: Columns, pairs: bool) -> None:
         is_text = 2 * words > len(cells) or fold(name) in _SECOND
         if is_text and (not read.text_b or (pairs and not read.negative)):
             say(f"{table.path}: {name!r} is not read; for pairs of texts, give --{flag}={name}.")
-        values = sorted({str(x) for x in cells}) if pairs and read.text_b else []
+        values = {str(x) for x in cells} if pairs and read.text_b else ()
         if len(values) > 1 and (fold(name) in _SCORES or {*map(as_number, values)} == {0, 1}):
             say(
-                f"WARNING: {table.path}: --label_type=pairs learns every row as a right pair, but "
-                f"{name!r} holds {values[0]!r} and {values[-1]!r}: leave out the rows that are "
-                "not, or use --label_type=similarity to learn numbers."
+                f"WARNING: {table.path}: --label_type=pairs learns every row as a right pair, "
+                f"whatever its {name!r}: leave out the others, or give --label_type=similarity."
             )
 
 
-def _check_objects_are_rows(table: Table, text: str | None, names: tuple[str, str]) -> None:
-    """Raises a ValueError if a single JSON object seems to hold the whole table."""
-    columns = [table.columns[text]] if text else table.columns.values()
-    cells = [x[0] for x in columns] if len(table) == 1 and table.unit in ("line", "object") else []
-    strings = bool(text) and names[0] == "text"
-    if any(
-        isinstance(x, dict)
-        or (isinstance(x, list) and (strings or any(isinstance(y, dict | list) for y in x)))
-        for x in cells
-    ):
+def _check_object_is_row(table: Table, text: str | None) -> None:
+    """Raises a ValueError if the single JSON object of a table seems to hold all of its rows."""
+    cells = [column[0] for name, column in table.columns.items() if text in (None, name)]
+    nested = [x for x in cells if isinstance(x, dict | list)]
+    if any(text or isinstance(x, dict) or {*map(type, x)} & {dict, list} for x in nested):
         raise ValueError(
             f"{table.path} is a single JSON object, which seems to hold several rows: write one "
             'object per row, in pandas to_json(path, orient="records", lines=True)'

@@ -26,7 +26,7 @@ _MOST_DEVIATIONS = 1e4
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 # Decimal numbers are rarely names of more classes than this.
 _MANY = 10
-# What the lines of a TFRecord file count. Its features do not show whether they are lists.
+# The unit of TFRecord files, whose features do not show whether they are lists.
 _RECORD = "record"
 # Programs write whole numbers as 1.0 in columns with empty cells.
 _FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
@@ -129,9 +129,9 @@ def read_words(table: Table, row: int, column: str, kind: str) -> tuple[str, ...
     values = cell = table.columns[column][row]
     if isinstance(cell, str):
         values = _parse_list(table, row, cell)
-    if table.unit == _RECORD and isinstance(cell, str | int) and not isinstance(values, list):
-        # Not a text whose words are separated by spaces.
-        values = [cell] if len(str(cell).split()) == 1 else None
+    # A single word, not a text of several.
+    if table.unit == _RECORD and not isinstance(values, list) and len(str(cell).split()) == 1:
+        values = [cell]
     # Tags may also be numbers.
     if not isinstance(values, list) or not all(
         type(x) is int or (isinstance(x, str) and is_unicode(x)) for x in values

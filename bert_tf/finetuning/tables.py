@@ -4,7 +4,7 @@ import json
 import math
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,16 +43,12 @@ class Table:
 
     @classmethod
     def of(cls, path: str, rows: Iterable[Numbered], unit: str, names: Iterable = ()) -> "Table":
-        """Returns a table of rows; `names` are columns that it has in any case.
-
-        Raises the first row that is an error.
-        """
+        """Returns a table; `names` are columns that it has in any case. Raises a row's error."""
         lines, columns = [], {name: [] for name in names}
         for line, row in rows:
             if isinstance(row, ValueError):
                 raise row
-            if new := [name for name in row if name not in columns]:
-                columns |= {name: [None] * len(lines) for name in new}
+            columns |= {name: [None] * len(lines) for name in row if name not in columns}
             for name, cells in columns.items():
                 cells.append(row.get(name))
             lines.append(line)
@@ -78,11 +74,6 @@ class Table:
     def names(self) -> str:
         """Returns the names of the columns, for messages."""
         return ", ".join(map(shortened, self.columns))
-
-    def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yields the number of the line and the cells of each row."""
-        for line, *cells in zip(self.lines, *self.columns.values(), strict=True):
-            yield line, dict(zip(self.columns, cells, strict=True))
 
     def texts(self, name: str, needed: bool = True) -> list[bytes]:
         """Returns the texts of a column; if they are not `needed`, b"" for missing ones and null.

@@ -1,5 +1,6 @@
 """What the flags of training do to the model, the optimizer and the schedule."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -120,8 +121,10 @@ def test_class_weights_are_those_of_the_training_split(capsys):
     expected = "Class weights: negative 0.75 (14 examples), positive 1.5 (7 examples).\n"
     assert capsys.readouterr().out == expected
     assert make_tuner().trainer.objective == TASKS["sst2"].objective
-    with pytest.raises(ValueError, match="no effect with --task=stsb, which does not choose"):
-        make_tuner(TASKS["stsb"], class_weights="balanced")
+    pairs = dataclasses.replace(TASKS["stsb"], flags=("label_type",))
+    for task, blamed in ((TASKS["stsb"], ""), (pairs, " --label_type=pairs")):
+        with pytest.raises(ValueError, match=f"no effect with --task=stsb{blamed}, which does not"):
+            make_tuner(task, class_weights="balanced", label_type="pairs")
 
 
 @pytest.mark.parametrize("epochs, expected", [(0.1, 1), (4.0, 5), (200.0, 100)])

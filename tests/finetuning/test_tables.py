@@ -210,20 +210,18 @@ def test_paths_that_are_no_single_file(name, message, tmp_path, monkeypatch):
 def test_damaged_parquet_files_are_one_clear_line(tmp_path, compression):
     """Oracle: every damaged file is read, or refused with its name and the row."""
     pyarrow, parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
-    path, rng = str(tmp_path / "a.parquet"), np.random.default_rng(0)
-    rows = [{"text": f"{n} größer " * 9, "label": n % 2} for n in range(400)]
-    parquet.write_table(pyarrow.Table.from_pylist(rows), path, compression=compression)
-    data, refused = (tmp_path / "a.parquet").read_bytes(), 0
+    path, rng, messages = tmp_path / "a.parquet", np.random.default_rng(0), []
+    table = pyarrow.Table.from_pylist([{"text": f"{n} größer " * 9} for n in range(400)])
+    parquet.write_table(table, path, compression=compression)
+    data = path.read_bytes()
     for place in rng.integers(0, len(data), 60):
-        damaged = bytearray(data)
-        damaged[place : place + 8] = rng.bytes(8)
-        (tmp_path / "a.parquet").write_bytes(damaged)
+        path.write_bytes(data[:place] + rng.bytes(8) + data[place + 8 :])
         try:
-            read_table(path)
+            read_table(str(path))
         except ValueError as error:
-            refused += 1
-            assert re.fullmatch(r".*a\.parquet, row [\d,]+: damaged, or not a Parq.*", str(error))
-    assert refused > 10
+            messages.append(str(error))
+    line = re.compile(r".*a\.parquet, row [\d,]+: damaged, or not a Parquet file \(.*")
+    assert len(messages) > 5 and all(map(line.fullmatch, messages))
 
 
 @pytest.mark.parametrize(

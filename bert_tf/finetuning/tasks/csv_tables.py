@@ -49,8 +49,8 @@ def make_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
         raise ValueError("--negative_column needs --text_b_column, the right second texts")
     if kind == "pairs" and options.label_column:
         raise ValueError(
-            "--label_type=pairs learns every row as a right pair: omit --label_column, and leave "
-            "out the rows that are not, or use --label_type=similarity to learn numbers"
+            "--label_type=pairs learns every row as a right pair: leave out the others and "
+            "--label_column, or give --label_type=similarity"
         )
     reader = TableReader(options)
     head = head or reader.learn(DataFiles.of(options))

@@ -41,12 +41,12 @@ class NoRows(ValueError):
     """A file holds no rows."""
 
 
-def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Numbered]]:
+def read_rows(path: str, whole: bool = False) -> tuple[str, Iterator[Numbered]]:
     """Reads the rows of a table one by one, without keeping them in memory; see `read_table`.
 
-    The lines in the first `head_characters` decide whether the fields of a `.tsv` are quoted. A row
-    that cannot be read is a ValueError, and the next ones follow. A list of JSON objects is read as
-    a whole.
+    The lines in the first megabyte, or those of the `whole` file, decide whether the fields of a
+    `.tsv` are quoted. A row that cannot be read is a ValueError, and the next ones follow. A list
+    of JSON objects is read as a whole.
 
     Returns:
         what the numbers of the rows count (see `Table`), and the rows.
@@ -69,15 +69,15 @@ def read_rows(path: str, head_characters: int = 2**20) -> tuple[str, Iterator[Nu
         return "row", _at_least_one(path, _parquet_rows(path))
     if kind == "tfrecord":
         return "record", _at_least_one(path, _tfrecord_rows(path))
-    csv.field_size_limit(min(_LONGEST_FIELD * head_characters, _LARGEST_FIELD))
-    head, unit = _head(path, min(head_characters, _BLOCK_BYTES)), "line"
+    csv.field_size_limit(_LARGEST_FIELD if whole else _LONGEST_FIELD * _BLOCK_BYTES)
+    head, unit = next(_texts(path), ""), "line"
     if kind in ("json", "jsonl"):
         unit = "object" if head.lstrip().startswith("[") else "line"
         rows = _json_rows(path, unit)
     elif kind == "csv" or _DELIMITER_LINE.match(head):
         rows = _csv_rows(path, _lines(path), head)
     else:
-        rows = _tsv_rows(path, head_characters)
+        rows = _tsv_rows(path, whole)
     return unit, _at_least_one(path, rows, "\r" in head and "\n" not in head)
 
 
@@ -101,24 +101,6 @@ def table_kind(path: str) -> str | None:
     name = re.sub(r"-\d+-of-\d+$", "", path.lower())
     found = re.search(rf"\.({'|'.join(_KINDS)})(\.(gz|bz2|xz|zst|zip))?$", name)
     return found and found[1]
-
-
-def _head(path: str, characters: int, whole_rows: bool = False) -> str:
-    """Returns the first lines of a file; with `whole_rows`, up to one that ends outside quotes."""
-    texts, size = [], 0
-    for text in _texts(path):
-        texts.append(text)
-        size += len(text)
-        if size >= characters:
-            break
-    head = "".join(texts)
-    end = head.find("\n", characters - 1) + 1 or size
-    quotes = head.count('"', 0, end) if whole_rows and size >= characters else 0
-    while quotes % 2:
-        start = head.rfind("\n", 0, end - 1) + 1
-        quotes -= head.count('"', start, end)
-        end = start
-    return head[:end]
 
 
 def _texts(path: str) -> Iterator[str]:
@@ -269,10 +251,15 @@ def _counting(
         say(note(counted(count, "field"), first))
 
 
-def _tsv_rows(path: str, head_characters: int) -> Iterator[Numbered]:
-    first = itertools.islice(_texts(path), 1 + head_characters // _BLOCK_BYTES)
-    has_quotes = any('"' in text for text in first)
-    if has_quotes and _is_quoted(head := _head(path, head_characters, whole_rows=True)):
+def _tsv_rows(path: str, whole: bool) -> Iterator[Numbered]:
+    texts = _texts(path)
+    head = next(texts, "")
+    if whole and any('"' in text for text in itertools.chain([head], texts)):
+        head = "".join(_texts(path))
+    elif next(texts, None):
+        while head.count('"') % 2:  # the last row may be incomplete
+            head = head[: head.rfind("\n", 0, head.rfind('"')) + 1]
+    if '"' in head and _is_quoted(head):
         say(f"{path}: its fields are quoted as in .csv files and are read that way.")
         return _csv_rows(path, _lines(path), head, "\t")
     rows = _counting(

@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -150,5 +149,5 @@ def read_table(path: str) -> Table:
         ValueError: the file is damaged, empty or of another kind; the message names the line.
         OSError: it cannot be read.
     """
-    unit, rows = read_rows(path, sys.maxsize)
+    unit, rows = read_rows(path, whole=True)
     return Table.of(path, rows, unit)

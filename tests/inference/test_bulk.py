@@ -640,14 +640,15 @@ def test_vectors_of_tables_in_chunks(pooling, pretrained, tmp_path, monkeypatch)
     assert texts == [*(row["text"] for row in EXAMPLES), ""]
 
 
-def test_quotes_of_a_large_tsv_are_those_of_its_beginning(tmp_path):
+def test_quotes_of_a_large_tsv_are_those_of_its_beginning(tmp_path, monkeypatch):
     """Oracle: the cells that the standard library wrote; the head ends inside a quoted cell."""
     cells = [f'{i} "x"\nline, {"y" * 40}' for i in range(9)]
     with open(tmp_path / "a.tsv", "w", newline="") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerows([("text", "n"), *((cell, 1) for cell in cells)])
     for size in range(60, 300, 7):
-        _, found = table_rows.read_rows(str(tmp_path / "a.tsv"), size)
+        monkeypatch.setattr(table_rows, "_BLOCK_BYTES", size)
+        _, found = table_rows.read_rows(str(tmp_path / "a.tsv"))
         assert [row["text"] for _, row in found] == cells
 
 

@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import operator
 from collections.abc import Callable
 
 import keras
@@ -39,12 +38,18 @@ def least_activations(model: keras.Model, tokens: float) -> int:
     """Returns a lower bound for the bytes that a backward pass needs for a number of tokens.
 
     In each layer, it keeps the input, or else at least queries, keys, values and what follows them.
+    The encoder that trains is the smallest one, where there is a teacher.
     """
-    encoders = [x for x in model._flatten_layers() if hasattr(x, "skips_padding") and x.trainable]
-    sizes = [x.config.hidden_size * x.config.num_hidden_layers for x in encoders]
-    kept = [1 if x.rematerialize == "layers" else 8 for x in encoders]
+    layers = model._flatten_layers()
+    encoders = [x for x in layers if isinstance(x, BertEncoder) and x.trainable_variables]
+    values = (
+        x.config.hidden_size
+        * x.config.num_hidden_layers
+        * (1 if x.rematerialize == "layers" else 8)
+        for x in encoders
+    )
     bytes_each = 4 if keras.config.dtype_policy().compute_dtype == "float32" else 2
-    return int(bytes_each * tokens * sum(map(operator.mul, sizes, kept)))
+    return int(bytes_each * tokens * min(values, default=0))
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

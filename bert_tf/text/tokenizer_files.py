@@ -42,13 +42,7 @@ _CLASSES = ("BertTokenizer", "BertTokenizerFast", "MobileBertTokenizer", "Mobile
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # The values of tokenizer_config.json and special_tokens_map.json that name special tokens. Five of
 # them have the part of one of ours, whatever their names.
-_ROLES = {
-    "unk_token": UNK,
-    "sep_token": SEP,
-    "pad_token": PAD,
-    "cls_token": CLS,
-    "mask_token": MASK,
-}
+_ROLES = dict(unk_token=UNK, sep_token=SEP, pad_token=PAD, cls_token=CLS, mask_token=MASK)
 _DECODER = "added_tokens_decoder"
 _EXTRA, _OLD_EXTRA = "extra_special_tokens", "additional_special_tokens"
 _NAMED = ("bos_token", "eos_token", *_ROLES, _EXTRA)
@@ -72,6 +66,12 @@ class _Token(TypedDict):
     id: NotRequired[int]
 
 
+class _Model(TypedDict, total=False):
+    type: str | None
+    unk_token: str | None
+    vocab: dict[str, int] | list[Any]
+
+
 _Name = str | _Token | None
 _NAMES = dict.fromkeys(_NAMED, _Name) | dict.fromkeys(
     (_EXTRA, _OLD_EXTRA), list[_Name] | dict[str, _Name] | None
@@ -80,41 +80,24 @@ _Names = TypedDict("_Names", _NAMES, total=False)
 _Config = TypedDict(
     "_Config",
     _NAMES
-    | {_DECODER: dict[str, _Token] | None, "model_max_length": float | str | None}
+    | {_DECODER: dict[str, _Token] | None, "model_max_length": float | None}
     | dict.fromkeys(("do_lower_case", "strip_accents", "tokenize_chinese_chars"), bool | None)
     | dict.fromkeys(("padding_side", "tokenizer_class", "truncation_side"), str | None),
     total=False,
 )
 
 
-class _Model(TypedDict, total=False):
-    type: str | None
-    unk_token: str | None
-    vocab: dict[str, int] | list[Any]
-
-
-class _Part(TypedDict, total=False):
-    handle_chinese_chars: bool | None
-    lowercase: bool | None
-    normalizers: "list[_Part]"
-    pretokenizers: "list[_Part]"
-    processors: "list[_Part]"
-    strip_accents: bool | None
-    type: str
-
-
-class _Side(TypedDict, total=False):
-    direction: str
-
-
-class _Whole(TypedDict):
-    added_tokens: NotRequired[list[_Token] | None]
-    model: _Model
-    normalizer: NotRequired[_Part | None]
-    padding: NotRequired[_Side | None]
-    post_processor: NotRequired[_Part | None]
-    pre_tokenizer: NotRequired[_Part | None]
-    truncation: NotRequired[_Side | None]
+_STEP = dict.fromkeys(("handle_chinese_chars", "lowercase", "strip_accents"), bool | None)
+_Step = TypedDict("_Step", _STEP | {"type": str}, total=False)
+# The keys of the steps of a part.
+_STEPS = ("normalizers", "pretokenizers", "processors")
+_Part = TypedDict("_Part", _STEP | {"type": str} | dict.fromkeys(_STEPS, list[_Step]), total=False)
+_Whole = TypedDict(
+    "_Whole",
+    {"model": _Model, "added_tokens": NotRequired[list[_Token] | None]}
+    | dict.fromkeys(_PARTS, NotRequired[_Part | None])
+    | dict.fromkeys(("padding", "truncation"), NotRequired[dict[str, Any] | None]),
+)
 
 
 class TokenizerFiles:
@@ -180,8 +163,8 @@ class TokenizerFiles:
         elif kind not in _CLASSES:
             differences.append(f"tokenizer_class is {kind}")
         for side, part in (("truncation_side", "truncation"), ("padding_side", "padding")):
-            default = (self._whole.get(part) or {}).get("direction", "right")
-            if (self.config.get(side) or default).lower() != "right":
+            whole = (self._whole.get(part) or {}).get("direction")
+            if str(self.config.get(side) or whole).lower() == "left":
                 differences.append(f"{side} is left")
         for difference in differences:
             print(
@@ -191,21 +174,10 @@ class TokenizerFiles:
         return self._lower_case
 
     @property
-    def max_length(self) -> int | None:
-        """The most tokens of a text; None for any number, which programs write as 1e30."""
-        value = self.config.get("model_max_length")
-        try:
-            return None if value is None or float(value) > 1e9 else int(float(value))
-        except ValueError:
-            path = os.path.join(self._folder, TOKENIZER)
-            raise ValueError(f"{path}: model_max_length is {value!r}, not a number") from None
-
-    @property
     def sentencepiece_file(self) -> str | None:
         """The tokenizer.json of a SentencePiece model; None if there is none."""
-        model = self._whole.get("model")
-        found = isinstance(model, dict) and model.get("type") == _SENTENCEPIECE
-        return self._whole_path if found else None
+        kind = self._whole.get("model", {}).get("type")
+        return self._whole_path if kind == _SENTENCEPIECE else None
 
     @property
     def _lower_case(self) -> bool | None:
@@ -321,11 +293,10 @@ def _lines_of(path: str, tokenizer: Mapping[str, Any]) -> list[str]:
         return [tokens.get(index, "") for index in range(last + 1)]
 
 
-def _steps(part: dict[str, Any] | None) -> list[dict[str, Any]]:
+def _steps(part: _Part | None) -> list[_Step]:
     """Returns the steps that a part of tokenizer.json takes, one after the other."""
     part = part or {}
-    keys = ("normalizers", "pretokenizers", "processors")
-    return next((part[key] for key in keys if part.get(key)), [part])
+    return next((part[key] for key in _STEPS if part.get(key)), [part])
 
 
 def _listed(value: Any) -> list[dict[str, Any]]:

@@ -172,9 +172,8 @@ def complete(
     """
     config, tensors = checkpoint.spec.config, checkpoint.tensors
     head = next((tensors[path] for path in (HEAD_BIAS, HEAD_KERNEL) if path in tensors), None)
-    found = entries(
-        own_rows(config), config, {*parts, *checkpoint.parts}, head.shape[-1] if head else 0
-    )
+    classes, parts = head.shape[-1] if head else 0, {*parts, *checkpoint.parts}
+    found = entries(own_rows(config), config, parts, classes)
     shapes = {entry.ours: entry.our_shape for entry in found}
     missing = [path for path in shapes if path not in tensors]
     # `import_tensors` has already checked the parts that a foreign checkpoint has.

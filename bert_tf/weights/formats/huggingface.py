@@ -36,7 +36,7 @@ CONFIG = "config.json"
 
 _PICKLES = "pytorch_model*.bin*"
 # Arguments of transformers' `from_pretrained` for the weights of other libraries than PyTorch.
-_OTHERS = {"tf_model*.h5*": "from_tf=True", "flax_model*.msgpack*": "from_flax=True"}
+_OTHERS = {"tf_model*.h5*": ", from_tf=True", "flax_model*.msgpack*": ", from_flax=True"}
 _ADAPTERS = "adapter_model.*"
 # Patterns of weight files, in order of precedence: the first one in a folder counts.
 _WEIGHTS = (FILE, INDEX, _PICKLES, *_OTHERS, _ADAPTERS)
@@ -119,11 +119,11 @@ def _check_weights(folder: str, config: Mapping[str, Any]) -> None:
         )
     model = next(iter(config.get("architectures") or ()), "BertModel")
     why = ", a pickle, which can run any code" if matches(found, [_PICKLES]) else ""
-    other = next((x for pattern, x in _OTHERS.items() if matches(found, [pattern])), None)
+    other = next((x for pattern, x in _OTHERS.items() if matches(found, [pattern])), "")
     raise ValueError(
         f"{folder} holds its weights as {found}{why}: only {FILE} is read. If you trust the file, "
-        f"convert it with transformers{' before version 5' * bool(other)}: {model}."
-        f"from_pretrained({folder!r}{f', {other}' * bool(other)}).save_pretrained({folder!r})"
+        f"convert it with transformers{' before version 5' if other else ''}: {model}."
+        f"from_pretrained({folder!r}{other}).save_pretrained({folder!r})"
     )
 
 

@@ -46,11 +46,9 @@ def rows(config: BertConfig, kind: str | None, prefix: bool = True, old: bool = 
 
 
 def named_as_usual(type_name: str, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns tensors without what programs put before names; tied weights have their first names.
-
-    torch.compile and DistributedDataParallel put something before every name.
-    """
-    tensors = {re.sub(r"^((_orig_mod|module)\.)+", "", name): theirs[name] for name in theirs}
+    """Returns tensors by their names in the table, though a file may call them otherwise."""
+    # torch.compile, DistributedDataParallel and Lightning put this before every name.
+    tensors = {re.sub(r"^((_orig_mod|module|model)\.)+", "", name): theirs[name] for name in theirs}
     for copy, original in _tied(type_name):
         if copy in tensors and original not in tensors:
             tensors[original] = tensors.pop(copy)
@@ -71,10 +69,8 @@ def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]
 
 
 def _tied(type_name: str) -> list[list[str]]:
-    return [
-        [renamed(name, ARCHITECTURES[type_name].huggingface) for name in names]
-        for names in _TIED.items()
-    ]
+    names = ARCHITECTURES[type_name].huggingface
+    return [[renamed(name, names) for name in pair] for pair in _TIED.items()]
 
 
 # The other names of both forms of GELU in transformers' activations.py.
@@ -95,8 +91,6 @@ _OUTPUTS = {"span": 2, "multiple_choice": 1}
 
 
 class ConfigJson(TypedDict, total=False):
-    """The values of config.json that `BertConfig` does not check."""
-
     architectures: list[str] | None
     id2label: dict[str, str | None] | None
     model_type: str

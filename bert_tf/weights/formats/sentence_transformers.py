@@ -59,15 +59,14 @@ class _Dense(TypedDict):
     use_residual: NotRequired[bool]
 
 
-class _Others(TypedDict, total=False):
+class _Settings(TypedDict, total=False):
+    """Values of sentence_bert_config.json and of config_sentence_transformers.json."""
+
     default_prompt_name: str | None
-    prompts: dict[str, str] | None
-    truncate_dim: int | None
-
-
-class _Length(TypedDict, total=False):
     do_lower_case: bool | None
     max_seq_length: int | None
+    prompts: dict[str, str] | None
+    truncate_dim: int | None
 
 
 _Pooling = TypedDict(
@@ -152,17 +151,20 @@ def read_settings(config_file: str | None, pooling: str | None = None) -> Embedd
             pooling = _read_pooling(os.path.join(place, _CONFIG))
     if pooling is None:
         raise ValueError(f"{path} has no Pooling, which computes the vector of a text")
-    others = read_json(others_path, _Others)
+    others = read_json(others_path, _Settings)
     prompt = others.get("default_prompt_name")
     has_prompt = prompt and (others.get("prompts") or {}).get(prompt) != ""
     if has_prompt or others.get("truncate_dim"):
         raise ValueError(f"{others_path}: a default prompt or truncate_dim is not supported")
     head = Head(EMBEDDING, pooling=pooling, normalize=normalize, **layer)
     source = os.path.join(inner, _LENGTH)
-    values = read_json(source, _Length)
+    values = read_json(source, _Settings)
     # Newer versions leave the length to the tokenizer.
     if (length := values.get("max_seq_length")) is None:
-        source, length = os.path.join(inner, TOKENIZER), TokenizerFiles(inner).max_length
+        source = os.path.join(inner, TOKENIZER)
+        stated = TokenizerFiles(inner).config.get("model_max_length")
+        # Programs write 1e30 for any length.
+        length = int(stated) if stated is not None and stated < 1e9 else None
     if length is not None and length < SINGLE_LENGTH["at_least"]:
         raise ValueError(f"{source}: {length} is not a length of texts")
     lower_case = bool(values.get("do_lower_case"))

@@ -19,13 +19,7 @@ from tfrecords.files import read_file, read_json, reading
 FILE = "model.safetensors"
 INDEX = f"{FILE}.index.json"
 # Integers are those of buffers, such as `position_ids`.
-_TYPES = {
-    "F64": "float64",
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "I64": "int64",
-}
+_TYPES = dict(F64="float64", F32="float32", F16="float16", BF16="bfloat16", I64="int64")
 
 
 class _Index(TypedDict):

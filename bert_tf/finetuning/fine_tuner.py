@@ -186,6 +186,9 @@ class FineTuner:
         task = training.task
         options = session.options
         self.num_train_steps = options.num_train_steps(len(self._examples))
+        steps = options.train_batch_size, session.strategy.num_replicas_in_sync, config
+        if note := task.check_steps(self._examples, *steps):
+            session.say(f"WARNING: {note}")
         epochs = max(1, round(options.num_train_epochs))
         steps_per_epoch = math.ceil(self.num_train_steps / epochs)
 

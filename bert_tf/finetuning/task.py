@@ -221,6 +221,12 @@ class TrainableTask(abc.ABC):
         """Returns a warning about `metric` on the dev set, or None; refuses an undefined one."""
         return None
 
+    def check_steps(
+        self, features: Features, batch_size: int, replicas: int, config: BertConfig
+    ) -> str | None:
+        """Returns a warning about training steps, or None; refuses those that teach nothing."""
+        return None
+
     def undefined_metric(self) -> ValueError:
         """Returns the error for a metric that the dev set does not have."""
         return ValueError(

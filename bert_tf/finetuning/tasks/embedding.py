@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import EMBEDDING, Head
+from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features, encode_rows
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -131,6 +131,28 @@ class RankingTask(_EmbeddingTask):
         missing = [not text.strip() for text in examples.negatives or ()]
         texts[: len(missing), -1][missing] = -1
         return replace(features, targets={"texts": texts}, notes=notes)
+
+    def check_steps(
+        self, features: Features, batch_size: int, replicas: int, config: BertConfig
+    ) -> str | None:
+        texts, rows = features.targets["texts"], batch_size // replicas
+        if rows * (texts.shape[1] - 1) < 2:
+            raise ValueError(
+                f"--train_batch_size={batch_size} leaves one pair per step and device, in which "
+                f"no other text is a candidate: use at least {2 * replicas}"
+            )
+        same = np.array_equal(texts[:, 0], texts[:, 1])
+        if same and not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
+            raise ValueError(
+                "--label_type=pairs without second texts needs dropout, and the configuration has "
+                "none: give --text_b_column, or a --bert_config_file with hidden_dropout_prob 0.1"
+            )
+        if replicas == 1:
+            return None
+        return (
+            f"each text is compared with those of {rows} of {batch_size} examples, the part of the "
+            f"batch on its device: results depend on the number of devices, {replicas}"
+        )
 
     def inputs(self, features: Features) -> Features:
         """Returns the distinct first and second texts, which have the lowest numbers."""

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import itertools
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -75,6 +76,35 @@ def ranked(files, tmp_path_factory) -> FineTuningOptions:
     dev = table(folder, "dev.csv", columns.values(), rows[:28] + [("a b", "a b bad", "")])
     flags = dict(train_file=train, dev_file=dev, num_train_epochs=1.0, temperature=0.1)
     return trained(files, folder, "pairs", **columns, **flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "batch", "message"),
+    [
+        ({"text_b_column": "other"}, 1, "--train_batch_size=1 leaves one pair .* use at least 2"),
+        ({}, 2, "without second texts needs dropout, and the configuration has none: give --text"),
+    ],
+)
+def test_steps_that_teach_nothing_are_refused(files, tmp_path, flags, batch, message):
+    """Oracle: the only candidate has the loss 0; two equal vectors are not told by dropout."""
+    rows = [(f"good {x}", f"bad {x}") for x in "abcd"]
+    path = table(tmp_path, "train.csv", ["text", "other"], rows)
+    config = BertConfig(20, 16, 1, 2, 32, "gelu", 0.0, 0.0, max_position_embeddings=32)
+    config.to_json_file(str(tmp_path / "config.json"))
+    flags |= dict(train_file=path, dev_file=path, bert_config_file=str(tmp_path / "config.json"))
+    with pytest.raises(ValueError, match=message):
+        trained(files, tmp_path, "pairs", text_column="text", train_batch_size=batch, **flags)
+
+
+def test_several_devices_compare_fewer_texts(ranked):
+    """Oracle: worked by hand; a negative is a candidate of its own."""
+    task, dropout = make_task(ranked), BertConfig(10, 16, 1, 2, 32)
+    texts = np.array([[0, 2, 4], [1, 3, 5]])
+    triples, pairs = (SimpleNamespace(targets={"texts": x}) for x in (texts, texts[:, :2]))
+    assert task.check_steps(pairs, 16, 1, dropout) is None
+    assert "with those of 1 of 2 examples" in task.check_steps(triples, 2, 2, dropout)
+    with pytest.raises(ValueError, match="--train_batch_size=2 leaves one .* use at least 4"):
+        task.check_steps(pairs, 2, 2, dropout)
 
 
 def test_cosines_learn_the_numbers_of_a_table(similar, capsys):

@@ -226,13 +226,13 @@ class PruningAdamW(AdamW):
         self._step = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.slots["pruning_step"] = self._step
 
-    def apply(self, gradients, learning_rate, scale=1.0, finite=None) -> None:
+    def apply(self, gradients, learning_rate, scale=1.0) -> None:
         # With a moment of 0, which it has since it became 0, a zero then stays as it is.
         gradients = [
             tf.where(tf.equal(target, 0.0), 0.0, gradient) if prunes else gradient
             for target, gradient, prunes in zip(self._targets, gradients, self._prunes, strict=True)
         ]
-        super().apply(gradients, learning_rate, scale, finite)
+        super().apply(gradients, learning_rate, scale)
         tf.distribute.get_replica_context().merge_call(self._prune_if_due)
 
     def _prune_if_due(self, strategy: tf.distribute.Strategy) -> None:

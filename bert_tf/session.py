@@ -46,8 +46,6 @@ def training_devices(options: DeviceOptions, writes: bool) -> Iterator[tf.distri
     locks = writes and is_chief(strategy)
     with explain_lost_workers():
         with locked(options.output_dir) if locks else contextlib.nullcontext():
-            if locks and options.do_train:
-                Run(options.output_dir).check_own()
             yield strategy
 
 

@@ -73,6 +73,7 @@ def _check_folder(options: PretrainingOptions) -> None:
     if "task" in run.flags:
         raise ValueError(f"{run.path} holds a fine-tuning run: choose another --output_dir")
     if options.do_train:
+        run.check_own()
         run.check_flags({COMMAND: options.command})
 
 

@@ -281,7 +281,6 @@ def write_submission(
 
     Returns the names of the files in the zip file and of those that are missing.
     """
-    check_output_files([output_file], [], overwrite)
     paths = {}
     for run in runs:
         found = [name for name in SUBMISSION if tf.io.gfile.exists(f"{run}/{name}")]
@@ -297,6 +296,7 @@ def write_submission(
             if name in paths:
                 raise ValueError(f"{paths[name]} and {path} are for the same task: choose one")
             paths[name] = path
+    check_output_files([output_file], [*paths.values()], overwrite)
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
         for name in filter(paths.get, SUBMISSION):

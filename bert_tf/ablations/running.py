@@ -46,9 +46,9 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
     # This process trains nothing, and must leave the memory of GPUs to those that do.
     tf.config.set_visible_devices([], "GPU")
     Run(options.folder).check_flags(dataclasses.asdict(options), free=_FREE)
-    if not Run(options.folder).flags:
-        tables = f"{options.folder}.json", f"{options.folder}.txt"
-        check_free(*tables, advice="move it away, or choose another --output_dir")
+    if "grid" not in (run := Run(options.folder)).flags:
+        files = run.file(FLAGS), f"{options.folder}.json", f"{options.folder}.txt"
+        check_free(*files, advice="move it away, or choose another --output_dir")
     plans = make_plan(options)
     flags = json.dumps(dataclasses.asdict(options), indent=2)
     atomic_write(Run(options.folder).file(FLAGS), f"{flags}\n")

@@ -186,6 +186,7 @@ def _last_evaluation(path: str, step: int) -> dict[str, float]:
 
 def write_results(path: str, results: Mapping[str, float]) -> None:
     """Writes sorted `key = value` lines atomically."""
+    read_results(path)  # raises an error for a file of others
     atomic_write(path, "".join(f"{name} = {value}\n" for name, value in sorted(results.items())))
 
 
@@ -199,7 +200,7 @@ def read_results(path: str) -> dict[str, float]:
         values = {key: float(value) for key, value in (line.rsplit(" = ", 1) for line in lines)}
         return values | {"global_step": int(values["global_step"])}
     except (ValueError, KeyError):
-        raise ValueError(f"{path} is damaged: remove it") from None
+        raise ValueError(f"{path} is damaged: remove it or move it away") from None
 
 
 def _summarize(writer: tf.summary.SummaryWriter, step: int, values: Mapping[str, float]) -> None:
@@ -255,7 +256,7 @@ def read_metrics(path: str) -> list[dict[str, float]]:
             int(values["step"])
             metrics.append(values)
         except (ValueError, TypeError, KeyError):
-            if number < len(lines):
+            if number < len(lines) or line[:1] not in (b"{", b"\0"):
                 message = f"{path}: line {number} is damaged: remove the line or the file"
                 raise ValueError(message) from None
     return metrics

@@ -10,7 +10,13 @@ import pytest
 from support import Terminal
 
 from bert_tf.training.interruption import Interrupted
-from bert_tf.training.reports import MetricsLog, Reports, read_metrics, read_results
+from bert_tf.training.reports import (
+    MetricsLog,
+    Reports,
+    read_metrics,
+    read_results,
+    write_results,
+)
 
 _MEASURES = ("masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy")
 
@@ -20,7 +26,11 @@ def test_damaged_results_are_named(text, tmp_path):
     path = tmp_path / "eval_results.txt"
     path.write_text(text)
     with pytest.raises(ValueError, match="eval_results.txt is damaged: remove it"):
-        read_results(str(path))
+        write_results(str(path), {"loss": 1.0})
+    assert path.read_text() == text
+    (tmp_path / "metrics.jsonl").write_text("mine")
+    with pytest.raises(ValueError, match="metrics.jsonl: line 1 is damaged"):
+        MetricsLog(str(tmp_path / "metrics.jsonl")).rewrite({"step": 1})
 
 
 def test_the_line_of_a_long_run_fits_100_columns(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from bert_tf import choices
 from bert_tf.compression import losses
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Changes
 from bert_tf.compression.distillation import REPLACED_AFTER
@@ -288,10 +289,7 @@ RECIPES |= {
     ),
 }
 
-GENERAL_RECIPES: dict[str, Recipe] = {
-    "distilbert": RECIPES["distilbert"],
-    "tinybert": replace(RECIPES["tinybert"], terms=_imitated(ALWAYS)),
-    "mobilebert": RECIPES["mobilebert"],
-    "mixed-vocabulary": RECIPES["mixed-vocabulary"],
+GENERAL_RECIPES = {name: RECIPES[name] for name in choices.GENERAL_RECIPES} | {
+    "tinybert": replace(RECIPES["tinybert"], terms=_imitated(ALWAYS))
 }
 """The recipes for pre-training records."""

@@ -189,7 +189,8 @@ def _unreadable(text: str) -> float:
 def describe_problems(files: Sequence[str], invalid_lines: Mapping[str, int]) -> list[str]:
     """Returns warnings about files without text, and about lines that are not UTF-8, by file."""
     warnings = []
-    if empty := [file for file in files if _is_empty(file)]:
+    small = [file for file in files if tf.io.gfile.stat(file).length <= _SMALL]
+    if empty := [file for file in small if not b"".join(read_content(file)).strip()]:
         warnings.append(
             f"WARNING: {len(empty):,} of {len(files):,} files are empty: {shortened(empty)}."
         )
@@ -201,9 +202,3 @@ def describe_problems(files: Sequence[str], invalid_lines: Mapping[str, int]) ->
             f"UTF-8: {shortened(counted)}. Convert such files, for example with iconv."
         )
     return warnings
-
-
-def _is_empty(file: str) -> bool:
-    if tf.io.gfile.stat(file).length > _SMALL:
-        return False
-    return not b"".join(read_content(file)).strip()

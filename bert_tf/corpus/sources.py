@@ -80,9 +80,9 @@ def read_blocks(
     one of text without a separator. The last block holds the remainder. Byte order
     marks are removed. Memory use grows with the longest document, not with the size of the files.
     """
-    for kind, group in itertools.groupby(files, _kind):
+    for has_json, group in itertools.groupby(files, is_json):
         parts = ((file, part) for file in group for part in checked_content(file))
-        yield from _blocks(kind, parts, block_bytes, separator)
+        yield from _blocks("json" if has_json else "text", parts, block_bytes, separator)
 
 
 def tfds_blocks(name: str, block_bytes: int, data_dir: str | None = None) -> Iterator[Block]:
@@ -92,10 +92,6 @@ def tfds_blocks(name: str, block_bytes: int, data_dir: str | None = None) -> Ite
         for text in read_tfds_texts(name, data_dir)
     )
     yield from _blocks("json", ((f"TFDS {name}", x.encode()) for x in lines), block_bytes, None)
-
-
-def _kind(file: str) -> str:
-    return "json" if is_json(file) else "text"
 
 
 def _blocks(

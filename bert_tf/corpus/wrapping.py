@@ -72,7 +72,10 @@ def _unwrap(lines: list[str], width: int, words: Counter[str]) -> Iterator[str]:
         else:
             if _is_divided(before, after, words):
                 parts[-1] = parts[-1][:-1]
-            parts += [_space(before, after), after]
+            joined = re.search(r"\S[-‐–—\u00ad]$", before) or (
+                _joins(before[-1]) and _joins(after[0])
+            )
+            parts += ["" if joined else " ", after]
     yield "".join(parts)
 
 
@@ -95,13 +98,6 @@ def _is_divided(before: str, after: str, words: Counter[str]) -> bool:
         return False
     first, second = start[1].lower(), end[0].lower()
     return words[first + second] > words[f"{first}-{second}"]
-
-
-def _space(before: str, after: str) -> str:
-    """Returns what to put between two lines."""
-    if re.search(r"\S[-‐–—\u00ad]$", before):
-        return ""
-    return "" if _joins(before[-1]) and _joins(after[0]) else " "
 
 
 def _joins(character: str) -> bool:

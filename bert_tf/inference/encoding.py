@@ -1,10 +1,12 @@
 """Turns lines into token ids, with the places of the tokens in the line."""
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -100,12 +102,9 @@ def padded_inputs(
     ids: Sequence[np.ndarray], types: Sequence[np.ndarray], pad_id: int
 ) -> dict[str, np.ndarray]:
     """Returns the inputs of an encoder, int32 [B, S], for rows of token and segment ids."""
-    shape = len(ids), max(map(len, ids))
-    words, mask, segments = np.full(shape, pad_id, np.int32), *np.zeros((2, *shape), np.int32)
-    for row, (tokens, kinds) in enumerate(zip(ids, types, strict=True)):
-        length = len(tokens)
-        words[row, :length], segments[row, :length], mask[row, :length] = tokens, kinds, 1
-    return dict(zip(INPUTS, (words, mask, segments), strict=True))
+    pad = functools.partial(keras.utils.pad_sequences, padding="post")
+    columns = pad(ids, value=pad_id), pad([np.ones_like(row) for row in ids]), pad(types)
+    return dict(zip(INPUTS, columns, strict=True))
 
 
 class Window(NamedTuple):

@@ -8,6 +8,14 @@ from bert_tf.layers.layer import truncated_normal
 from bert_tf.models.inputs import BertModel
 
 
+def bidirectional_lstm(units: int, name: str, **arguments: bool) -> keras.layers.Bidirectional:
+    """Returns an LSTM in both directions that returns the states of every token, in float32."""
+    # XLA, which compiles the steps on GPUs, has no cuDNN.
+    shared = dict(return_sequences=True, use_cudnn=False, dtype="float32")
+    lstm = keras.layers.LSTM(units, name="lstm", **shared, **arguments)
+    return keras.layers.Bidirectional(lstm, name=name, dtype="float32")
+
+
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BiLSTMEncoder(BertModel):
     """Word embeddings, a bidirectional LSTM, and a dense layer on its states.
@@ -34,19 +42,7 @@ class BiLSTMEncoder(BertModel):
 
     def __init__(self, config: BiLSTMConfig, name: str = "encoder", **kwargs):
         super().__init__(config, name, **kwargs)
-        self.lstm = keras.layers.Bidirectional(
-            # XLA, which compiles the steps on GPUs, has no cuDNN.
-            keras.layers.LSTM(
-                config.intermediate_size,
-                return_sequences=True,
-                return_state=True,
-                use_cudnn=False,
-                dtype="float32",
-                name="lstm",
-            ),
-            dtype="float32",
-            name="lstm",
-        )
+        self.lstm = bidirectional_lstm(config.intermediate_size, "lstm", return_state=True)
         self.dense = keras.layers.Dense(
             config.hidden_size, activation="relu", dtype="float32", name="dense"
         )

@@ -5,6 +5,7 @@ from keras import ops
 
 from bert_tf.choices import FEATURES
 from bert_tf.config import BertConfig
+from bert_tf.models.bilstm import bidirectional_lstm
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.heads import DenseHead
 from bert_tf.models.inputs import BertModel
@@ -63,17 +64,7 @@ class FeatureTagger(BertModel):
         self.num_outputs, self.features = num_outputs, features
         self.encoder = BertEncoder(config, dtype=self.dtype_policy)
         self.encoder.trainable = False
-        self.lstms = [
-            keras.layers.Bidirectional(
-                # XLA, which compiles the steps on GPUs, has no cuDNN.
-                keras.layers.LSTM(
-                    _UNITS, return_sequences=True, use_cudnn=False, name="lstm", dtype="float32"
-                ),
-                name=f"lstm_{index}",
-                dtype="float32",
-            )
-            for index in range(_LSTMS)
-        ]
+        self.lstms = [bidirectional_lstm(_UNITS, f"lstm_{index}") for index in range(_LSTMS)]
         rate = config.head_dropout_prob
         self.head = DenseHead(config, num_outputs, rate, name="head", dtype="float32")
         self.build()

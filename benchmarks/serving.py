@@ -9,9 +9,9 @@ The settings take turns. The table shows each setting's texts per second relativ
 the median, lowest and highest ratio of the rounds.
 """
 
+import concurrent.futures
 import itertools
 import statistics
-import threading
 import time
 from collections.abc import Callable
 
@@ -94,14 +94,8 @@ def _serve(call: Callable, texts: list, callers: int, seconds: float) -> list[fl
             call(text)
             latencies.append(time.perf_counter() - started)
 
-    threads = [
-        threading.Thread(target=send, args=(len(texts) * number // callers,))
-        for number in range(callers)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with concurrent.futures.ThreadPoolExecutor(callers) as pool:
+        list(pool.map(send, (len(texts) * number // callers for number in range(callers))))
     return latencies
 
 

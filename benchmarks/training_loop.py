@@ -62,11 +62,13 @@ def _measure(
     preset: str, batch_size: int, steps: int, files: list[str], options: argparse.Namespace
 ) -> list[str]:
     """Returns the cells of a row."""
+    import tensorflow as tf
+
     from bert_tf.training.driver import Driver, Plan
 
     trainer = make_trainer(preset, options.precision)
     batches = iter(_dataset(trainer.strategy, files, batch_size))
-    bare = iter(_one_batch(batches))
+    bare = iter(tf.data.Dataset.from_tensors(next(batches)).repeat())
     rounds = []
     with tempfile.TemporaryDirectory() as folder:
         driver = Driver(folder, trainer, Plan(save_checkpoints_steps=10**9, evaluation_steps=10**9))
@@ -112,13 +114,6 @@ def _dataset(strategy, files: list[str], batch_size: int):
     return strategy.distribute_datasets_from_function(
         lambda context: training_batches(records, batch_size, context=context)
     )
-
-
-def _one_batch(batches):
-    """Repeats the first of the batches."""
-    import tensorflow as tf
-
-    return tf.data.Dataset.from_tensors(next(batches)).repeat()
 
 
 def _seconds(work) -> float:

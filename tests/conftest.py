@@ -134,21 +134,6 @@ def float32():
     keras.config.set_dtype_policy("float32")
 
 
-@pytest.fixture(scope="module")
-def quick_runs():
-    """Saves the seconds that runs take to measure the CPU's peak and to draw pictures."""
-    from bert_tf.finetuning.tasks import classification, multiple_choice, tagging
-    from bert_tf.pretraining import pretrain
-    from bert_tf.training import reports
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pretrain, "peak_flops", lambda *_: 1e12)
-        patch.setattr(reports, "draw_curves", lambda *_: None)
-        for module in (classification, multiple_choice, tagging):
-            patch.setattr(module, "draw_confusion", lambda *_: None)
-        yield
-
-
 @pytest.fixture
 def no_learning(monkeypatch):
     """Steps that read their batch and change no weight, which saves tracing the model's gradients.

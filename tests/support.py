@@ -1,5 +1,6 @@
 """What tests of several folders do."""
 
+import base64
 import contextlib
 import io
 import json
@@ -8,9 +9,11 @@ import socket
 import subprocess
 import sys
 import warnings
+from unittest import mock
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from bert_tf import create_pretraining_data
@@ -22,6 +25,21 @@ from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
 from bert_tf.training.strategy import make_strategy
 from tfrecords.vocabulary import Vocabulary
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_runs():
+    """Saves the seconds that runs take to measure the CPU's peak and to draw, where imported."""
+    from bert_tf.finetuning.tasks import classification, multiple_choice, tagging
+    from bert_tf.pretraining import pretrain
+    from bert_tf.training import reports
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pretrain, "peak_flops", lambda *_: 1e12)
+        patch.setattr(reports, "draw_curves", lambda *_: None)
+        for module in (classification, multiple_choice, tagging):
+            patch.setattr(module, "draw_confusion", lambda *_: None)
+        yield
 
 
 class Terminal(io.StringIO):
@@ -40,6 +58,13 @@ def two_replicas() -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy(
         ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.ReductionToOneDevice()
     )
+
+
+def calls_of(monkeypatch: pytest.MonkeyPatch, target: object, name: str) -> list:
+    """Returns a list to which every later call of a function of a module or object is added."""
+    function = mock.Mock(wraps=getattr(target, name))
+    monkeypatch.setattr(target, name, function)
+    return function.call_args_list
 
 
 @contextlib.contextmanager
@@ -118,8 +143,26 @@ def tuning_options(files: pathlib.Path, output_dir, **changes) -> FineTuningOpti
     return FineTuningOptions(**values | changes)
 
 
-def start_workers(program: str, flags: dict) -> list[subprocess.Popen]:
-    """Starts two processes of this machine that train as one."""
+# A command, without measuring the peak of the CPU, drawing, and passes over graphs and XLA.
+_WORKER = """
+from tfrecords import command
+command.import_tensorflow()
+import tensorflow as tf
+tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+from bert_tf.finetuning.tasks import classification
+from bert_tf.pretraining import pretrain
+from bert_tf.training import optimizers, reports
+import NAME
+optimizers._compiled_update = tf.function(optimizers._compiled_update.python_function)
+pretrain.peak_flops = lambda *_: 1e12
+reports.draw_curves = classification.draw_confusion = lambda *_: None
+command.run("NAME")
+"""
+
+
+def start_workers(command: str, flags: dict) -> list[subprocess.Popen]:
+    """Starts two processes of this machine that train as one with a command of bert_tf."""
+    program = _WORKER.replace("NAME", f"bert_tf.{command}")
     with socket.socket() as first, socket.socket() as second:
         for one in (first, second):
             one.bind(("localhost", 0))
@@ -153,6 +196,13 @@ def assert_same_tensors(found: dict, expected: dict) -> None:
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
         np.testing.assert_array_equal(found[name].read(), tensor.read(), strict=True, err_msg=name)
+
+
+def attention_of(exploration: dict) -> np.ndarray:
+    """Returns what the page to explore a model holds, as an array [L, N + 1, S, S]."""
+    size = len(exploration["tokens"])
+    values = np.frombuffer(base64.b64decode(exploration["attention"]), "<u2") / 65535
+    return values.reshape(exploration["layers"], exploration["heads"] + 1, size, size)
 
 
 def edit_json(path, **changes) -> None:

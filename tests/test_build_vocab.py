@@ -169,10 +169,8 @@ def test_an_extension_keeps_the_casing_of_the_vocabulary(tmp_path, capsys):
     assert build(tmp_path, b"Ab Ab Ab\n", **options).tokens[-1] == "Ab"
     output = capsys.readouterr().out
     assert "old.txt, text keeps its capitals" in output and "WARNING" not in output
-    assert (
-        build(tmp_path, b"Ab Ab Ab\n", **options, do_lower_case=True, overwrite=True).tokens[-1]
-        == "ab"
-    )
+    options |= {"do_lower_case": True, "overwrite": True}
+    assert build(tmp_path, b"Ab Ab Ab\n", **options).tokens[-1] == "ab"
     assert "old.txt is cased, but the text is lower-cased" in capsys.readouterr().out
 
 

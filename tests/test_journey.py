@@ -3,6 +3,7 @@
 import pathlib
 
 import pytest
+from support import quick_runs  # noqa: F401
 
 from bert_tf.build_vocab import Options, run
 from bert_tf.training.reports import EVAL_RESULTS
@@ -18,11 +19,6 @@ SMALLER = {
         "max_eval_steps": 1,
     },
 }
-
-
-@pytest.fixture(autouse=True)
-def quick(quick_runs):
-    pass
 
 
 @pytest.mark.slow

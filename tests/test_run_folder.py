@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 import re
 
 import pytest
@@ -26,8 +27,7 @@ def run(tmp_path) -> Run:
 
 def save_checkpoint(run: Run) -> None:
     """Leaves the file by which a checkpoint is recognized."""
-    with open(run.file("ckpt-1.index"), "w"):
-        pass
+    pathlib.Path(run.file("ckpt-1.index")).touch()
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,7 @@ def test_a_run_reads_the_head_it_wrote(run, head):
 def test_a_damaged_head_is_said(run, values, match):
     """Oracle: the name of the file and the value."""
     os.makedirs(run.path)
-    with open(run.file("head.json"), "w") as file:
-        file.write(values)
+    pathlib.Path(run.file("head.json")).write_text(values)
     with pytest.raises(ValueError, match=f"head.json: .*{match}"):
         _ = run.head
 
@@ -82,16 +81,14 @@ def test_a_damaged_head_is_said(run, values, match):
 def test_other_libraries_read_the_tokenizer(run):
     """Oracle: Hugging Face's keys, which it reads beside any others; the lines of vocab.txt."""
     run.write(ModelSpec(CONFIG, VOCAB, False))
-    with open(run.file("tokenizer_config.json")) as file:
-        values = json.load(file)
+    values = json.loads(pathlib.Path(run.file("tokenizer_config.json")).read_text())
     assert values.pop("vocab_sha256") == VOCAB.sha256
     assert values == {
         "do_lower_case": False,
         "model_max_length": 24,
         "tokenizer_class": "BertTokenizer",
     }
-    with open(run.file("vocab.txt")) as file:
-        assert file.read().split("\n") == [*VOCAB.tokens, ""]
+    assert pathlib.Path(run.file("vocab.txt")).read_text().split("\n") == [*VOCAB.tokens, ""]
 
 
 def test_changed_flags_leave_out_where_a_run_computes(run):
@@ -123,8 +120,7 @@ def test_a_damaged_file_is_named(run):
         ("flags.json", "flags", '{"max_seq_length": "9"}'),
         ("tokenizer_config.json", "vocab", "[1"),
     ):
-        with open(run.file(name), "w") as file:
-            file.write(content)
+        pathlib.Path(run.file(name)).write_text(content)
         with pytest.raises(ValueError, match=f"{run.path}/{name} is damaged .*: "):
             getattr(run, value)
 
@@ -257,8 +253,7 @@ def test_a_vocabulary_that_changed_is_noticed(run, tmp_path):
     _, casings = flag_values(str(tmp_path / "run" / "other.txt"), None)
     assert casings == {"--do_lower_case": None}
     # Older runs have no checksum.
-    with open(run.file("tokenizer_config.json"), "w") as file:
-        json.dump({"do_lower_case": False}, file)
+    pathlib.Path(run.file("tokenizer_config.json")).write_text('{"do_lower_case": false}')
     assert Run(run.path).vocab == swapped
 
 

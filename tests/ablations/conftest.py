@@ -3,18 +3,13 @@
 import pathlib
 
 import pytest
-from support import create_records
+from support import create_records, quick_runs  # noqa: F401
 
 from bert_tf.ablation import Options
 from bert_tf.config import BertConfig
 
 WORDS = [f"w{n}" for n in range(20)]
 PHRASES = ["w1 w2", "w3 w4 w5", "w6"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick(quick_runs):
-    pass
 
 
 @pytest.fixture(scope="session")

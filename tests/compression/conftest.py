@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import assert_same_state, save_run
+from support import assert_same_state, quick_runs, save_run  # noqa: F401
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options
@@ -35,11 +35,6 @@ MOBILE = MobileBertConfig(
     num_feedforward_networks=2,
     key_query_shared_bottleneck=True,
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick(quick_runs):
-    pass
 
 
 @pytest.fixture(scope="session")

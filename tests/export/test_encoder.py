@@ -16,12 +16,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
-from support import save_checkpoint, save_run, two_replicas
+from support import save_run, two_replicas
 
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.runs.run import Run
 from export import check, encoder, int8_weights
 from export.encoder_module import EncoderModule
 from tfrecords.vocabulary import Vocabulary
@@ -34,27 +33,25 @@ MOBILE |= dict(num_feedforward_networks=1, key_query_shared_bottleneck=True)
 
 
 @pytest.fixture(scope="module")
-def run_folder(tmp_path_factory) -> pathlib.Path:
-    """What run_pretraining leaves: vocabulary, configuration, checkpoints."""
-    folder = tmp_path_factory.mktemp("run")
-    Run(str(folder)).write(ModelSpec(CONFIG, Vocabulary(tuple(VOCAB)), lower_case=True))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def model(run_folder) -> BertPretrainer:
-    """A model with weights that are nowhere 0 or 1, and its checkpoint."""
+def model() -> BertPretrainer:
+    """A model with weights that are nowhere 0 or 1."""
     keras.utils.set_random_seed(0)
     model = BertPretrainer(CONFIG)
     random = np.random.default_rng(0)
     for weight in model.weights:
         weight.assign(weight + random.normal(0, 0.3, weight.shape))
-    save_checkpoint(run_folder, model, step=7)
     return model
 
 
 @pytest.fixture(scope="module")
-def printed(model, run_folder) -> str:
+def run_folder(model, tmp_path_factory) -> pathlib.Path:
+    """What run_pretraining leaves: vocabulary, configuration, checkpoints."""
+    vocab = Vocabulary(tuple(VOCAB))
+    return pathlib.Path(save_run(tmp_path_factory.mktemp("run"), model, vocab, step=7))
+
+
+@pytest.fixture(scope="module")
+def printed(run_folder) -> str:
     """What the command prints; it exports in float32, whatever the policy."""
     keras.config.set_dtype_policy("mixed_bfloat16")
     output = io.StringIO()

@@ -4,7 +4,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from support import save_run
+from support import quick_runs, save_run  # noqa: F401
 
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
@@ -29,11 +29,6 @@ def _sentences(count: int, seed: int) -> list[tuple[str, int]]:
         random.shuffle(words)
         rows.append((" ".join(words), label))
     return rows
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick(quick_runs):
-    pass
 
 
 @pytest.fixture

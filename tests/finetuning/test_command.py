@@ -8,6 +8,7 @@ import json
 import pathlib
 import re
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -320,9 +321,6 @@ def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypat
     folder = str(tmp_path / "broken")
     options = dataclasses.replace(finished, output_dir=folder)
 
-    def interrupt(self, split, best_step=None):
-        raise KeyboardInterrupt
-
     def save(self, real=checkpoints.Checkpointer.save):
         if Run(folder).has_checkpoint:
             raise KeyboardInterrupt
@@ -330,7 +328,7 @@ def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypat
 
     with monkeypatch.context() as patch:
         patch.setattr(fine_tuner, "_SAVE_CHECKPOINTS_STEPS", 20)
-        patch.setattr(Evaluator, "evaluate", interrupt)
+        patch.setattr(Evaluator, "evaluate", mock.Mock(side_effect=KeyboardInterrupt))
         patch.setattr(checkpoints.Checkpointer, "save", save)
         with pytest.raises(KeyboardInterrupt):
             run(options)

@@ -14,21 +14,6 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options, run
 from bert_tf.training.reports import read_results
 
-# The command, without drawing, TensorFlow's passes over graphs and XLA, and without a package that
-# Keras imports for parts of it that nothing here uses.
-_PROGRAM = """
-import sys
-sys.modules.update(matplotlib=None)
-import tensorflow as tf
-tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-from bert_tf import run_finetuning
-from bert_tf.finetuning.tasks import classification
-from bert_tf.training import optimizers, reports
-optimizers._compiled_update = tf.function(optimizers._compiled_update.python_function)
-reports.draw_curves = classification.draw_confusion = lambda *_: None
-run_finetuning.command.run("bert_tf.run_finetuning")
-"""
-
 
 @pytest.fixture(scope="module")
 def alone(files, config, tmp_path_factory) -> types.SimpleNamespace:
@@ -68,7 +53,7 @@ def test_two_workers_fine_tune_as_one(alone, tmp_path):
     flags = dataclasses.replace(alone.options, output_dir=f"{tmp_path}/two")
     values = dataclasses.asdict(flags).items()
     given = {name: value for name, value in values if value != getattr(Options, name, None)}
-    workers = start_workers(_PROGRAM, given)
+    workers = start_workers("run_finetuning", given)
     chief_says, other_says = (worker.communicate(timeout=600)[0] for worker in workers)
     assert [worker.returncode for worker in workers] == [0, 0], chief_says + other_says
     found = read_results(f"{tmp_path}/two/eval_results.txt")

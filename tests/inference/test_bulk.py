@@ -19,6 +19,7 @@ import tensorflow as tf
 from pyarrow import array as arrow_array
 from pyarrow import parquet, string, timestamp
 from pyarrow import table as arrow_table
+from support import calls_of
 
 from bert_tf import extract_features, predict
 from bert_tf.config import Head
@@ -511,14 +512,9 @@ def test_long_rows_make_small_chunks(classifier, tmp_path, monkeypatch):
     texts = ["a", "b", "c" * 2**15, "d", "e", "f"]
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    sizes, real = [], predicting._write_part
-
-    def write_part(options, file, first, rows):
-        sizes.append(len(rows))
-        return real(options, file, first, rows)
-
-    monkeypatch.setattr(predicting, "_write_part", write_part)
+    parts = calls_of(monkeypatch, predicting, "_write_part")
     found = rows(written(classifier, path))
+    sizes = [len(part.args[3]) for part in parts]
     assert sizes == [2, 1, 2, 1] and [row["text"] for row in found] == texts
 
 

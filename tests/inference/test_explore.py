@@ -1,6 +1,5 @@
 """explore: what the page holds, against the model; the server, against requests of all kinds."""
 
-import base64
 import html.parser
 import http.client
 import json
@@ -11,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import save_run
+from support import attention_of, save_run
 
 import bert_tf
 from bert_tf.explore import Options, run
@@ -25,12 +24,6 @@ HOSTILE = "</script><script>alert(1)</script><!-- <b>&amp;\"' @SCRIPT@ \u2028 \u
 
 def options(folder: str, **changes) -> Options:
     return Options(**{"checkpoint": folder, "texts": ("",), "output_file": "page.html"} | changes)
-
-
-def decoded(exploration: dict) -> np.ndarray:
-    size = len(exploration["tokens"])
-    values = np.frombuffer(base64.b64decode(exploration["attention"]), "<u2") / 65535
-    return values.reshape(exploration["layers"], exploration["heads"] + 1, size, size)
 
 
 def test_an_exploration_is_what_the_model_computes(pretrained, vocab):
@@ -49,8 +42,8 @@ def test_an_exploration_is_what_the_model_computes(pretrained, vocab):
         "input_type_ids": np.array([found["segments"]], np.int32),
     }
     expected = bert_tf.attention_probabilities(model.encoder, inputs)[:, 0]
-    np.testing.assert_allclose(decoded(found)[:, :2], expected, atol=1 / 65535)
-    np.testing.assert_allclose(decoded(found)[:, 2], expected.numpy().mean(1), atol=1 / 65535)
+    np.testing.assert_allclose(attention_of(found)[:, :2], expected, atol=1 / 65535)
+    np.testing.assert_allclose(attention_of(found)[:, 2], expected.numpy().mean(1), atol=1 / 65535)
     positions = {"masked_lm_positions": np.arange(9, dtype=np.int32)[None]}
     follows = tf.nn.softmax(model(inputs | positions)["next_sentence_logits"])[0, 0]
     np.testing.assert_allclose(found["next_sentence"], follows, atol=1e-5)
@@ -76,7 +69,7 @@ def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
     expected = Explorer(options(folder)).explore(text)
     assert found["words"] is found["next_sentence"] is None
     assert expected["words"] and expected["next_sentence"]
-    np.testing.assert_array_equal(decoded(found), decoded(expected))
+    np.testing.assert_array_equal(attention_of(found), attention_of(expected))
     assert Explorer(options(folder)).explore(b"the cat")["next_sentence"] is None
 
 

@@ -1,13 +1,12 @@
 """The explorer page in a browser."""
 
-import base64
 import os
 import re
 import shutil
 import threading
 
-import numpy as np
 import pytest
+from support import attention_of
 
 from bert_tf.explore import Options, run
 from bert_tf.inference.explorer import notebook_page
@@ -60,12 +59,6 @@ def expected(pretrained, file) -> dict:
     """The exploration of the first text."""
     options = Options(checkpoint=pretrained[0], texts=("a",), output_file=file, top_k=3)
     return Explorer(options).explore(b"the [MASK] sat ||| on the mat")
-
-
-def attention_of(exploration: dict) -> np.ndarray:
-    size = len(exploration["tokens"])
-    values = np.frombuffer(base64.b64decode(exploration["attention"]), "<u2") / 65535
-    return values.reshape(3, 3, size, size)
 
 
 def words_of(exploration: dict, place: int) -> list[str]:

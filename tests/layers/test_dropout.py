@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import calls_of
 
 from bert_tf.config import BertConfig
 from bert_tf.layers import dropout
@@ -146,36 +147,24 @@ def test_round_trip():
     np.testing.assert_array_equal(np.asarray(output) == 0, dropped(0.3).astype(bool))
 
 
-@pytest.fixture
-def drawn_seeds(monkeypatch) -> list:
-    """The seeds of all masks that the test draws."""
-    seeds = []
-    draw = dropout.dropout_mask
-
-    def record(shape, rate, seed):
-        seeds.append(seed)
-        return draw(shape, rate, seed)
-
-    monkeypatch.setattr(dropout, "dropout_mask", record)
-    return seeds
-
-
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 @pytest.mark.parametrize("rematerialize", ["none", "layers"])
-def test_every_dropout_of_an_encoder_has_its_number(rate, rematerialize, drawn_seeds):
+def test_every_dropout_of_an_encoder_has_its_number(rate, rematerialize, monkeypatch):
     """Oracle: embeddings 0, then attention, hidden and output of each layer, however many drop."""
+    masks = calls_of(monkeypatch, dropout, "dropout_mask")
     config = dataclasses.replace(CONFIG, attention_probs_dropout_prob=rate)
     BertEncoder(config, rematerialize)(INPUTS | {"dropout_seed": SEED}, training=True)
     numbers = [n for n in range(1 + 3 * 3) if rate or n % 3 != 1]
     expected = [DropoutSeeds(SEED, number).next() for number in numbers]
-    np.testing.assert_array_equal([np.asarray(seed) for seed in drawn_seeds], expected)
+    np.testing.assert_array_equal([np.asarray(mask.args[2]) for mask in masks], expected)
 
 
-def test_no_two_dropouts_of_a_task_model_share_a_seed(drawn_seeds):
+def test_no_two_dropouts_of_a_task_model_share_a_seed(monkeypatch):
     """Oracle: the number of calls: embeddings, three in each layer, and the head's."""
+    masks = calls_of(monkeypatch, dropout, "dropout_mask")
     BertTaskModel(CONFIG, 2)(INPUTS | {"dropout_seed": SEED}, training=True)
-    seeds = {tuple(np.asarray(seed)) for seed in drawn_seeds}
-    assert len(seeds) == len(drawn_seeds) == 1 + 3 * 3 + 1
+    seeds = {tuple(np.asarray(mask.args[2])) for mask in masks}
+    assert len(seeds) == len(masks) == 1 + 3 * 3 + 1
 
 
 @pytest.mark.parametrize("make", [BertEncoder, lambda config: BertTaskModel(config, 2)])

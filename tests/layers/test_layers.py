@@ -6,6 +6,7 @@ import inspect
 import keras
 import numpy as np
 import pytest
+from support import calls_of
 
 from bert_tf.config import BertConfig
 from bert_tf.layers import fused
@@ -109,16 +110,10 @@ def test_mixed_precision_keeps_variables_in_float32_and_stays_close(case):
 )
 def test_only_weights_in_half_precision_narrow_the_softmax(monkeypatch, policy, softmax):
     """Oracle: the type of the bias, which decides that of the softmax."""
-    found = []
-    attention = fused.attention
-
-    def spy(query, key, value, bias, *others):
-        found.append(keras.backend.standardize_dtype(bias.dtype))
-        return attention(query, key, value, bias, *others)
-
-    monkeypatch.setattr(fused, "attention", spy)
+    calls = calls_of(monkeypatch, fused, "attention")
     SelfAttention(CONFIG, dtype=policy)(SEQUENCE, MASK[:, None, None] > 0)
-    assert found == [softmax]
+    (call,) = calls
+    assert keras.backend.standardize_dtype(call.args[3].dtype) == softmax
 
 
 def test_every_weight_has_a_gradient(case):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from encoders import SMALL, random_inputs, randomize
+from support import calls_of
 from test_padding import CONFIGS, assert_equal, masked_inputs
 
 from bert_tf.layers.padding import token_places
@@ -57,7 +58,7 @@ def test_a_fixed_number_of_tokens_with_xla(name):
 
 @pytest.mark.parametrize("skips", [False, True])
 @pytest.mark.parametrize("kind, rows", [("classifier", 6), ("multiple_choice", 6), ("tagger", 60)])
-def test_classifiers_compute_one_row_for_each_example(kind, rows, skips):
+def test_classifiers_compute_one_row_for_each_example(kind, rows, skips, monkeypatch):
     """Oracles: the shape of what the last feed-forward network reads; the logits of all rows."""
     model = randomize(BertTaskModel(SMALL, 1 if kind == "multiple_choice" else 2, kind))
     inputs = random_inputs(SMALL, batch=6, length=10)
@@ -65,19 +66,13 @@ def test_classifiers_compute_one_row_for_each_example(kind, rows, skips):
     expected = model.head(model.encoder(inputs)["pooled_output"])
     if skips:
         skip_padding(model)
-    last, shapes = model.encoder.block(SMALL.num_hidden_layers - 1), []
-    feed_forward = last.feed_forward
-
-    def record(activation, x):
-        shapes.append(int(np.prod(x.shape[:-1])))
-        return feed_forward(activation, x)
-
-    last.feed_forward = record
+    last = model.encoder.block(SMALL.num_hidden_layers - 1)
+    calls = calls_of(monkeypatch, last, "feed_forward")
     if kind == "multiple_choice":
         inputs = {name: x.reshape(2, 3, -1) for name, x in inputs.items()}
         expected = tf.reshape(expected, [2, 3])
     found = model(inputs)
-    assert shapes == [rows]
+    assert [np.prod(call.args[1].shape[:-1]) for call in calls] == [rows]
     if kind != "tagger":
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
@@ -98,15 +93,9 @@ def test_pretraining_scores_only_predictions(skips, scored, monkeypatch):
     whole = PretrainingObjective().sums(model, batch, training=False)
     if skips:
         skip_padding(model)
-    shapes, scores = [], model.masked_lm._scores
-
-    def record(x, table):
-        shapes.append(x.shape[0])
-        return scores(x, table)
-
-    monkeypatch.setattr(model.masked_lm, "_scores", record)
+    calls = calls_of(monkeypatch, model.masked_lm, "_scores")
     sums = PretrainingObjective().sums(model, batch, training=False)
-    assert shapes == [scored]
+    assert [call.args[0].shape[0] for call in calls] == [scored]
     expected = tf.reduce_sum(losses * batch["masked_lm_weights"])
     np.testing.assert_allclose(sums["masked_lm_loss"], expected, rtol=1e-5)
     for name, value in whole.items():

@@ -4,7 +4,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from support import save_checkpoint
+from support import quick_runs, save_checkpoint  # noqa: F401
 
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
@@ -47,11 +47,6 @@ def write_dynamic_records(path: pathlib.Path, rows: int) -> None:
         "next_sentence_labels": np.ones((rows, 1), np.int64),
     }
     write_records(str(path), serialize_examples(arrays))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick(quick_runs):
-    pass
 
 
 @pytest.fixture(scope="session")

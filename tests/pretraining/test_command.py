@@ -30,21 +30,16 @@ from tfrecords.writer import write_records
 def finished(base_flags, tmp_path_factory) -> types.SimpleNamespace:
     """A run that was killed after its first checkpoint and then resumed."""
     flags = base_flags | {"output_dir": str(tmp_path_factory.mktemp("finished") / "run")}
-    folder = pathlib.Path(flags["output_dir"])
-
-    class Killed(Exception):
-        pass
-
-    train = Trainer.train
+    folder, train = pathlib.Path(flags["output_dir"]), Trainer.train
 
     def killed_after_the_first_checkpoint(trainer, *arguments):
         if trainer.step.numpy() >= 4:
-            raise Killed
+            raise KeyboardInterrupt
         return train(trainer, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "train", killed_after_the_first_checkpoint)
-        with pytest.raises(Killed):
+        with pytest.raises(KeyboardInterrupt):
             run(Options(**flags))
     killed_at = [path.stem for path in folder.glob("*.index")]
     printed = io.StringIO()

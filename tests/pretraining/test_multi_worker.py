@@ -13,21 +13,6 @@ from bert_tf.run_pretraining import Options, run
 from bert_tf.training.checkpoints import latest_checkpoint
 from bert_tf.training.reports import MetricsLog, read_metrics
 
-# The command, without measuring the peak of the CPU, drawing the curves, passes over graphs and
-# XLA, and without two packages that Keras imports for parts of it that nothing here uses.
-_PROGRAM = """
-import sys
-sys.modules.update(matplotlib=None, sklearn=None)
-import tensorflow as tf
-tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-from bert_tf.pretraining import pretrain
-from bert_tf import run_pretraining
-from bert_tf.training import optimizers, reports
-optimizers._compiled_update = tf.function(optimizers._compiled_update.python_function)
-pretrain.peak_flops = lambda *_: 1e12
-reports.draw_curves = lambda *_: None
-run_pretraining.command.run("bert_tf.run_pretraining")
-"""
 _MEASURES = ("loss", "masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy")
 
 
@@ -73,7 +58,7 @@ def test_two_workers_train_as_one_and_survive_a_kill(exact_flags, tmp_path):
     folder, whole = exact_flags["output_dir"], str(tmp_path / "one")
     run(Options(**exact_flags | {"output_dir": whole}))
     copy_as_of_step_10(whole, folder)
-    workers = start_workers(_PROGRAM, exact_flags | {"strategy": "multi_worker"})
+    workers = start_workers("run_pretraining", exact_flags | {"strategy": "multi_worker"})
     while read_metrics(f"{folder}/eval_metrics.jsonl")[-1]["step"] < 20:
         assert workers[0].poll() is None, workers[0].communicate()[0]
         time.sleep(0.05)

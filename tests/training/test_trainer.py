@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import one_device, two_replicas
+from support import calls_of, one_device, two_replicas
 
 from bert_tf.layers import dropout
 from bert_tf.models.encoder import skip_padding
@@ -194,20 +194,15 @@ def test_no_two_dropouts_of_a_step_share_a_seed(
     make_trainer, make_iterator, config, monkeypatch, eagerly
 ):
     """Oracle: the number of masks: of 2 replicas, 2 parts, 2 layers and 2 groups of rows."""
-    seeds, draw = [], dropout.dropout_mask
-
-    def record(shape, rate, seed):
-        seeds.append(tuple(np.asarray(seed)))
-        return draw(shape, rate, seed)
-
-    monkeypatch.setattr(dropout, "dropout_mask", record)
+    masks = calls_of(monkeypatch, dropout, "dropout_mask")
     rates = dict(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
     config = dataclasses.replace(config, num_hidden_layers=2, **rates)
     strategy = two_replicas()
     trainer = make_trainer(strategy, config, accumulation_steps=2)
     skip_padding(trainer.model)
     trainer.train(make_iterator(strategy, batch_size=32), 1)
-    assert len({*seeds}) == len(seeds) == 2 * 2 * (1 + 2 * (2 + 2))
+    seeds = {tuple(np.asarray(mask.args[2])) for mask in masks}
+    assert len(seeds) == len(masks) == 2 * 2 * (1 + 2 * (2 + 2))
 
 
 @pytest.mark.parametrize("compiled", [False, True])

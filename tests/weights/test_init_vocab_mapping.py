@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 import pytest
-from support import save_checkpoint, tuning_options
+from support import quick_runs, save_checkpoint, tuning_options  # noqa: F401
 
 from bert_tf import build_vocab, run_finetuning, run_pretraining
 from bert_tf.config import BertConfig
@@ -24,11 +24,6 @@ from tfrecords.writer import write_records
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] [unused0] [unused1] a b ##a ##b good bad".split()
 CONFIG = BertConfig(len(TOKENS), 16, 1, 2, 32, max_position_embeddings=32)
 TABLE, BIAS = "encoder/embeddings/word_embeddings", "pretrainer/masked_lm/output_bias"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick(quick_runs):
-    pass
 
 
 @pytest.fixture(scope="module")

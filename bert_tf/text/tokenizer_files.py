@@ -63,7 +63,10 @@ _MOST_GAPS = 100_000
 
 class _Token(TypedDict):
     content: str
-    id: NotRequired[int]
+
+
+class _Numbered(_Token):
+    id: int
 
 
 class _Model(TypedDict, total=False):
@@ -94,7 +97,7 @@ _STEPS = ("normalizers", "pretokenizers", "processors")
 _Part = TypedDict("_Part", _STEP | {"type": str} | dict.fromkeys(_STEPS, list[_Step]), total=False)
 _Whole = TypedDict(
     "_Whole",
-    {"model": _Model, "added_tokens": NotRequired[list[_Token] | None]}
+    {"model": _Model, "added_tokens": NotRequired[list[_Numbered] | None]}
     | dict.fromkeys(_PARTS, NotRequired[_Part | None])
     | dict.fromkeys(("padding", "truncation"), NotRequired[dict[str, Any] | None]),
 )
@@ -160,7 +163,7 @@ class TokenizerFiles:
         differences = ["tokenize_chinese_chars is False"] if splits else []
         if self._is_generic:
             differences += self._other_parts()
-        elif kind not in _CLASSES:
+        elif kind not in (*_CLASSES, *_GENERIC):
             differences.append(f"tokenizer_class is {kind}")
         for side, part in (("truncation_side", "truncation"), ("padding_side", "padding")):
             whole = (self._whole.get(part) or {}).get("direction")

@@ -38,6 +38,11 @@ class TextExamples:
     negatives: list[bytes] | None = None
 
     @property
+    def keys(self) -> list[tuple[bytes, bytes]]:
+        """The texts of each example; examples of all tasks have such keys."""
+        return [*zip(self.texts_a, self.texts_b or self.texts_a, strict=True)]
+
+    @property
     def index(self) -> Sequence[str | int]:
         """What identifies each example in files of predictions."""
         return range(len(self)) if self.ids is None else self.ids
@@ -144,16 +149,7 @@ def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamp
         only = labels[:, labels.sum(axis=0) == 1].any(axis=1)
     held_out, notes = choose_held_out(groups, only, seed)
     rest, tenth = (examples.take(np.flatnonzero(chosen)) for chosen in (~held_out, held_out))
-    notes += note_known(tenth, rest, "among the others")
     return rest, dataclasses.replace(tenth, notes=notes)
-
-
-def note_known(examples: TextExamples, others: TextExamples, where: str) -> tuple[str, ...]:
-    """Returns a note on the examples with texts of other examples, if any; `where` these are."""
-    pairs = [zip(x.texts_a, x.texts_b or x.texts_a, strict=True) for x in (examples, others)]
-    known = set(pairs[1])
-    repeated = sum(pair in known for pair in pairs[0])
-    return (f"{repeated:,} with a text that is also {where}",) if repeated else ()
 
 
 def choose_held_out(

@@ -185,6 +185,11 @@ class TrainableTask(abc.ABC):
         splits = {name: self.read(files, name) for name in dict.fromkeys(needed)}
         if not self.has_dev and TRAIN in splits:
             splits[TRAIN], splits[dev] = self.hold_out(splits[TRAIN], seed)
+        known = set(splits[TRAIN].keys) if len(splits) > 1 and TRAIN in splits else ()
+        for name, examples in splits.items():
+            if name != TRAIN and (repeated := sum(key in known for key in examples.keys)):
+                notes = (*examples.notes, f"{repeated:,} that are also among those of training")
+                splits[name] = dataclasses.replace(examples, notes=notes)
         return {name: splits[name] for name in names}
 
     @abc.abstractmethod

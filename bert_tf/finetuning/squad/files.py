@@ -74,6 +74,11 @@ class SquadExamples:
     def __len__(self) -> int:
         return len(self.questions)
 
+    @property
+    def keys(self) -> list[tuple[str, bytes]]:
+        """Each question with its context."""
+        return [(question.text, self.contexts[question.context]) for question in self.questions]
+
 
 # Faults in the data, which are counted.
 _MOVED = "answers moved from a wrong offset to the nearest occurrence of their text"

@@ -69,6 +69,11 @@ class TaggedText:
     def sentences(self) -> list[Sentence]:
         return [*itertools.chain.from_iterable(self.documents)]
 
+    @property
+    def keys(self) -> list[tuple[str, ...]]:
+        """The words of each sentence."""
+        return [tuple(sentence.words) for sentence in self.sentences]
+
     @functools.cached_property
     def words(self) -> list[str]:
         return [word for sentence in self.sentences for word in sentence.words]

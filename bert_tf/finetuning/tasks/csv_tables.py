@@ -10,7 +10,7 @@ from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning import labels
 from bert_tf.finetuning.columns import Columns, find_columns, say_unread
-from bert_tf.finetuning.examples import TextExamples, note_known
+from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.tables import Table, fold, read_table
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
@@ -101,7 +101,6 @@ class TableReader:
         self._wanted = Columns.of(*flags, options.label_type)
         if options.label_type == "pairs":
             self._wanted = replace(self._wanted, negative=options.negative_column)
-        self._training: TextExamples | None = None
         # The training table, until it is read.
         self._opened: dict[str, tuple[Table, Columns, _Rows]] = {}
         self.guessed: Mapping[str, str] = {}
@@ -153,12 +152,7 @@ class TableReader:
         else:
             several = self._type == "classes"
             targets = {"labels": labels.class_targets(table, rows, names, several)}
-        examples = TextExamples(texts, texts_b, targets, ids, notes, negatives)
-        if split == TRAIN:
-            self._training = examples
-        elif self._training:
-            notes += note_known(examples, self._training, "in the training file")
-        return replace(examples, notes=notes)
+        return TextExamples(texts, texts_b, targets, ids, notes, negatives)
 
     def _open(self, path: str, split: str) -> tuple[Table, Columns, _Rows | None]:
         """Returns a table, its columns and its labels; None if a test file has none."""

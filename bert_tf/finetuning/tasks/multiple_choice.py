@@ -42,6 +42,11 @@ class ChoiceExamples:
     def __len__(self) -> int:
         return len(self.texts)
 
+    @property
+    def keys(self) -> list[tuple[bytes, ...]]:
+        """Each text with its choices."""
+        return [(text, *row) for text, row in zip(self.texts, self.choices, strict=True)]
+
     def take(self, indices: np.ndarray) -> "ChoiceExamples":
         """Returns the examples at `indices`, in that order."""
         lists = {x: [getattr(self, x)[i] for i in indices] for x in ("texts", "choices")}

@@ -61,6 +61,7 @@ def test_pairs_and_named_columns(read, write):
     task, splits = read(train_file=train, dev_file=train, **flags)
     assert task.pairs and task.labels == ("no", "yes")
     assert splits["dev"].texts_a == [b"why", b"how"] and splits["dev"].texts_b == [b"so", b"thus"]
+    assert splits["dev"].notes == ("2 that are also among those of training",)
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,7 @@ def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
 def test_data_without_documents_is_said(document_context, tmp_path):
     """Oracle: by hand; nothing is lost in a file with documents, or if context is not asked for."""
     (tmp_path / "train.txt").write_text("a B-X\n\nb O\n")
-    (tmp_path / "valid.txt").write_text("-DOCSTART- O\n\na B-X\n\nb O\n")
+    (tmp_path / "valid.txt").write_text("-DOCSTART- O\n\nc B-X\n\nd O\n")
     files = DataFiles(str(tmp_path))
     flags = dict(task="ner", output_dir="x", do_train=True, data_dir=files.data_dir)
     task = make_task(FineTuningOptions(**flags, document_context=document_context))

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Collection
-from typing import Any
+from typing import Any, TypedDict
 
 import tensorflow as tf
 
@@ -50,6 +50,17 @@ _MASKED_LM_FORM = {"masked_lm_act": "gelu", "masked_lm_layer_norm_eps": 1e-5}
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _TASK_WEIGHTS, _TOKENIZER = "task.weights.h5", "tokenizer.json"
 _VOCAB = "assets/tokenizer/vocabulary.txt"
+
+
+class _Values(TypedDict, total=False):
+    lowercase: bool | None
+
+
+class _Object(TypedDict):
+    """The description of an object of Keras."""
+
+    class_name: str
+    config: _Values
 
 
 def download(name: str) -> str:
@@ -205,9 +216,10 @@ def _their_name(name: str) -> str:
 
 def _read_config(folder: str) -> BertConfig:
     path = os.path.join(folder, _CONFIG)
-    name, values = _read_object(path)
-    if name != "BertBackbone":
+    found = read_json(path, _Object)
+    if (name := found.get("class_name")) != "BertBackbone":
         raise ValueError(f"{path}: the preset holds {name}, but only BertBackbone can be read")
+    values = found["config"]
     if missing := sorted(set(_KEYS.values()) - values.keys()):
         raise ValueError(f"{path}: {missing[0]} is missing: copy the preset again")
     with errors_at(path):
@@ -216,14 +228,5 @@ def _read_config(folder: str) -> BertConfig:
 
 def _read_lower_case(folder: str) -> bool | None:
     """Reads the casing; returns None if it is not stated."""
-    path = os.path.join(folder, _TOKENIZER)
-    return _read_object(path)[1].get("lowercase") if tf.io.gfile.exists(path) else None
-
-
-def _read_object(path: str) -> tuple[str, dict[str, Any]]:
-    """Reads the description of a Keras object: the name of its class, and its values."""
-    values = read_json(path)
-    config = values.get("config")
-    if not isinstance(config, dict):
-        raise ValueError(f"{path} does not describe an object of Keras")
-    return str(values.get("class_name")), config
+    tokenizer = read_json(os.path.join(folder, _TOKENIZER), _Object)
+    return tokenizer.get("config", {}).get("lowercase")

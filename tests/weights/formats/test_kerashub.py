@@ -174,7 +174,8 @@ def config(**changes):
     ("file", "change", "message"),
     [
         ("config.json", lambda x: x.replace(b"BertB", b"RobertaB"), "preset holds RobertaBackbone"),
-        ("config.json", lambda _: b'{"x": 1}', "config.json does not describe an object"),
+        ("config.json", lambda _: b'{"x": 1}', "config.json is damaged .it has no 'class_name'"),
+        ("tokenizer.json", config(lowercase="no"), "config.lowercase is 'no', not true or false"),
         ("config.json", lambda _: b"{", "config.json is damaged"),
         ("config.json", config(num_heads=None), "config.json: num_heads is missing"),
         ("config.json", config(num_layers=-1), "json: num_hidden_layers must be a positive int"),

@@ -10,6 +10,8 @@ import pytest
 
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.presets import preset_config
+from bert_tf.pretraining.pretrain import pretrain
+from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.resolution import EncoderFlags, flag_values, resolve_model, resolve_vocab
 from bert_tf.runs.run import COMMAND, Run
 from bert_tf.weights.checkpoint import Checkpoint
@@ -123,6 +125,15 @@ def test_a_damaged_file_is_named(run):
         pathlib.Path(run.file(name)).write_text(content)
         with pytest.raises(ValueError, match=f"{run.path}/{name} is damaged .*: "):
             getattr(run, value)
+
+
+def test_an_evaluation_replaces_no_results_of_others(tmp_path):
+    """Oracle: the file."""
+    flags = dict(input_file="x", init_checkpoint="y", do_eval=True, output_dir=str(tmp_path))
+    (tmp_path / "eval_results.txt").write_text("mine")
+    with pytest.raises(ValueError, match="eval_results.txt is damaged: remove it or move it away"):
+        pretrain(PretrainingOptions(**flags))
+    assert (tmp_path / "eval_results.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("name", ["vocab.txt", "flags.json", "eval_results.txt", "curves.png"])

@@ -31,6 +31,7 @@ from bert_tf.session import Session, training_devices
 from bert_tf.training.driver import Driver, Plan
 from bert_tf.training.optimizers import OPTIMIZERS, make_schedule
 from bert_tf.training.peak import peak_flops
+from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.training.strategy import check_batch_size, describe, device_type
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint
@@ -75,6 +76,7 @@ def _check_folder(options: PretrainingOptions) -> None:
     if options.do_train:
         run.check_own()
         run.check_flags({COMMAND: options.command})
+    read_results(run.file(EVAL_RESULTS))  # raises an error for a file of others
 
 
 def _pretrain(

@@ -186,7 +186,6 @@ def _last_evaluation(path: str, step: int) -> dict[str, float]:
 
 def write_results(path: str, results: Mapping[str, float]) -> None:
     """Writes sorted `key = value` lines atomically."""
-    read_results(path)  # raises an error for a file of others
     atomic_write(path, "".join(f"{name} = {value}\n" for name, value in sorted(results.items())))
 
 

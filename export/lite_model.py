@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import keras
 import tensorflow as tf
 
-from bert_tf.inference.single_file import LiteFile
+from bert_tf.inference.single_file import SEAL, LiteFile, sealed
 from bert_tf.models.inputs import INPUTS
 from export import portable
 from export.lite import Options
@@ -57,4 +57,5 @@ def with_files(model: bytes, files: Mapping[str, str]) -> bytes:
         for name, text in files.items():
             # A ZipInfo has no time of its own: the same files give the same bytes.
             archive.writestr(zipfile.ZipInfo(name), text)
-    return target.getvalue()
+        archive.comment = SEAL.encode()
+    return sealed(target.getvalue())

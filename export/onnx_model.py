@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from bert_tf.config import Head
-from bert_tf.inference.single_file import ONNX_INPUTS, OnnxFile
+from bert_tf.inference.single_file import ONNX_INPUTS, SEAL, OnnxFile, sealed
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
 from export import portable
@@ -60,7 +60,8 @@ def convert(source: Source, texts: Mapping[str, str], quantize: str = "none") ->
                 logging.disable(logging.NOTSET)
             model = onnx.load(path)
     helper.set_model_props(model, dict(texts))
-    return model.SerializeToString()
+    model.doc_string = SEAL
+    return sealed(model.SerializeToString())
 
 
 class _Graph:

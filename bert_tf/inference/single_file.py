@@ -1,23 +1,26 @@
 """Models in single files, as export.lite and export.onnx write them, and classifiers among them."""
 
+import hashlib
 import io
-import json
 import os
+import re
 import warnings
 import zipfile
 from collections.abc import Mapping
 from types import ModuleType
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuned import classifier_task
 from bert_tf.finetuning.serving import TextModule
 from bert_tf.inference.inference_options import ONNX
 from bert_tf.models.inputs import INPUTS
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.files import read_file
+from tfrecords.files import parse_json, read_file
 from tfrecords.process import silent
 from tfrecords.vocabulary import Vocabulary
 
@@ -29,7 +32,28 @@ ONNX_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _OUTPUTS = {"last_hidden_state": "sequence_output", "pooler_output": "pooled_output"}
 # Far more than any vocabulary takes.
 _MOST_BYTES = 1 << 26
+# The checksum of a file in which this text has its place; see `sealed`.
+SEAL = "sha256=" + "0" * 64
 Arrays = Mapping[str, np.ndarray]
+
+
+class _Classifier(TypedDict):
+    """The values of classifier.json, the arguments of `classifier_task`."""
+
+    labels: list[str]
+    pairs: bool
+    multi_label: NotRequired[bool]
+    label_separator: NotRequired[str]
+
+
+class _Tokenizer(TypedDict):
+    model_max_length: NotRequired[int]
+    do_lower_case: NotRequired[bool | None]
+
+
+def sealed(data: bytes) -> bytes:
+    """Returns a file with its checksum in the place of `SEAL`, which it holds somewhere."""
+    return data.replace(SEAL.encode(), b"sha256=" + hashlib.sha256(data).hexdigest().encode(), 1)
 
 
 class LiteFile:
@@ -132,6 +156,17 @@ def outputs_of(found: Arrays, head: Head) -> np.ndarray:
     return logits
 
 
+def _check_fit(file: LiteFile | OnnxFile, head: Head, vocab: Vocabulary, length: int) -> None:
+    """Raises an error unless the model takes a row of the last token and has the head's outputs."""
+    if not 3 <= length <= SINGLE_LENGTH["at_most"]:
+        raise ValueError(f"model_max_length is {length}")
+    ones = np.ones([1, length], np.int32)
+    rows = (ones * (len(vocab) - 1), ones, 0 * ones)
+    found = outputs_of(file.run(dict(zip(INPUTS, rows, strict=True)), vocab.pad_id), head)
+    if found.shape != (1, *([len(head.labels)] if head.labels else ())):
+        raise ValueError(f"it has {found.size} outputs for {len(head.labels)} labels")
+
+
 def open_single_file(path: str) -> TextModule:
     """Returns what maps text to the predictions of a classifier in a file."""
     form, writer = LiteFile, "export.lite"
@@ -140,13 +175,19 @@ def open_single_file(path: str) -> TextModule:
         form, writer = OnnxFile, "export.onnx"
     data = read_file(path)
     try:
+        # First of all: the libraries may end the process.
+        checksum = re.search(rb"sha256=[0-9a-f]{64}", data)
+        if not checksum or sealed(data.replace(checksum[0], SEAL.encode(), 1)) != data:
+            raise ValueError("its checksum is wrong")
         file = form(data)
-        tokenizer, about = (
-            json.loads(file.texts.get(name, "{}")) for name in ("tokenizer_config.json", CLASSIFIER)
-        )
+        texts = file.texts
+        about = CLASSIFIER in texts and parse_json(texts[CLASSIFIER], _Classifier)
         task = about and classifier_task(**about)
-        tokens = file.texts.get("vocab.txt", "").split("\n")[:-1]
+        tokenizer = parse_json(texts.get("tokenizer_config.json", "{}"), _Tokenizer)
+        tokens = texts.get("vocab.txt", "").split("\n")[:-1]
         vocab = Vocabulary.from_values(tokens, tokenizer) if tokens else None
+        if task and vocab:
+            _check_fit(file, task.head, vocab, tokenizer["model_max_length"])
     except Exception as error:  # The libraries raise many types for files that were changed.
         reason = str(error).partition("\n")[0]
         raise ValueError(

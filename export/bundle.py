@@ -109,7 +109,7 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
     from bert_tf.inference.models import with_parts
     from bert_tf.runs.run import Run
     from bert_tf.weights.formats import huggingface
-    from export.card import CARD, casing_of, model_card
+    from export.card import CARD, casing_of, license_of, model_card
     from tfrecords.vocabulary import write_vocab
     from tfrecords.writer import atomic_write, make_folder
 
@@ -133,7 +133,7 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
         _EXAMPLE,
         spec.vocab,
         spec.lower_case,
-        license=options.license,
+        license=license_of(options.license, source),
         config=spec.config,
     )
     atomic_write(f"{folder}/{CARD}", card)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,7 +11,9 @@ from bert_tf.config import BertConfig
 from bert_tf.runs.provenance import File
 from bert_tf.runs.run import RECORDS, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
+from bert_tf.weights.checkpoint import Checkpoint
 from export.export_options import UNKNOWN_LICENSE
+from tfrecords.files import read_file
 from tfrecords.vocabulary import Vocabulary
 
 CARD = "README.md"
@@ -62,6 +65,17 @@ def model_card(
         f"## License\n\n{license}\n\nWritten by bert_tf {__version__}.\n",
     ]
     return "\n\n".join(filter(None, sections))
+
+
+def license_of(given: str, checkpoint: Checkpoint | None) -> str:
+    """Returns the license that the user gave, or the one in the model card beside a checkpoint."""
+    file = checkpoint and (checkpoint.config_file or checkpoint.vocab_file)
+    path = os.path.join(os.path.dirname(file), CARD) if file else ""
+    if given != UNKNOWN_LICENSE or not os.path.isfile(path):
+        return given
+    front = re.match(r"---\n(.*?)\n---", read_file(path).decode(errors="replace"), re.S)
+    stated = front and re.search("^license: *(.+?) *$", front[1], re.MULTILINE)
+    return stated[1].strip("\"'") if stated else given
 
 
 def casing_of(lower_case: bool) -> str:

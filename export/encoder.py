@@ -87,7 +87,7 @@ def write(options: Options) -> str:
     from bert_tf.resolution import resolve_vocab
     from bert_tf.weights.checkpoint import load_or_warn
     from bert_tf.weights.names import part_of
-    from export.card import casing_of
+    from export.card import casing_of, license_of
     from export.saved_models import check_output
 
     check_output(options.output_dir)
@@ -118,7 +118,7 @@ def write(options: Options) -> str:
         options.output_dir,
         do_lower_case=lower_case,
         int8=int8,
-        license=options.license,
+        license=license_of(options.license, checkpoint),
         run=checkpoint.run,
         converted_from=source,
     )

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tune import read_features
@@ -110,6 +111,8 @@ def _encoder(checkpoint: Checkpoint, length: int | None) -> Source:
 
 def _classifier(checkpoint: Checkpoint, task: TextTask, length: int) -> Source:
     head = task.head
+    if head and head.kind == EMBEDDING:
+        raise ValueError(f"{checkpoint.path} only computes vectors: use export.embedder")
     if not head or head.kind != "classifier":
         raise ValueError(
             f"{checkpoint.path} is a model for {task.name}: of fine-tuned models, only those that "

@@ -70,7 +70,7 @@ def write(options: Options) -> str:
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.resolution import check_length, fitting_length, resolve_vocab
     from bert_tf.text.tokenizer import WordPieceTokenizer
-    from export.card import CARD, casing_of, model_card
+    from export.card import CARD, casing_of, license_of, model_card
     from export.preprocessor_module import PreprocessorModule
     from export.saved_models import check_output, save_folder
 
@@ -94,7 +94,7 @@ def write(options: Options) -> str:
         _EXAMPLE,
         vocab,
         lower_case,
-        license=options.license,
+        license=license_of(options.license, checkpoint),
     )
     save_folder(module, options.output_dir, {"serving_default": module.__call__}, {CARD: card})
     source = options.vocab_file or options.checkpoint

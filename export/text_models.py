@@ -9,7 +9,7 @@ from bert_tf.finetuning.serving import ServingModule
 from bert_tf.models.encoder import skip_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
-from export.card import CARD, model_card
+from export.card import CARD, license_of, model_card
 from export.export_options import TextModelOptions
 from export.int8_weights import Int8Model
 from export.saved_models import add_vocab, save_folder
@@ -75,7 +75,7 @@ def write_text_model(
         _EXAMPLE.format(call=call),
         tokenizer.vocab,
         tokenizer.lower_case,
-        license=options.license,
+        license=license_of(options.license, checkpoint),
         config=checkpoint.spec.config,
         run=checkpoint.run,
         converted_from=f"{source} ({checkpoint.format})" if checkpoint.format else None,

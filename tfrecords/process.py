@@ -28,6 +28,7 @@ _CGROUP = pathlib.Path("/sys/fs/cgroup/memory.max")
 @functools.cache
 def prepare() -> None:
     """Shields the process from environment variables and from closed standard streams."""
+    keep_docstrings()
     # Libraries read these on import. TensorFlow's real errors still arrive as exceptions; only log
     # messages are lost. A keras.json could name another backend, or another type for weights.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -81,6 +82,7 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
+@functools.cache
 def keep_docstrings() -> None:
     """Keeps the docstrings of packages that edit them on import, even under `python -OO`."""
     if sys.flags.optimize < 2:

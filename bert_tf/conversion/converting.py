@@ -118,7 +118,7 @@ def convert(options: ConversionOptions) -> None:
     if bad:
         print(f"WARNING: {describe_non_finite(checkpoint.path, bad)}.")
     print(_report(options, checkpoint, [*left_out, *checkpoint.unused], random))
-    say(f"Next: {_next_step(options, checkpoint)}")
+    say(f"Next: {_next_step(options, checkpoint, bool(embedding))}")
 
 
 def _keep_embedding(
@@ -228,8 +228,10 @@ def _report(
     return "\n".join(lines)
 
 
-def _next_step(options: ConversionOptions, checkpoint: Checkpoint) -> str:
+def _next_step(options: ConversionOptions, checkpoint: Checkpoint, computes_vectors: bool) -> str:
     folder = options.output_dir
+    if options.to == "huggingface" and computes_vectors:
+        return f"in Python, sentence_transformers.SentenceTransformer({folder!r})"
     if options.to == "huggingface":
         name = huggingface.architecture(checkpoint)
         return f"in Python, transformers.{name}.from_pretrained({folder!r})"

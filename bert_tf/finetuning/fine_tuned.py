@@ -183,23 +183,27 @@ def in_task_order(checkpoint: Checkpoint, task: Task, say: Callable[[str], None]
         )
     tensors = checkpoint.tensors
     if theirs.labels and ours.labels != theirs.labels:
-        wanted, found = (list(head.labels) for head in (ours, theirs))
-        if sorted(wanted) != sorted(found):
-            wanted, found = ([label.lower() for label in labels] for labels in (wanted, found))
-        names = ", ".join(theirs.labels)
-        if sorted(wanted) != sorted(found):
+        order, names = _places(ours.labels, theirs.labels), ", ".join(theirs.labels)
+        if order is None:
             say(
                 f"WARNING: the model names its classes {names}; they are taken for "
                 f"{', '.join(ours.labels)}, in this order."
             )
-        elif wanted != found:
-            order = [found.index(label) for label in wanted]
+        elif order != sorted(order):
             tensors = {
                 name: _columns(tensor, order) if name.startswith(_HEAD) else tensor
                 for name, tensor in tensors.items()
             }
             say(f"The classes of the model, {names}, were put into the task's order.")
     return dataclasses.replace(checkpoint, tensors=tensors, head=ours)
+
+
+def _places(wanted: Sequence[str], found: Sequence[str]) -> list[int] | None:
+    """Returns where each class is among others of the same names, apart from case, or None."""
+    exact = {label: place for place, label in enumerate(found)}
+    others = {label.lower(): exact[label] for label in found if label not in wanted}
+    places = [exact.get(label, others.get(label.lower())) for label in wanted]
+    return places if {*places} == {*range(len(found))} else None
 
 
 def _columns(tensor: Tensor, order: list[int]) -> Tensor:

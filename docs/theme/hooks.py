@@ -70,7 +70,8 @@ def on_page_markdown(markdown: str, page: Page, **kwargs: Any) -> str:
         return markdown.replace("{{ commands }}", "\n\n".join(sections))
     if re.match("reference/|architecture|results", page.file.src_uri):
         page.meta["search"] = {"boost": 0.05}
-    return markdown
+    # A note for those who read the file itself.
+    return re.sub("^> In the repository.*\n>.*\n\n", "", markdown, flags=re.M)
 
 
 def on_page_content(html: str, **kwargs: Any) -> str:

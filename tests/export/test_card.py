@@ -2,10 +2,14 @@
 
 import json
 
+import pytest
+
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import Run
 from bert_tf.training.reports import write_results
-from export.card import model_card
+from bert_tf.weights.checkpoint import Checkpoint
+from export.card import license_of, model_card
+from export.export_options import UNKNOWN_LICENSE
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a"))
@@ -36,6 +40,24 @@ def test_the_card_says_what_the_run_knows(tmp_path):
         "| loss | 0.333333 |",
     ):
         assert line in body.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("card", "given", "expected"),
+    [
+        ('---\ntags:\n- bert\nlicense: "mit"\n---\nlicense: x', UNKNOWN_LICENSE, "mit"),
+        ("---\nlicense: mit \n---\n", "apache-2.0", "apache-2.0"),
+        ("---\nlicense:\n- mit\n---\n", UNKNOWN_LICENSE, UNKNOWN_LICENSE),
+        ("license: mit", UNKNOWN_LICENSE, UNKNOWN_LICENSE),
+    ],
+)
+def test_the_license_is_that_of_the_source(card, given, expected, tmp_path):
+    """Oracle: the YAML of the card beside the checkpoint."""
+    spec = ModelSpec(CONFIG, VOCAB, True)
+    source = Checkpoint("", "", spec, {}, config_file=f"{tmp_path}/config.json")
+    assert license_of(given, source) == given == license_of(given, None)
+    (tmp_path / "README.md").write_text(card)
+    assert license_of(given, source) == expected
 
 
 def test_a_card_without_a_run_has_no_empty_section():

@@ -40,11 +40,15 @@ def test_classes_get_the_order_of_the_task():
     np.testing.assert_array_equal(bias, [0, 1, 2])
     nameless = read(Head("classifier", ("LABEL_0", "LABEL_1", "LABEL_2")))
     np.testing.assert_equal(nameless, [*values.values()])
-    # Case alone tells two of them apart.
+    # Case alone tells two of them apart, also where that of the third differs.
     cased = SimpleNamespace(name="csv", head=Head("classifier", ("neutral", "Neutral", "x")))
-    other = Checkpoint("", "", SPEC, tensors, Head("classifier", ("x", "Neutral", "neutral")))
-    found = in_task_order(other, cased, lambda line: None).tensors["task_model/head/dense_bias"]
-    np.testing.assert_array_equal(found.read(), [1.0, 0.0, 2.0])
+    for last in ("x", "X"):
+        other = Checkpoint("", "", SPEC, tensors, Head("classifier", (last, "Neutral", "neutral")))
+        found = in_task_order(other, cased, lambda line: None).tensors["task_model/head/dense_bias"]
+        np.testing.assert_array_equal(found.read(), [1.0, 0.0, 2.0])
+    other = Checkpoint("", "", SPEC, tensors, Head("classifier", ("nEUTRAL", "NEUTRAL", "x")))
+    in_task_order(other, cased, said.append)
+    assert said.pop().startswith("WARNING: the model names its classes nEUTRAL, NEUTRAL, x; they")
     assert said == [
         "The classes of the model, Contradiction, Entailment, Neutral, were put into the task's "
         "order.",

@@ -21,6 +21,7 @@ from bert_tf.finetuning.squad.features import (
 from bert_tf.finetuning.squad.files import SquadExamples, read_file, read_tfds
 from bert_tf.finetuning.squad.serving import AnswerModule
 from bert_tf.finetuning.task import DataFiles, Outputs, Task
+from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.writer import atomic_write
@@ -29,6 +30,10 @@ _FLAGS = (
     *("data_dir", "train_file", "dev_file", "test_file"),
     *("doc_stride", "max_query_length", "n_best_size", "max_answer_length"),
 )
+# Source: SQuAD (arXiv:1606.05250) table 5.
+_SLIDING_WINDOW_F1 = 0.2
+# More than chance adds to the score of answering no question, at the best threshold.
+_MARGIN = 0.01
 
 
 class SquadTask(Task):
@@ -100,6 +105,18 @@ class SquadTask(Task):
             return score(predictions, answers)
         odds = [answer.null_odds for answer in found]
         return score_with_nulls(predictions, odds, answers, self._options.threshold)
+
+    def problem(self, outputs: Outputs, features: SquadFeatures) -> str | None:
+        """Reports an F1 that takes no model: of answering no question, or of a sliding window."""
+        found, least = self.score(outputs, features)[self.metrics[0]], _SLIDING_WINDOW_F1
+        comparison = f"less than the {least:.2f} of comparing words without training"
+        if self._nulls:
+            questions = features.examples.questions
+            least = sum(not question.answers for question in questions) / len(questions)
+            comparison = f"hardly more than the {least:.3f} of answering no question"
+        if found >= min(1.0, least + _MARGIN * self._nulls):
+            return None
+        return f"the model's {self.metrics[0]} is {found:.3f}, {comparison}: {IGNORES_INPUT}"
 
     def write_predictions(
         self, folder: str, split: str, outputs: Outputs, features: SquadFeatures

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from bert_tf import run_finetuning
 from bert_tf.finetuning.finetuning_options import FineTuningOptions as Options
 from bert_tf.finetuning.registry import make_task, with_length
 from bert_tf.finetuning.saved_run import with_saved_flags
-from bert_tf.finetuning.squad.answers import find_answers
+from bert_tf.finetuning.squad.answers import Answer, find_answers
 from bert_tf.finetuning.squad.features import SquadOptions
 from bert_tf.finetuning.squad.files import Question, SquadExamples
 from bert_tf.finetuning.task import DataFiles
@@ -115,6 +116,26 @@ def test_squad2_says_whether_all_questions_are_of_one_kind(threshold, answers, n
     task = squad.SquadTask(SquadOptions(4, 5, 5, 4, threshold))
     line = "2 questions on 1 context in 2 windows of up to 16 tokens"
     assert task.featurize(examples, tokenizer, 16).describe() == line + note
+
+
+@pytest.mark.parametrize(
+    ("threshold", "right", "odds", "warns"),
+    [
+        # Two of ten questions have no answer; at best, none is answered.
+        (0.0, "z", 1.0, "best_f1 is 0.200, hardly more than the 0.200 of answering no question"),
+        (0.0, "b", -1.0, None),
+        (None, "z", 0.0, "f1 is 0.000, less than the 0.20 of comparing words"),
+        (None, "b", 0.0, None),
+    ],
+)
+def test_a_score_that_takes_no_model_is_warned_of(threshold, right, odds, warns):
+    """Oracle: the share of questions without an answer; the baseline of the paper."""
+    answered = 10 if threshold is None else 8
+    rows = [Question(str(n), "a", 0, (right,) * (n < answered)) for n in range(10)]
+    task = squad.SquadTask(SquadOptions(4, 5, 5, 4, threshold))
+    features = SimpleNamespace(examples=SquadExamples([b"a b"], rows, True))
+    problem = task.problem({"answers": [Answer("b", odds, [])] * 10}, features)
+    assert (warns in problem and "ignores its input" in problem) if warns else problem is None
 
 
 def test_the_threshold_may_change_after_training(tmp_path):

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from bert_tf.text.preprocessor import column_of, join_rows
+
 
 class Windows(NamedTuple):
     """Windows over the tokens of texts, in order.
@@ -54,6 +56,4 @@ def make_windows(row_splits: tf.Tensor, size: int) -> Windows:
 
 def surround(values: tf.RaggedTensor, left: object, right: object) -> tf.RaggedTensor:
     """Puts one value before and one after every row of values [W, (tokens)]."""
-    rows = [values.nrows(), 1]
-    sides = [tf.fill(rows, tf.cast(side, values.dtype)) for side in (left, right)]
-    return tf.concat([sides[0], values, sides[1]], axis=1)
+    return join_rows(column_of(left, values), values, column_of(right, values))

@@ -126,11 +126,44 @@ def pack_segments(
     # Given different numbers of rows, the trimmer drops rows or ends the process.
     segments = with_equal_rows(*segments)
     trimmed = tf_text.RoundRobinTrimmer(seq_length - special).trim(segments)
-    ids, types = tf_text.combine_segments(trimmed, vocab.cls_id, vocab.sep_id)
+    ids, types = join_segments(trimmed, vocab)
     ids, mask = tf_text.pad_model_inputs(ids, seq_length, pad_value=vocab.pad_id)
     types, _ = tf_text.pad_model_inputs(types, seq_length)
     packed = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
     return {name: tf.cast(values, tf.int32) for name, values in packed.items()}
+
+
+def join_segments(
+    segments: Sequence[tf.RaggedTensor], vocab: Vocabulary
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Returns the ids and types of [CLS] a [SEP] b [SEP], int32 [B, (length)]."""
+    parts = [column_of(vocab.cls_id, segments[0])]
+    for segment in segments:
+        parts += [segment, column_of(vocab.sep_id, segment)]
+    types = [tf.ones_like(part) * (max(0, place - 1) // 2) for place, part in enumerate(parts)]
+    return join_rows(*parts), join_rows(*types)
+
+
+def join_rows(*parts: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Joins the rows of ragged tensors [B, (tokens)], as `tf.concat` does along axis 1.
+
+    `tf.concat` transposes integers, which makes oneDNN print an error.
+    """
+    lengths = [part.row_lengths() for part in parts]
+    total, places = tf.add_n(lengths), []
+    starts = tf.cumsum(total, exclusive=True)
+    for part, length in zip(parts, lengths, strict=True):
+        shifts = tf.repeat(starts - part.row_starts(), length)
+        places.append(tf.cast(shifts, tf.int32) + tf.range(tf.size(shifts)))
+        starts += length
+    values = tf.dynamic_stitch(places, [part.values for part in parts])
+    return tf.RaggedTensor.from_row_lengths(values, total, validate=False)
+
+
+def column_of(value: int, like: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Returns a ragged tensor with one value in each row of another."""
+    values = tf.fill(tf.shape(like.row_starts()), tf.cast(value, like.dtype))
+    return tf.RaggedTensor.from_row_lengths(values, tf.ones_like(like.row_starts()), validate=False)
 
 
 def without_shared_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

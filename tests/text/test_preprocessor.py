@@ -121,6 +121,13 @@ def test_static_and_dynamic_sequence_lengths():
         dynamic(ragged([[7, 8, 9]]), 4)
 
 
+def test_nothing_is_transposed():
+    """Oracle: the graph. oneDNN prints an error about transposed integers."""
+    spec = tf.RaggedTensorSpec([None, None], tf.int32)
+    pack = tf.function(lambda *segments: pack_segments(segments, 9, VOCAB), [spec] * 2)
+    assert "Transpose" not in str(pack.get_concrete_function().graph.as_graph_def())
+
+
 def test_invalid_input_is_named():
     """Oracle: the message names the value and the limit."""
     a = ragged([[7]])

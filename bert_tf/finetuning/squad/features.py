@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.features import Features, map_texts
 from bert_tf.finetuning.squad.files import SquadExamples
+from bert_tf.text.preprocessor import join_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.progress import counted
 from tfrecords.vocabulary import Vocabulary
@@ -88,12 +89,7 @@ def make_windows(
     )
     begin = tf.gather(contexts.row_starts(), question) + offset
     parts = tf.gather(contexts.values, tf.ragged.range(begin, begin + windows.length))
-    row = tf.ones_like(question, tf.int32)[:, tf.newaxis]
-    sep = vocab.sep_id * row
-    head = tf.concat([vocab.cls_id * row, tf.gather(questions, question), sep], 1)
-    tail = tf.concat([parts, sep], 1)
-    types = tf.concat([tf.zeros_like(head), tf.ones_like(tail)], 1)
-    return tf.concat([head, tail], 1), types, windows
+    return *join_segments([tf.gather(questions, question), parts], vocab), windows
 
 
 def has_most_context(windows: Windows) -> tf.RaggedTensor:

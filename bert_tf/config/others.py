@@ -77,7 +77,3 @@ class BiLSTMConfig(BertConfig):
         super().__post_init__()
         if self.bilstm not in _BILSTMS:
             raise ValueError(f"bilstm {self.bilstm!r} is not one of {', '.join(_BILSTMS)}")
-
-    def _least_parameters(self) -> int:
-        width = self.embedding_size or self.hidden_size
-        return self.vocab_size * width + 8 * self.intermediate_size**2

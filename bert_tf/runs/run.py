@@ -50,26 +50,17 @@ LOCATION_FLAGS = frozenset(
 )
 
 
-class Flags(TypedDict, total=False):
-    """The flags that other commands read, and what runs add to them."""
-
-    task: str
-    command: str
-    finished: bool
-    split_files: list[str]
-    data_checksums: dict[str, int]
-    label_type: str | None
-    label_column: str | None
-    text_column: str | None
-    text_b_column: str | None
-    max_seq_length: int | None
-    max_query_length: int | None
-    doc_stride: int | None
-    pooling: str | None
-    normalize: bool | None
-    hold_out_seed: int | None
-    random_seed: int | None
-    lora_rank: int | None
+# The flags that other commands read, and what runs add to them.
+Flags = TypedDict(
+    "Flags",
+    {"task": str, "command": str, "finished": bool, "normalize": bool | None}
+    | {"split_files": list[str], "data_checksums": dict[str, int]}
+    | dict.fromkeys(("label_type", "label_column", "text_column", "text_b_column"), str | None)
+    | dict.fromkeys(("max_seq_length", "max_query_length", "doc_stride"), int | None)
+    | dict.fromkeys(("hold_out_seed", "random_seed", "lora_rank"), int | None)
+    | {"pooling": str | None},
+    total=False,
+)
 
 
 class Run:

@@ -81,9 +81,9 @@ def find_columns(
             ".csv file with commas, semicolons, tabs or |, and those of a .tsv file with tabs; if "
             "it is a name, give it as --text_column"
         )
-    text = _given(table, wanted.text, "text") or _find(table, names[0], "text", exact=False)
     if len(table) == 1 and names[0] == "text" and table.unit in ("line", "object"):
-        _check_object_is_row(table, text)
+        _check_object_is_row(table, _find(table, wanted.text or "text", "text"))
+    text = _given(table, wanted.text, "text") or _find(table, names[0], "text", exact=False)
     labels = tuple(_given(table, name, "label", labelled) for name in wanted.labels)
     # Commands that only predict have no --label_column.
     flag = "label" if labelled else None

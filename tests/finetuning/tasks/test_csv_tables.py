@@ -248,12 +248,7 @@ GOOD, SEVERAL = "text,label\na,ham\nb,spam\n", {"label_type": "classes"}
         (GOOD, GOOD, {"text_column": "label"}, "'label' is read twice, as --text_column and --l"),
         ('{"text": ["a"], "label": [1]}', GOOD, {}, "is a single JSON object, which seems to hold"),
         ('{"text": {"0": "a"}, "label": {"0": "x"}}', GOOD, {}, "is a single JSON object, which"),
-        (
-            '{"data": [{"text": "a"}], "version": 1}',
-            GOOD,
-            {},
-            "is a single JSON object, which seems",
-        ),
+        ('{"data": [{"x": 1}], "v": 1}', GOOD, {"text_column": "x"}, "is a single JSON object, wh"),
         ('{"text": "Go", "label": [[0, 2, "X"]]}', GOOD, {}, '"X"]] seems to hold spans of char'),
         ('{"text": "Go", "label": [{"start": 0}]}', GOOD, SEVERAL, "0}] seems to hold spans of"),
         (

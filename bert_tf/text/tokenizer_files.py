@@ -134,7 +134,7 @@ class TokenizerFiles:
             size = len(self._whole["model"]["vocab"])
         else:
             return None
-        strips = self.config.get("strip_accents", self._normalizer.get("strip_accents"))
+        strips = self._stated("strip_accents", "strip_accents")
         if strips == (self._lower_case is not False):
             strips = None
         with errors_at(source):
@@ -157,8 +157,7 @@ class TokenizerFiles:
 
         Prints a warning if the tokenizer splits text differently from ours.
         """
-        ideographs = self._normalizer.get("handle_chinese_chars")
-        splits = self.config.get("tokenize_chinese_chars", ideographs) is False
+        splits = self._stated("tokenize_chinese_chars", "handle_chinese_chars") is False
         kind = self.config.get("tokenizer_class") or _CLASSES[0]
         differences = ["tokenize_chinese_chars is False"] if splits else []
         if self._is_generic:
@@ -184,7 +183,13 @@ class TokenizerFiles:
 
     @property
     def _lower_case(self) -> bool | None:
-        return self.config.get("do_lower_case", self._normalizer.get("lowercase"))
+        return self._stated("do_lower_case", "lowercase")
+
+    def _stated(self, key: str, of_normalizer: str) -> bool | None:
+        """Returns a value of tokenizer_config.json or of the normalizer, as transformers does."""
+        if self._is_generic and self._normalizer:
+            return self._normalizer.get(of_normalizer)
+        return self.config.get(key, self._normalizer.get(of_normalizer))
 
     @property
     def _normalizer(self) -> Mapping[str, Any]:

@@ -405,6 +405,12 @@ def test_tokenizers_that_split_in_another_way(folder, capsys):
         file.write_text(before)
     edit_json(file, do_lower_case=None, strip_accents=None)
     assert open_checkpoint(str(folder)).stated_casing is None
+    # Then transformers reads tokenizer.json alone.
+    whole["normalizer"] = {"type": "BertNormalizer", "lowercase": True, "strip_accents": False}
+    (folder / "tokenizer.json").write_text(json.dumps(whole))
+    edit_json(file, do_lower_case=False, tokenizer_class="PreTrainedTokenizerFast")
+    spec = open_checkpoint(str(folder)).spec
+    assert (spec.lower_case, spec.vocab.strip_accents) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -185,9 +185,8 @@ def _token(index: int, vocab: Vocabulary | None) -> str:
 def _first_layout(file: str) -> Layout:
     """Returns the layout of the first record that has tokens."""
     (first,) = first_records([file])
-    records = open_records(file, compression_of(file)).ignore_errors()
-    layouts = map(Layout.of, records.as_numpy_iterator())
-    if layout := next((layout for layout in layouts if layout.max_seq_length), None):
+    records = open_records(file, compression_of(file)).ignore_errors().as_numpy_iterator()
+    if layout := next((x for x in map(Layout.of, records) if x.max_seq_length), None):
         return layout
     raise ValueError(f"{file}, record 1: {Rules(Layout.of(first)).problem_of(first)}")
 

@@ -8,13 +8,7 @@ import tensorflow as tf
 from tfrecords.dynamic_masking import EVALUATION, TRAINING, mask_batch
 from tfrecords.features import Layout
 from tfrecords.order import RecordSet, records_in_order, training_records
-from tfrecords.records import (
-    Rules,
-    checked_batches,
-    files_to_open,
-    first_records,
-    open_records,
-)
+from tfrecords.records import Rules, checked_batches, files_to_open, first_records, open_records
 
 EVALUATION_BLOCK_RECORDS = 64
 # The features that show whether records teach anything.

@@ -57,8 +57,6 @@ _OF_HEADS = frozenset(
 
 # As many as DeepNet has (arXiv:2203.00555).
 _MOST_LAYERS = 1000
-# From here on, a model is compared with the memory.
-_MANY_PARAMETERS = 10**9
 
 
 def check_fields(values: Any) -> None:
@@ -159,7 +157,7 @@ class BertConfig:
         check_fields(self)
         if self.num_hidden_layers > _MOST_LAYERS:
             raise ValueError(f"num_hidden_layers {self.num_hidden_layers} is above {_MOST_LAYERS}")
-        if (parameters := self._least_parameters()) > _MANY_PARAMETERS:
+        if (parameters := self._least_parameters()) > 10**9:
             sizes = {name: value for name, value in vars(self).items() if type(value) is int}
             largest = max(sizes, key=sizes.get)
             check_memory(f"a model with the {largest} {sizes[largest]}", 4 * parameters)

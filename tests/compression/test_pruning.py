@@ -231,12 +231,12 @@ def test_a_sparse_student(teacher, make_options, tmp_path, monkeypatch, capsys):
     options = make_options("weights", sparsity=0.75, student_layers="1")
     evaluate, shares = Evaluator.evaluate, []
 
-    def evaluate_and_count(self, split):
+    def evaluate_and_count(self, split, *args):
         weights = self._trainer.model.weights
         shares.append(
             {np.mean(w.numpy() == 0) for w in weights if pruning.PRUNED.fullmatch(w.path)}
         )
-        return evaluate(self, split)
+        return evaluate(self, split, *args)
 
     monkeypatch.setattr(Evaluator, "evaluate", evaluate_and_count)
     run(options)

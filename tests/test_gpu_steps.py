@@ -14,18 +14,9 @@ from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.resegmentation import MixedRows
 from bert_tf.config import BertConfig, BiLSTMConfig, MobileBertConfig, ModelSpec
 from bert_tf.devices.compiler import step_to_hlo
+from bert_tf.finetuning import objectives as tuning
 from bert_tf.finetuning.lora import LoraModel
 from bert_tf.finetuning.multi_task import MultiObjective, MultiTaskModel
-from bert_tf.finetuning.objectives import (
-    ClassificationObjective,
-    MultiLabelObjective,
-    PerExample,
-    RankingObjective,
-    RegressionObjective,
-    SimilarityObjective,
-    SpanObjective,
-    TaggingObjective,
-)
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.models import feature_tagger
 from bert_tf.models.embedder import BertEmbedder
@@ -60,7 +51,7 @@ PAIRS = {name: np.stack([x] * 2, axis=1) for name, x in INPUTS.items()}
 SHARED = {"task": LABELS, "sst2/labels": LABELS, "stsb/values": ONES[:, 0]}
 STEP = {"step": np.int64(1)}
 
-CLASSES, MASKS = ClassificationObjective(), PretrainingObjective()
+CLASSES, MASKS = tuning.ClassificationObjective(), PretrainingObjective()
 TOGETHER = [TASKS["sst2"], TASKS["stsb"]]
 SPEC = ModelSpec(CONFIG, Vocabulary((*SPECIAL_TOKENS, *"abcdef")), True)
 TERMS = {str(term): term for recipe in RECIPES.values() for term in recipe.terms}
@@ -71,44 +62,44 @@ def task(config=CONFIG, outputs=2, kind="classifier"):
     return BertTaskModel(config, outputs, kind)
 
 
+def student_and_teacher():
+    return Distillation(task(), task(DEEPER))
+
+
 def quantized(training):
     return QuantizedModel(task(), training.quantization, [2])
 
 
 # What makes a model, its objective, and what a batch holds besides BATCH.
 STEPS = {
-    "albert": (lambda: task(ALBERT), ClassificationObjective((1.0, 2.0)), {}),
-    "mobile": (lambda: task(MOBILE), MultiLabelObjective(), {"labels": ONES}),
-    "decoder": (lambda: task(DECODER, 1), RegressionObjective(), VALUES),
-    "lstm": (lambda: task(LSTM, kind="tagger"), TaggingObjective(), TAGS),
+    "albert": (lambda: task(ALBERT), tuning.ClassificationObjective((1.0, 2.0)), {}),
+    "mobile": (lambda: task(MOBILE), tuning.MultiLabelObjective(), {"labels": ONES}),
+    "decoder": (lambda: task(DECODER, 1), tuning.RegressionObjective(), VALUES),
+    "lstm": (lambda: task(LSTM, kind="tagger"), tuning.TaggingObjective(), TAGS),
     "siamese": (lambda: task(SIAMESE), CLASSES, {}),
-    "features": (lambda: FeatureTagger(DEEPER, 2, "weighted_sum_all"), TaggingObjective(), TAGS),
+    "features": (
+        lambda: FeatureTagger(DEEPER, 2, "weighted_sum_all"),
+        tuning.TaggingObjective(),
+        TAGS,
+    ),
     "choices": (lambda: task(CONFIG, 1, "multiple_choice"), CLASSES, PAIRS),
-    "span": (lambda: task(kind="span"), SpanObjective(), SPAN),
+    "span": (lambda: task(kind="span"), tuning.SpanObjective(), SPAN),
     "similarity": (
         lambda: BertEmbedder(CONFIG, "max", True, 4),
-        SimilarityObjective(2.5, 1.0),
+        tuning.SimilarityObjective(2.5, 1.0),
         PAIRS | VALUES,
     ),
     "pairs": (
         lambda: BertEmbedder(CONFIG),
-        RankingObjective(0.05),
+        tuning.RankingObjective(0.05),
         PAIRS | {"texts": TOKENS[:, 1:3]},
     ),
     "lora": (lambda: LoraModel(task(), 2, 4.0, True), CLASSES, {}),
     "together": (lambda: MultiTaskModel(CONFIG, TOGETHER), MultiObjective(TOGETHER), SHARED),
     "pretrainer": (lambda: BertPretrainer(CONFIG, "selective"), MASKS, MASKED),
     "rematerialized": (lambda: BertPretrainer(MOBILE, "layers"), MASKS, MASKED),
-    "distillation": (
-        lambda: Distillation(task(), task(DEEPER)),
-        DistillationObjective(CLASSES, EVERY_TERM),
-        STEP,
-    ),
-    "theseus": (
-        lambda: Distillation(task(), task(DEEPER)),
-        DistillationObjective(CLASSES, RECIPES["theseus"]),
-        STEP,
-    ),
+    "distillation": (student_and_teacher, DistillationObjective(CLASSES, EVERY_TERM), STEP),
+    "theseus": (student_and_teacher, DistillationObjective(CLASSES, RECIPES["theseus"]), STEP),
     "dual": (
         lambda: DualPretrainer(CONFIG, TEACHER, "none"),
         DualObjective(MixedRows(SPEC, SPEC, 0.2)),
@@ -121,7 +112,7 @@ STEPS = {
 
 def test_every_objective_has_a_step():
     """Oracle: the subclasses of the base class."""
-    assert {*PerExample.__subclasses__()} <= {type(x) for _, x, _ in STEPS.values()}
+    assert {*tuning.PerExample.__subclasses__()} <= {type(x) for _, x, _ in STEPS.values()}
 
 
 @pytest.mark.parametrize("name", STEPS)

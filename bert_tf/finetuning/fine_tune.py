@@ -95,10 +95,13 @@ def _fine_tune(
         check_batch_size(strategy, flag, getattr(options, flag))
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
     reported = list(task.dev_splits) if options.do_eval else []
-    if options.do_predict or options.do_eval:
+    optional = task.optional_splits
+    if options.do_predict:
         reported += task.test_splits
-    asked = options.do_predict or options.test_file
-    optional = task.optional_splits if asked else task.test_splits
+    elif options.do_eval:
+        reported += [name for name in task.test_splits if name not in optional]
+        # A test set that no flag names may be missing or have no answers.
+        optional = () if options.test_file else task.test_splits
     compared = saved_run.compared_splits(options, run, task)
     names = dict.fromkeys([*compared, *reported])
     splits = read_features(options, training, spec, names, say, optional)

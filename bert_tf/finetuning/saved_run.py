@@ -32,8 +32,6 @@ PRECOMPUTED = "precomputed"
 _FREE = frozenset({"do_train", "do_eval", "do_predict", "eval_batch_size", "test_file"})
 # Flags that say how to read the model's output, and so may be given anew.
 _READING = frozenset({"n_best_size", "max_answer_length", "null_score_diff_threshold"})
-# Flags that say where the training and dev examples are.
-_TRAINED_ON = ("data_dir", "train_file", "dev_file")
 # Flags that say how much of a text the model reads.
 LENGTHS = ("max_seq_length", "max_query_length", "doc_stride")
 # Flags that say how the vectors of texts are computed.
@@ -77,7 +75,7 @@ def with_saved_flags(options: FineTuningOptions, run: Run) -> FineTuningOptions:
         return options
     saved = run.read_json(FLAGS, fields_kind(FineTuningOptions))
     values = {}
-    if not any(getattr(options, name) for name in _TRAINED_ON):
+    if DataFiles.of(options).are_official:
         values = {name: saved[name] for name in DataFiles._fields if name in saved}
         values["test_file"] = options.test_file or saved.get("test_file")
     for field in dataclasses.fields(options):
@@ -159,7 +157,7 @@ def results_folder(
     kinds["test set"] = task.test_splits
     now = {x: y for x, y in _sources(flags).items() if not {*kinds[x]}.isdisjoint(splits)}
     if run.finished is None:
-        now["init_checkpoint"] = flags["init_checkpoint"]
+        now["init_checkpoint"] = flags["init_checkpoint"] or ""
     else:
         own = _sources(run.flags)
         others = [x for x in now if now[x] != own[x]]

@@ -159,10 +159,14 @@ def results_folder(
     if run.finished is None:
         now["init_checkpoint"] = flags["init_checkpoint"] or ""
     else:
-        own = _sources(run.flags)
+        own, first = _sources(run.flags), {}
+        if not own["test set"] and (own["dev set"] or task.read_own):
+            # The first test file of a run that has none, nor an official one, takes its place.
+            first = {x: now[x] for x in now if x == "test set"}
+            own |= first | run.read_json(RESULTS_OF, dict[str, str])
         others = [x for x in now if now[x] != own[x]]
         if not others:
-            return run, {}
+            return run, first
         names = [f"{x.split()[0]}-{os.path.basename(now[x].rstrip('/'))}" for x in others]
         run = Run(run.file("-".join(["results", *names])))
     before = run.read_json(RESULTS_OF, dict[str, str])

@@ -10,7 +10,7 @@ import tensorflow_datasets as tfds
 from bert_tf.finetuning.examples import TextExamples, _targets, hold_out
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.finetuning.saved_run import compared_splits
+from bert_tf.finetuning.saved_run import RESULTS_OF, compared_splits, results_folder
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.runs.run import FLAGS, Run
 
@@ -86,6 +86,19 @@ def test_which_examples_must_be_those_of_training(
     (tmp_path / FLAGS).write_text(json.dumps(saved))
     options = FineTuningOptions(task=task, output_dir=str(tmp_path), **flags)
     assert compared_splits(options, Run(str(tmp_path)), TASKS[task]) == expected
+
+
+def test_the_first_test_file_of_a_run_is_its_own(tmp_path):
+    """Oracle: by hand; its predictions must not be replaced by those of the next file."""
+    run, flags = Run(str(tmp_path)), {"train_file": "a", "finished": True}
+    (tmp_path / FLAGS).write_text(json.dumps(flags))
+    for file, folder in (("b.csv", ""), ("c.csv", "/results-test-c.csv"), ("b.csv", "")):
+        values = dict(task="csv", output_dir=run.path, do_predict=True, train_file="a")
+        options = FineTuningOptions(**values, test_file=file)
+        found, sources = results_folder(options, run, ["test"], TASKS["sst2"])
+        assert (found.path, sources) == (run.path + folder, {"test set": file})
+        if not folder:
+            (tmp_path / RESULTS_OF).write_text(json.dumps(sources))
 
 
 def test_hold_out_takes_a_tenth_of_every_group():

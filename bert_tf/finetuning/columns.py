@@ -128,8 +128,9 @@ def say_unread(table: Table, read: Columns, pairs: bool) -> None:
 def _check_object_is_row(table: Table, text: str | None) -> None:
     """Raises a ValueError if the single JSON object of a table seems to hold all of its rows."""
     cells = [column[0] for name, column in table.columns.items() if text in (None, name)]
-    nested = [x for x in cells if isinstance(x, dict | list)]
-    if any(text or isinstance(x, dict) or {*map(type, x)} & {dict, list} for x in nested):
+    nested = [x for x in cells if isinstance(x, dict) or (isinstance(x, list) and len(x) > 1)]
+    lists = [x for x in cells if isinstance(x, list) and {*map(type, x)} & {dict, list}]
+    if lists or any(text or isinstance(x, dict) for x in nested):
         raise ValueError(
             f"{table.path} is a single JSON object, which seems to hold several rows: write one "
             'object per row, in pandas to_json(path, orient="records", lines=True)'

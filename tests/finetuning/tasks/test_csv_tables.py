@@ -246,7 +246,7 @@ GOOD, SEVERAL = "text,label\na,ham\nb,spam\n", {"label_type": "classes"}
         (b"id,text,label\n1,a,x\n\xff,b,y\n", GOOD, {}, "train.csv, line 3: the id is not UTF-8"),
         ("text,x\na,1\n", GOOD, SEVERAL | {"label_column": "x,x"}, "'x' is read twice, as --label"),
         (GOOD, GOOD, {"text_column": "label"}, "'label' is read twice, as --text_column and --l"),
-        ('{"text": ["a"], "label": [1]}', GOOD, {}, "is a single JSON object, which seems to hold"),
+        ('{"text": ["a", "b"], "label": 1}', GOOD, {}, "is a single JSON object, which seems to"),
         ('{"text": {"0": "a"}, "label": {"0": "x"}}', GOOD, {}, "is a single JSON object, which"),
         ('{"data": [{"x": 1}], "v": 1}', GOOD, {"text_column": "x"}, "is a single JSON object, wh"),
         ('{"text": "Go", "label": [[0, 2, "X"]]}', GOOD, {}, '"X"]] seems to hold spans of char'),

@@ -6,6 +6,7 @@ fixed.
 """
 
 import collections
+import functools
 import itertools
 import random
 import types
@@ -191,14 +192,7 @@ def _check_chances(choose, row, budget, expected):
         assert_likely(found[outcome], runs, chance)
 
 
-def _bigrams(*row) -> np.ndarray:
-    return _ngrams(*row, size=2)
-
-
-def _words_of(*row) -> np.ndarray:
-    return _ngrams(*row, size=1)
-
-
+_WORDS, _BIGRAMS = (functools.partial(_ngrams, size=size) for size in (1, 2))
 _ONE = CHANCES[0]
 
 
@@ -207,12 +201,12 @@ _ONE = CHANCES[0]
     [
         # Words of 1, 1 and 2 tokens. Of the six orders, the two that begin with the long word give
         # it alone; after a short word only the other one fits.
-        (_words_of, [[1], [1, 2]], {(1, 3): 2 / 3, (4, 5): 1 / 3}),
+        (_WORDS, [[1], [1, 2]], {(1, 3): 2 / 3, (4, 5): 1 / 3}),
         # Three words, two to predict. A third of the time (weights 1 and 1/2), one of the two
         # bigrams comes first. Otherwise two of the three words are taken.
-        (_bigrams, [[1, 1, 1]], {(1, 2): 1 / 6 + 2 / 9, (2, 3): 1 / 6 + 2 / 9, (1, 3): 2 / 9}),
+        (_BIGRAMS, [[1, 1, 1]], {(1, 2): 1 / 6 + 2 / 9, (2, 3): 1 / 6 + 2 / 9, (1, 3): 2 / 9}),
         # A [SEP] separates the first two words, so there is only one bigram.
-        (_bigrams, [[1], [1, 1]], {(1, 3): 2 / 9, (1, 4): 2 / 9, (3, 4): 2 / 9 + 1 / 3}),
+        (_BIGRAMS, [[1], [1, 1]], {(1, 3): 2 / 9, (1, 4): 2 / 9, (3, 4): 2 / 9 + 1 / 3}),
         # After a span of one word, either of the others follows. A longer one extends to the right.
         (
             _spans,

@@ -23,6 +23,8 @@ from tfrecords.statistics import RecordStatistics
 from tfrecords.vocabulary import Vocabulary, continues_word, load_vocab, warn_about_casing
 from tfrecords.writer import check_output_files
 
+# Problems that are listed one by one.
+_MOST_LINES = 100
 _LEGEND = {
     False: "[shown→hidden] hides the token after the arrow; {token} is predicted as it is.",
     True: "· joins words that are masked as one unit; nothing is masked yet.",
@@ -65,8 +67,10 @@ def inspect(options: Options) -> None:
             result.statistics.plot(options.plot, options.overwrite)
             say(f"Wrote {options.plot}.")
     problems += result.problems
-    for problem in problems:
+    for problem in problems[:_MOST_LINES]:
         print(f"BAD {problem}")
+    if more := problems[_MOST_LINES:]:
+        print(f"... and {len(more):,} more")
     if problems:
         count = counted(len(problems), "problem")
         raise ValueError(f"{count} found: see the lines that start with BAD")

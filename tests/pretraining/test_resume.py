@@ -132,7 +132,9 @@ def test_the_records_of_a_bad_batch_are_named(flags, tmp_path):
     options = Options(**flags | {"num_warmup_steps": 0})
     # No rate that the flag allows makes such a small model diverge at once.
     object.__setattr__(options, "learning_rate", 1e38)
-    with pytest.raises(ValueError, match=r"the loss or the gradient of step (\d+) is not finite.*records") as error:
+    with pytest.raises(
+        ValueError, match=r"the loss or the gradient of step (\d+) is not finite.*records"
+    ) as error:
         run(options)
     step = int(str(error.value).split("step ")[1].split()[0])
     listed = pathlib.Path(flags["output_dir"], f"records-of-step-{step}.txt").read_text()

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from tfrecords import inspection
 from tfrecords.features import ORIGINAL_NAMES, Layout, serialize_examples
 from tfrecords.inspect import Options, run
 from tfrecords.inspection import render_record
@@ -182,7 +183,7 @@ def test_each_rule(vocab_file, changes, message):
     assert found[2].startswith(message) and found[:2] + found[3:] == [""] * 4
 
 
-def test_all_bad_records_are_named_and_the_others_read(tmp_path, capsys):
+def test_all_bad_records_are_named_and_the_others_read(tmp_path, capsys, monkeypatch):
     """Oracle: where the bad records are, by hand, the first one and in two batches; their number.
 
     A record of another kind, and one that is none, stop neither those before nor those after them.
@@ -209,6 +210,10 @@ def test_all_bad_records_are_named_and_the_others_read(tmp_path, capsys):
     for number, (_, message) in bad.items():
         assert f"BAD {file}, record {number}: {message}" in out
     assert out.count("BAD") == 5 and "records: 1,030, masked" in out
+    monkeypatch.setattr(inspection, "_MOST_LINES", 2)
+    with pytest.raises(ValueError, match="^5 problems found"):
+        run(Options(file, num_examples=0))
+    assert capsys.readouterr().out.endswith("-1, outside 0 to 2147483646\n... and 3 more\n")
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def least_activations(model: keras.Model, tokens: float) -> int:
     """Returns a lower bound for the bytes that a backward pass needs for a number of tokens.
 
     In each layer, it keeps the input, or else at least queries, keys, values and what follows them.
-    The encoder that trains is the smallest one, where there is a teacher.
+    Of several encoders that train, it takes the smallest.
     """
     layers = model._flatten_layers()
     encoders = [x for x in layers if isinstance(x, BertEncoder) and x.trainable_variables]

@@ -134,7 +134,8 @@ class DualObjective:
 
     def sums(self, model: DualPretrainer, batch: dict, training: bool) -> dict:
         seed = batch.get("dropout_seed", tf.constant([0, 0]))
-        mixed = self._rows.mix(batch, seed) | {"dropout_seed": seed}
+        # Not the seed itself, from which the first dropout draws.
+        mixed = self._rows.mix(batch, tf.random.fold_in(seed, 0)) | {"dropout_seed": seed}
         logits = model.teacher(mixed, training=training)["mlm_logits"]
         ids, first = mixed["masked_lm_ids"], self._rows.first_id
         # Each among the tokens of its vocabulary.

@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_tf import __version__
 from bert_tf.config import BertConfig
-from bert_tf.runs.provenance import File
+from bert_tf.runs.provenance import FILE
 from bert_tf.runs.run import RECORDS, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.weights.checkpoint import Checkpoint
@@ -86,7 +86,7 @@ def casing_of(lower_case: bool) -> str:
 def _sections_of(run: Run) -> Iterable[str]:
     flags, results = run.flags, read_results(run.file(EVAL_RESULTS))
     data = {name: flags.get(name) for name in _DATA}
-    for pattern, files in run.read_json(RECORDS, dict[str, dict[str, File]]).items():
+    for pattern, files in run.read_json(RECORDS, dict[str, dict[str, FILE]]).items():
         size = sum(file["bytes"] for file in files.values())
         data[f"records in {pattern}"] = f"{len(files):,} files, {size:,} bytes"
     yield _table("Data", data)

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from types import NoneType, UnionType
-from typing import Any, NotRequired, TypedDict, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, get_args, get_origin, get_type_hints
 
 import tensorflow as tf
 
@@ -81,15 +81,13 @@ def parse_json(text: str | bytes, kind: Any = dict[str, Any]) -> Any:
     """Returns the value of a JSON text, all of whose values are of the kinds that are declared.
 
     Args:
-        kind: a type of Python. A `TypedDict` declares the keys that the program reads; an object
-            may have others, of any kind. An integer is a `float`, too.
+        kind: a type of Python, or {key: kind} with the keys that the program reads: an object may
+            have others, of any kind, and need not have those that end with "?". A tuple holds
+            alternatives. An integer is a `float`, too.
 
     Example:
-        class Module(TypedDict):
-            path: str
-            size: NotRequired[int | None]
-
-        modules = parse_json(text, list[Module])
+        module = {"path": str, "size?": int | None}
+        modules = parse_json(text, list[module])
     """
     try:
         value = json.loads(text)
@@ -103,17 +101,15 @@ def parse_json(text: str | bytes, kind: Any = dict[str, Any]) -> Any:
     return value
 
 
-def fields_kind(cls: type) -> Any:
+def fields_kind(cls: type) -> dict[str, Any]:
     """Returns the kind of an object whose keys are the fields of a dataclass without a default.
 
     It may have the others, too.
     """
-    hints, missing = get_type_hints(cls), dataclasses.MISSING
-    kinds = {
-        x.name: hints[x.name] if x.default is missing else NotRequired[hints[x.name]]
-        for x in dataclasses.fields(cls)
+    hints, fields = get_type_hints(cls), dataclasses.fields(cls)
+    return {
+        x.name if x.default is dataclasses.MISSING else f"{x.name}?": hints[x.name] for x in fields
     }
-    return TypedDict(cls.__name__, kinds)
 
 
 # The names of kinds in messages.
@@ -131,22 +127,22 @@ _KINDS = {
 def _check_kind(value: Any, kind: Any, name: str = "") -> None:
     """Raises a ValueError that names the first value that is not of its kind."""
     what = name or "it"
-    found: dict[Any, Any] = {}
-    for member in kind.__args__ if isinstance(kind, UnionType) else (kind,):
-        found[dict if is_typeddict(member) else get_origin(member) or member] = member
+    kinds = kind.__args__ if isinstance(kind, UnionType) else kind
+    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+    found = {dict if isinstance(x, dict) else get_origin(x) or x: x for x in kinds}
     if Any in found:
         return
     outer = float if type(value) is int and int not in found else type(value)
     if outer not in found:
-        kinds = " or ".join(_KINDS[kind] for kind in found)
-        raise ValueError(f"{what} is {value!r:.80}, not {kinds}")
+        raise ValueError(f"{what} is {value!r:.80}, not {' or '.join(map(_KINDS.get, found))}")
     kind = found[outer]
-    if is_typeddict(kind):
-        if lacking := sorted(kind.__required_keys__ - value.keys()):
-            raise ValueError(f"{what} has no {lacking[0]!r}")
-        for key, expected in get_type_hints(kind).items():
-            if key in value:
-                _check_kind(value[key], expected, f"{name}.{key}".removeprefix("."))
+    if isinstance(kind, dict):
+        for key, expected in kind.items():
+            plain = key.removesuffix("?")
+            if plain in value:
+                _check_kind(value[plain], expected, f"{name}.{plain}".removeprefix("."))
+            elif plain == key:
+                raise ValueError(f"{what} has no {key!r}")
     elif inner := get_args(kind):
         items = value.items() if outer is dict else enumerate(value)
         for key, item in items:

@@ -18,7 +18,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 import tensorflow as tf
 
@@ -29,35 +29,25 @@ from tfrecords.writer import atomic_write
 MANIFEST_END = ".manifest.json"
 
 
-class Input(TypedDict):
-    file: str
-    bytes: int
-    sha256: str
-
-
-class Shard(Input):
-    records: int
-
-
-class Settings(TypedDict, total=False):
-    do_lower_case: bool | None
-    masked_lm_prob: float
-    masking: str
-    max_predictions_per_seq: int
-    max_seq_length: int
-    objective: str
-    vocab_file: str
-
-
-class Manifest(TypedDict):
-    """The keys that the program reads."""
-
-    shards: list[Shard]
-    settings: NotRequired[Settings]
-    inputs: NotRequired[list[Input]]
-    statistics: NotRequired[dict[str, dict[str, Any] | int]]
-    vocabulary: NotRequired[str]
-    tokenizer: NotRequired[dict[str, Any]]
+_INPUT = {"file": str, "bytes": int, "sha256": str}
+_SHARD = _INPUT | {"records": int}
+_SETTINGS = {
+    "do_lower_case?": bool | None,
+    "masked_lm_prob?": float,
+    "masking?": str,
+    "max_predictions_per_seq?": int,
+    "max_seq_length?": int,
+    "objective?": str,
+    "vocab_file?": str,
+}
+_MANIFEST = {
+    "shards": list[_SHARD],
+    "settings?": _SETTINGS,
+    "inputs?": list[_INPUT],
+    "statistics?": dict[str, dict[str, Any] | int],
+    "vocabulary?": str,
+    "tokenizer?": dict[str, Any],
+}
 
 
 def manifest_path(shard: str) -> str:
@@ -82,10 +72,10 @@ def write_manifest(path: str, manifest: dict, overwrite: bool = True) -> None:
     atomic_write(path, f"{text}\n", overwrite)
 
 
-def read_manifest(path: str) -> Manifest:
+def read_manifest(path: str) -> dict[str, Any]:
     """Reads a manifest; raises a ValueError that names the first value of another kind."""
     try:
-        return parse_json(read_file(path), Manifest)
+        return parse_json(read_file(path), _MANIFEST)
     except ValueError as error:
         raise ValueError(f"{path} is damaged or not a manifest ({error})") from None
 

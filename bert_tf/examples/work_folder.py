@@ -24,7 +24,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.examples.plan import ShardPart
-from bert_tf.runs.provenance import Made, description_of
+from bert_tf.runs.provenance import MADE, description_of
 from tfrecords import files
 from tfrecords.manifest import file_sha256, lines_sha256
 from tfrecords.writer import TEMPORARY, atomic_write, remove, remove_folder
@@ -33,17 +33,13 @@ from tfrecords.writer import TEMPORARY, atomic_write, remove, remove_folder
 _FOLDERS = ("chunks", "parts", "shards")
 _FILES = re.compile(rf"(output\.\w+(\.rejected|\.labels)?|job\.json)({TEMPORARY})?")
 _STEPS = re.compile(rf"\d+(-\d+)?\.(chunk(\.rejected)?|tfrecord|json)({TEMPORARY})?")
+_STATE = MADE | {"counts?": dict[str, Any], "written?": dict[str, Any]}
 
 
-class _State(Made, total=False):
-    counts: dict[str, Any]
-    written: dict[str, Any]
-
-
-def read_json(path: str) -> _State | None:
+def read_json(path: str) -> dict[str, Any] | None:
     """Returns the object in a JSON file; None if the file is missing, damaged or empty."""
     try:
-        return files.read_json(path, _State) or None
+        return files.read_json(path, _STATE) or None
     except (OSError, ValueError):
         return None
 

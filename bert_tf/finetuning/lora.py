@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 import keras
 import numpy as np
@@ -156,14 +156,14 @@ class LoraTraining(Training):
             atomic_write(session.run.file(ADAPTERS), file.getvalue())
 
 
-class _Description(TypedDict):
-    """What adapters.npz says about its arrays."""
-
-    base: str
-    base_sha256: str
-    head: dict[str, Any]
-    rank: int
-    alpha: float
+# What adapters.npz says about its arrays.
+_DESCRIPTION = {
+    "base": str,
+    "base_sha256": str,
+    "head": dict[str, Any],
+    "rank": int,
+    "alpha": float,
+}
 
 
 def load_adapters(path: str, base: str) -> keras.Model:
@@ -182,7 +182,7 @@ def load_adapters(path: str, base: str) -> keras.Model:
     """
     try:
         arrays = dict(np.load(io.BytesIO(read_file(path)), allow_pickle=False))
-        description = parse_json(str(arrays.pop("description")), _Description)
+        description = parse_json(str(arrays.pop("description")), _DESCRIPTION)
         head = Head.from_dict(description["head"])
         rank, alpha = description["rank"], description["alpha"]
         if arrays["lora/layer_0_query_a"].shape[1:] != (rank,) or not np.isfinite(alpha):

@@ -8,7 +8,6 @@ import warnings
 import zipfile
 from collections.abc import Mapping
 from types import ModuleType
-from typing import NotRequired, TypedDict
 
 import numpy as np
 import tensorflow as tf
@@ -35,20 +34,9 @@ _MOST_BYTES = 1 << 26
 # The checksum of a file in which this text has its place; see `sealed`.
 SEAL = "sha256=" + "0" * 64
 Arrays = Mapping[str, np.ndarray]
-
-
-class _Classifier(TypedDict):
-    """The values of classifier.json, the arguments of `classifier_task`."""
-
-    labels: list[str]
-    pairs: bool
-    multi_label: NotRequired[bool]
-    label_separator: NotRequired[str]
-
-
-class _Tokenizer(TypedDict):
-    model_max_length: NotRequired[int]
-    do_lower_case: NotRequired[bool | None]
+# The kind of classifier.json: the arguments of `classifier_task`.
+_CLASSIFIER = {"labels": list[str], "pairs": bool, "multi_label?": bool, "label_separator?": str}
+_TOKENIZER = {"model_max_length?": int, "do_lower_case?": bool | None}
 
 
 def sealed(data: bytes) -> bytes:
@@ -181,9 +169,9 @@ def open_single_file(path: str) -> TextModule:
             raise ValueError("its checksum is wrong")
         file = form(data)
         texts = file.texts
-        about = CLASSIFIER in texts and parse_json(texts[CLASSIFIER], _Classifier)
+        about = CLASSIFIER in texts and parse_json(texts[CLASSIFIER], _CLASSIFIER)
         task = about and classifier_task(**about)
-        tokenizer = parse_json(texts.get("tokenizer_config.json", "{}"), _Tokenizer)
+        tokenizer = parse_json(texts.get("tokenizer_config.json", "{}"), _TOKENIZER)
         tokens = texts.get("vocab.txt", "").split("\n")[:-1]
         vocab = Vocabulary.from_values(tokens, tokenizer) if tokens else None
         if task and vocab:

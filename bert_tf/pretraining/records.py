@@ -19,7 +19,7 @@ from bert_tf.config import ModelSpec
 from bert_tf.pretraining.phases import phase_named, read_phases
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
 from bert_tf.resolution import agreed, check_length
-from bert_tf.runs.provenance import File, check_same
+from bert_tf.runs.provenance import FILE, check_same
 from bert_tf.runs.run import RECORDS, Run
 from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.files import reading
@@ -43,7 +43,7 @@ _DEFAULT_MASKED_LM_PROB = 0.15
 _FIRST_BYTES = 2**16
 
 # --input_file -> file -> "bytes" and "sha256" or "sha256_of_first_bytes".
-Contents = dict[str, dict[str, File]]
+Contents = dict[str, dict[str, FILE]]
 
 
 @dataclasses.dataclass(frozen=True)

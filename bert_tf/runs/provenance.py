@@ -5,7 +5,7 @@ mappings: "bytes" and a checksum such as "sha256", or else when the file was "mo
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypedDict
+from typing import Any
 
 import tensorflow as tf
 
@@ -13,20 +13,10 @@ from tfrecords.files import named_errors
 from tfrecords.input_files import shortened
 
 Description = Mapping[str, Any]
-
-
-class File(TypedDict, total=False):
-    """What descriptions say of a file, beside its checksum."""
-
-    file: str
-    bytes: int
-
-
-class Made(TypedDict, total=False):
-    """The part of a manifest that `description_of` reads."""
-
-    settings: dict[str, Any]
-    inputs: list[File]
+# What descriptions say of a file, beside its checksum.
+FILE = {"file?": str, "bytes?": int}
+# The part of a manifest that `description_of` reads.
+MADE = {"settings?": dict[str, Any], "inputs?": list[FILE]}
 
 
 def describe_file(file: str) -> dict[str, Any]:

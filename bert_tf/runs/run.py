@@ -19,7 +19,7 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from functools import cached_property
-from typing import Any, TypedDict
+from typing import Any
 
 import tensorflow as tf
 
@@ -48,19 +48,13 @@ SWEEP_RESULTS = "results.json"
 LOCATION_FLAGS = frozenset(
     """output_dir strategy use_tpu worker_hosts task_index tpu_name tpu_zone gcp_project""".split()
 )
-
-
 # The flags that other commands read, and what runs add to them.
-Flags = TypedDict(
-    "Flags",
-    {"task": str, "command": str, "finished": bool, "normalize": bool | None}
-    | {"split_files": list[str], "data_checksums": dict[str, int]}
-    | dict.fromkeys(("label_type", "label_column", "text_column", "text_b_column"), str | None)
-    | dict.fromkeys(("max_seq_length", "max_query_length", "doc_stride"), int | None)
-    | dict.fromkeys(("hold_out_seed", "random_seed", "lora_rank"), int | None)
-    | {"pooling": str | None},
-    total=False,
-)
+_FLAGS = {"task?": str, "command?": str, "finished?": bool, "normalize?": bool | None}
+_FLAGS |= {"split_files?": list[str], "data_checksums?": dict[str, int], "pooling?": str | None}
+_FLAGS |= {"label_type?": str | None}
+_FLAGS |= dict.fromkeys(("label_column?", "text_column?", "text_b_column?"), str | None)
+_FLAGS |= dict.fromkeys(("max_seq_length?", "max_query_length?", "doc_stride?"), int | None)
+_FLAGS |= dict.fromkeys(("hold_out_seed?", "random_seed?", "lora_rank?"), int | None)
 
 
 class Run:
@@ -123,7 +117,7 @@ class Run:
     @cached_property
     def flags(self) -> dict[str, Any]:
         """The flags of the last start; {} if there are none."""
-        return self.read_json(FLAGS, Flags)
+        return self.read_json(FLAGS, _FLAGS)
 
     @property
     def finished(self) -> bool | None:

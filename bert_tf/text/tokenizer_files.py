@@ -9,7 +9,8 @@ added_tokens.json, special_tokens_map.json   added tokens in folders of older pr
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NotRequired, TypedDict
+from types import NoneType
+from typing import Any
 
 import tensorflow as tf
 
@@ -59,48 +60,32 @@ _PARTS = {
 _SPACES = "".join(x for x in map(chr, range(0x3001)) if x.isspace() and not "\x1c" <= x <= "\x1f")
 # The most ids without a token in a tokenizer.json; a damaged file has more.
 _MOST_GAPS = 100_000
-
-
-class _Token(TypedDict):
-    content: str
-
-
-class _Numbered(_Token):
-    id: int
-
-
-class _Model(TypedDict, total=False):
-    type: str | None
-    unk_token: str | None
-    vocab: dict[str, int] | list[Any]
-
-
-_Name = str | _Token | None
-_NAMES = dict.fromkeys(_NAMED, _Name) | dict.fromkeys(
-    (_EXTRA, _OLD_EXTRA), list[_Name] | dict[str, _Name] | None
-)
-_Names = TypedDict("_Names", _NAMES, total=False)
-_Config = TypedDict(
-    "_Config",
-    _NAMES
-    | {_DECODER: dict[str, _Token] | None, "model_max_length": float | None}
-    | dict.fromkeys(("do_lower_case", "strip_accents", "tokenize_chinese_chars"), bool | None)
-    | dict.fromkeys(("padding_side", "tokenizer_class", "truncation_side"), str | None),
-    total=False,
-)
-
-
-_STEP = dict.fromkeys(("handle_chinese_chars", "lowercase", "strip_accents"), bool | None)
-_Step = TypedDict("_Step", _STEP | {"type": str}, total=False)
 # The keys of the steps of a part.
 _STEPS = ("normalizers", "pretokenizers", "processors")
-_Part = TypedDict("_Part", _STEP | {"type": str} | dict.fromkeys(_STEPS, list[_Step]), total=False)
-_Whole = TypedDict(
-    "_Whole",
-    {"model": _Model, "added_tokens": NotRequired[list[_Numbered] | None]}
-    | dict.fromkeys(_PARTS, NotRequired[_Part | None])
-    | dict.fromkeys(("padding", "truncation"), NotRequired[dict[str, Any] | None]),
-)
+
+
+def _optional(kind: Any, *keys: str) -> dict[str, Any]:
+    return {f"{key}?": kind for key in keys}
+
+
+# The kinds of the files.
+_TOKEN = {"content": str}
+_NAME = (str, _TOKEN, NoneType)
+_NAMES = _optional(_NAME, *_NAMED)
+# With the comma, the tuple is the only argument of the list.
+_NAMES |= _optional(list[_NAME,] | dict[str, _NAME] | None, _EXTRA, _OLD_EXTRA)
+_CONFIG = _NAMES | _optional(dict[str, _TOKEN] | None, _DECODER)
+_CONFIG |= _optional(bool | None, "do_lower_case", "strip_accents", "tokenize_chinese_chars")
+_CONFIG |= _optional(str | None, "padding_side", "tokenizer_class", "truncation_side")
+_CONFIG |= _optional(float | None, "model_max_length")
+_STEP = _optional(bool | None, "handle_chinese_chars", "lowercase", "strip_accents")
+_STEP |= _optional(str, "type")
+_PART = _STEP | _optional(list[_STEP], *_STEPS)
+_MODEL = {"type?": str | None, "unk_token?": str | None, "vocab?": dict[str, int] | list[Any]}
+_NUMBERED = _TOKEN | {"id": int}
+_WHOLE = {"model": _MODEL, "added_tokens?": list[_NUMBERED] | None}
+_WHOLE |= _optional((_PART, NoneType), *_PARTS)
+_WHOLE |= _optional(dict[str, Any] | None, "padding", "truncation")
 
 
 class TokenizerFiles:
@@ -113,11 +98,11 @@ class TokenizerFiles:
     @cached_property
     def config(self) -> dict[str, Any]:
         """The content of tokenizer_config.json; {} without one."""
-        return read_json(os.path.join(self._folder, TOKENIZER), _Config)
+        return read_json(os.path.join(self._folder, TOKENIZER), _CONFIG)
 
     @cached_property
     def _whole(self) -> dict[str, Any]:
-        return read_json(self._whole_path, _Whole)
+        return read_json(self._whole_path, _WHOLE)
 
     @cached_property
     def vocab(self) -> Vocabulary | None:
@@ -238,7 +223,7 @@ class TokenizerFiles:
         if _OLD_EXTRA in named and not named.get(_EXTRA):
             named[_EXTRA] = named.pop(_OLD_EXTRA)
         if named.get(_DECODER) is None:
-            others = read_json(os.path.join(self._folder, _SPECIAL), _Names)
+            others = read_json(os.path.join(self._folder, _SPECIAL), _NAMES)
             if isinstance(others.get(_EXTRA), list):
                 others[_EXTRA] = _listed(named.get(_EXTRA)) + others[_EXTRA]
             named |= others
@@ -301,7 +286,7 @@ def _lines_of(path: str, tokenizer: Mapping[str, Any]) -> list[str]:
         return [tokens.get(index, "") for index in range(last + 1)]
 
 
-def _steps(part: _Part | None) -> list[_Step]:
+def _steps(part: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     """Returns the steps that a part of tokenizer.json takes, one after the other."""
     part = part or {}
     return next((part[key] for key in _STEPS if part.get(key)), [part])

@@ -14,7 +14,7 @@ from bert_tf import __version__
 from bert_tf.corpus.content import describe_problems
 from bert_tf.corpus.sources import is_json
 from bert_tf.resolution import read_vocab_file
-from bert_tf.runs.provenance import Made, check_same, describe_file, description_of, differences
+from bert_tf.runs.provenance import MADE, check_same, describe_file, description_of, differences
 from bert_tf.runs.run import TOKENIZER, VOCAB, Run
 from bert_tf.vocabulary.counting import WordCounts, count_words, coverage_table, measure
 from bert_tf.vocabulary.extending import choose_tokens, extend
@@ -186,7 +186,7 @@ def _read_manifest(options: VocabularyOptions) -> dict[str, Any]:
     """Returns the manifest; {} if there is none, or none of this command that may be replaced."""
     path = options.output_file + MANIFEST_END
     try:
-        recorded = read_json(path, Made)
+        recorded = read_json(path, MADE)
     except ValueError:
         recorded = {}
     if "bert_tf" not in recorded and not options.overwrite:

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
-from typing import NotRequired, TypedDict
 
 import numpy as np
 
@@ -14,18 +13,8 @@ from tfrecords.vocabulary import Vocabulary
 
 # The weights that have one row per token.
 _ROWS_ARE_TOKENS = re.compile(r".*/(word_embeddings|masked_lm/(output_bias|own_embeddings))")
-
-
-class _NewToken(TypedDict):
-    id: int
-    old_ids: list[int]
-    token: NotRequired[str]
-
-
-class _Mapping(TypedDict):
-    old_size: int
-    new_size: int
-    new_tokens: list[_NewToken]
+_NEW_TOKEN = {"id": int, "old_ids": list[int], "token?": str}
+_MAPPING = {"old_size": int, "new_size": int, "new_tokens": list[_NEW_TOKEN]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +99,7 @@ class VocabularyMapping:
 def load_mapping(path: str) -> VocabularyMapping:
     """Reads a mapping."""
     try:
-        data = parse_json(read_file(path), _Mapping)
+        data = parse_json(read_file(path), _MAPPING)
         starts_from = {new["id"]: tuple(new["old_ids"]) for new in data["new_tokens"]}
         tokens = {new["id"]: new["token"] for new in data["new_tokens"] if "token" in new}
         return VocabularyMapping(data["old_size"], data["new_size"], starts_from, tokens)

@@ -1,35 +1,30 @@
 """JSON files of declared kinds. Oracles: hand-written values and messages."""
 
 import re
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 import pytest
 
 from tfrecords.files import read_json
 
-
-class _Module(TypedDict):
-    path: str
-    size: NotRequired[int | None]
-    tags: NotRequired[str | list[str]]
-    scores: NotRequired[dict[str, float]]
+_MODULE = {"path": str, "size?": int | None, "tags?": str | list[str], "scores?": dict[str, float]}
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
-        ('[{"path": "a", "size": null, "tags": ["x"], "other": {}}]', list[_Module], None),
-        ('[{"path": "a", "tags": "x", "scores": {"1": 2, "2": 0.5}}]', list[_Module], None),
+        ('[{"path": "a", "size": null, "tags": ["x"], "other": {}}]', list[_MODULE], None),
+        ('[{"path": "a", "tags": "x", "scores": {"1": 2, "2": 0.5}}]', list[_MODULE], None),
         ('\ufeff{"path": [1, {}]}', dict[str, Any], None),
-        ("[]", _Module, "it is [], not an object"),
-        ("{}", _Module, "it has no 'path'"),
-        ('[{"path": 3}]', list[_Module], "[0].path is 3, not a string"),
-        ('{"path": "a", "size": true}', _Module, "size is True, not an integer or null"),
-        ('{"path": "a", "tags": ["x", {}]}', _Module, "tags[1] is {}, not a string"),
-        ('{"path": "", "scores": {"x": "y"}}', _Module, "scores['x'] is 'y', not a number"),
+        ("[]", _MODULE, "it is [], not an object"),
+        ("{}", _MODULE, "it has no 'path'"),
+        ('[{"path": 3}]', list[_MODULE], "[0].path is 3, not a string"),
+        ('{"path": "a", "size": true}', _MODULE, "size is True, not an integer or null"),
+        ('{"path": "a", "tags": ["x", {}]}', _MODULE, "tags[1] is {}, not a string"),
+        ('{"path": "", "scores": {"x": "y"}}', _MODULE, "scores['x'] is 'y', not a number"),
         ("[" * 100_000, list[Any], "maximum recursion depth exceeded"),
-        ('{"path": "a"}\n{}', _Module, "it holds several JSON values, as JSON lines do"),
-        ('{"path": "a"', _Module, "Expecting ',' delimiter"),
+        ('{"path": "a"}\n{}', _MODULE, "it holds several JSON values, as JSON lines do"),
+        ('{"path": "a"', _MODULE, "Expecting ',' delimiter"),
     ],
 )
 def test_json_holds_the_declared_kinds(tmp_path, text, kind, message):

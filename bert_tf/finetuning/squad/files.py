@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple
 
 from bert_tf.finetuning import examples
 from bert_tf.finetuning.task import TRAIN
@@ -11,30 +11,13 @@ from tfrecords import files
 from tfrecords.files import errors_at
 from tfrecords.input_files import check_single
 
-
-class _Answer(TypedDict):
-    answer_start: int
-    text: str
-
-
-class _Question(TypedDict):
-    answers: NotRequired[list[_Answer]]
-    id: str | int
-    is_impossible: NotRequired[bool | None]
-    question: str
-
-
-class _Paragraph(TypedDict):
-    context: str
-    qas: list[_Question]
-
-
-class _Article(TypedDict):
-    paragraphs: list[_Paragraph]
-
-
-class _File(TypedDict):
-    data: list[_Article]
+# The kind of a file.
+_ANSWER = {"answer_start": int, "text": str}
+_QUESTION = {"id": str | int, "question": str}
+_QUESTION |= {"answers?": list[_ANSWER], "is_impossible?": bool | None}
+_PARAGRAPH = {"context": str, "qas": list[_QUESTION]}
+_ARTICLE = {"paragraphs": list[_PARAGRAPH]}
+_FILE = {"data": list[_ARTICLE]}
 
 
 class Question(NamedTuple):
@@ -111,7 +94,7 @@ def read_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
     """
     check_single(path)
     with errors_at(path):
-        content = files.parse_json(files.read_file(path), _File)
+        content = files.parse_json(files.read_file(path), _FILE)
         return _examples(_rows(content), split, unanswerable)
 
 
@@ -127,7 +110,7 @@ def read_tfds(name: str, split: str, unanswerable: bool) -> SquadExamples:
     return _examples(questions, split, unanswerable)
 
 
-def _rows(content: _File) -> Iterator[_Row]:
+def _rows(content: dict[str, Any]) -> Iterator[_Row]:
     """Yields the questions of a file."""
     for article in content["data"]:
         for paragraph in article["paragraphs"]:
@@ -135,7 +118,7 @@ def _rows(content: _File) -> Iterator[_Row]:
                 yield _row(question, paragraph["context"])
 
 
-def _row(question: _Question, context: str) -> _Row:
+def _row(question: dict[str, Any], context: str) -> _Row:
     answers, faults, impossible = None, (), question.get("is_impossible")
     if impossible:
         answers, faults = [], (_DROPPED,) if question.get("answers") else ()

@@ -15,7 +15,7 @@ from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
 from bert_tf.weights.formats import download_errors
 from bert_tf.weights.formats.architectures import sentencepiece_file
 from bert_tf.weights.formats.huggingface_config import (
-    ConfigJson,
+    CONFIG_JSON,
     config_json,
     copies,
     named_as_usual,
@@ -54,7 +54,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path) or "."
     folder = transformer_folder(folder)
     config_file = os.path.join(folder, CONFIG)
-    values = read_json(config_file, ConfigJson)
+    values = read_json(config_file, CONFIG_JSON)
     _check_weights(folder, values)
     if values:
         config = read_config(config_file, values)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -88,13 +88,13 @@ _CLASSES = {
 _MULTI_LABEL, _SINGLE_LABEL = "multi_label_classification", "single_label_classification"
 # Heads without labels.
 _OUTPUTS = {"span": 2, "multiple_choice": 1}
-
-
-class ConfigJson(TypedDict, total=False):
-    architectures: list[str] | None
-    id2label: dict[str, str | None] | None
-    model_type: str
-    problem_type: str | None
+# The kind of config.json.
+CONFIG_JSON = {
+    "architectures?": list[str] | None,
+    "id2label?": dict[str, str | None] | None,
+    "model_type?": str,
+    "problem_type?": str | None,
+}
 
 
 def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Collection
-from typing import Any, TypedDict
+from typing import Any
 
 import tensorflow as tf
 
@@ -50,17 +50,8 @@ _MASKED_LM_FORM = {"masked_lm_act": "gelu", "masked_lm_layer_norm_eps": 1e-5}
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _TASK_WEIGHTS, _TOKENIZER = "task.weights.h5", "tokenizer.json"
 _VOCAB = "assets/tokenizer/vocabulary.txt"
-
-
-class _Values(TypedDict, total=False):
-    lowercase: bool | None
-
-
-class _Object(TypedDict):
-    """The description of an object of Keras."""
-
-    class_name: str
-    config: _Values
+# The description of an object of Keras.
+_OBJECT = {"class_name": str, "config": {"lowercase?": bool | None}}
 
 
 def download(name: str) -> str:
@@ -216,7 +207,7 @@ def _their_name(name: str) -> str:
 
 def _read_config(folder: str) -> BertConfig:
     path = os.path.join(folder, _CONFIG)
-    found = read_json(path, _Object)
+    found = read_json(path, _OBJECT)
     if (name := found.get("class_name")) != "BertBackbone":
         raise ValueError(f"{path}: the preset holds {name}, but only BertBackbone can be read")
     values = found["config"]
@@ -228,5 +219,5 @@ def _read_config(folder: str) -> BertConfig:
 
 def _read_lower_case(folder: str) -> bool | None:
     """Reads the casing; returns None if it is not stated."""
-    tokenizer = read_json(os.path.join(folder, _TOKENIZER), _Object)
+    tokenizer = read_json(os.path.join(folder, _TOKENIZER), _OBJECT)
     return tokenizer.get("config", {}).get("lowercase")

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, NotRequired, TypedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -44,34 +44,19 @@ _TANH = "torch.nn.modules.activation.Tanh"
 _ACTIVATIONS = {_TANH: "tanh", "torch.nn.modules.linear.Identity": "linear"}
 # The modules that are supported, in their order; the first two are names of the same.
 _KINDS = ("Transformer", "BERT", "Pooling", "Dense", "Normalize")
-
-
-class _Module(TypedDict):
-    path: str
-    type: str
-
-
-class _Dense(TypedDict):
-    activation_function: NotRequired[str]
-    bias: NotRequired[bool]
-    in_features: int
-    out_features: int
-    use_residual: NotRequired[bool]
-
-
-class _Settings(TypedDict, total=False):
-    """Values of sentence_bert_config.json and of config_sentence_transformers.json."""
-
-    default_prompt_name: str | None
-    do_lower_case: bool | None
-    max_seq_length: int | None
-    prompts: dict[str, str] | None
-    truncate_dim: int | None
-
-
-_Pooling = TypedDict(
-    "_Pooling", {**dict.fromkeys(_FLAGS, bool), "pooling_mode": str | list[str]}, total=False
-)
+# The kinds of their configurations.
+_MODULE = {"path": str, "type": str}
+_DENSE_VALUES = {"in_features": int, "out_features": int}
+_DENSE_VALUES |= {"activation_function?": str, "bias?": bool, "use_residual?": bool}
+_POOLING_VALUES = {f"{name}?": bool for name in _FLAGS} | {"pooling_mode?": str | list[str]}
+# That of sentence_bert_config.json and of config_sentence_transformers.json.
+_SETTINGS = {
+    "default_prompt_name?": str | None,
+    "do_lower_case?": bool | None,
+    "max_seq_length?": int | None,
+    "prompts?": dict[str, str] | None,
+    "truncate_dim?": int | None,
+}
 
 
 class EmbeddingSettings(NamedTuple):
@@ -151,14 +136,14 @@ def read_settings(config_file: str | None, pooling: str | None = None) -> Embedd
             pooling = _read_pooling(os.path.join(place, _CONFIG))
     if pooling is None:
         raise ValueError(f"{path} has no Pooling, which computes the vector of a text")
-    others = read_json(others_path, _Settings)
+    others = read_json(others_path, _SETTINGS)
     prompt = others.get("default_prompt_name")
     has_prompt = prompt and (others.get("prompts") or {}).get(prompt) != ""
     if has_prompt or others.get("truncate_dim"):
         raise ValueError(f"{others_path}: a default prompt or truncate_dim is not supported")
     head = Head(EMBEDDING, pooling=pooling, normalize=normalize, **layer)
     source = os.path.join(inner, _LENGTH)
-    values = read_json(source, _Settings)
+    values = read_json(source, _SETTINGS)
     # Newer versions leave the length to the tokenizer.
     if (length := values.get("max_seq_length")) is None:
         source = os.path.join(inner, TOKENIZER)
@@ -174,7 +159,7 @@ def read_settings(config_file: str | None, pooling: str | None = None) -> Embedd
 def _read_modules(path: str) -> list[tuple[str, str]]:
     """Returns the class of each module, and its folder."""
     folder = os.path.dirname(path)
-    modules = [(x["type"].rpartition(".")[2], x["path"]) for x in read_json(path, list[_Module])]
+    modules = [(x["type"].rpartition(".")[2], x["path"]) for x in read_json(path, list[_MODULE])]
     for _, name in modules:
         # Other names could lead to any folder of the machine.
         if name.strip("/") == ".." or not re.fullmatch(r"([^/\\:]+/?)?", name):
@@ -183,7 +168,7 @@ def _read_modules(path: str) -> list[tuple[str, str]]:
 
 
 def _read_pooling(path: str) -> str:
-    values = read_json(path, _Pooling)
+    values = read_json(path, _POOLING_VALUES)
     if not values:
         raise ValueError(f"{path} is missing or empty: download or copy it again")
     flags = [name for name, value in values.items() if name.startswith("pooling_mode_") and value]
@@ -197,7 +182,7 @@ def _read_pooling(path: str) -> str:
 def _read_dense(folder: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Returns what a `Head` says about a dense layer, and the weights."""
     config, path = os.path.join(folder, _CONFIG), os.path.join(folder, FILE)
-    if not (values := read_json(config, _Dense)):
+    if not (values := read_json(config, _DENSE_VALUES)):
         raise ValueError(f"{config} is missing: download or copy it again")
     activation = _ACTIVATIONS.get(values.get("activation_function", _TANH))
     if not activation or values.get("use_residual"):

@@ -6,7 +6,6 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import TypedDict
 
 import h5py
 import ml_dtypes
@@ -20,10 +19,6 @@ FILE = "model.safetensors"
 INDEX = f"{FILE}.index.json"
 # Integers are those of buffers, such as `position_ids`.
 _TYPES = dict(F64="float64", F32="float32", F16="float16", BF16="bfloat16", I64="int64")
-
-
-class _Index(TypedDict):
-    weight_map: dict[str, str]
 
 
 def open_tensors(folder: str) -> tuple[dict[str, Tensor], set[str]]:
@@ -40,7 +35,7 @@ def open_tensors(folder: str) -> tuple[dict[str, Tensor], set[str]]:
 
 def _read_index(path: str) -> list[str]:
     """Returns the names of the shards."""
-    shards = read_json(path, _Index)["weight_map"]
+    shards = read_json(path, {"weight_map": dict[str, str]})["weight_map"]
     for name in shards.values():
         # A name with a folder could lead to any file of the machine.
         if not re.fullmatch(r"[^/\\:]+\.safetensors", name):

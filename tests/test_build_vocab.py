@@ -201,6 +201,13 @@ def test_another_vocabulary_is_not_replaced(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(building, "count_words", count_words)
     assert (tmp_path / "vocab.txt").read_bytes() == before
     assert "cd" in build(tmp_path, b"cd cd\n", overwrite=True).ids
+    # The manifest of records whose name is that of a vocabulary; a link that leads nowhere.
+    (other := tmp_path / "v.manifest.json").write_text('{"bert_tf": "1", "shards": []}')
+    (tmp_path / "w").symlink_to("absent")
+    for name, found in (("v", other), ("w", tmp_path / "w")):
+        with pytest.raises(FileExistsError, match=f"{found} exists"):
+            build(tmp_path, b"cd cd\n", output_file=f"{tmp_path}/{name}")
+    assert "shards" in other.read_text() and (tmp_path / "w").is_symlink()
     # A run that was interrupted leaves at most the manifest.
     (tmp_path / "vocab.txt").unlink()
     assert "ef" in build(tmp_path, b"ef ef\n").ids

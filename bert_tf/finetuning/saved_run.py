@@ -19,6 +19,7 @@ from bert_tf.runs.provenance import check_same
 from bert_tf.runs.run import COMMAND, FLAGS, HEAD, LOCATION_FLAGS, Run
 from bert_tf.training.checkpoints import BEST
 from tfrecords.files import fields_kind
+from tfrecords.writer import absolute_path
 
 # The key in flags.json for the checksums of the training and dev examples.
 DATA_CHECKSUMS = "data_checksums"
@@ -164,7 +165,8 @@ def results_folder(
             # The first test file of a run that has none, nor an official one, takes its place.
             first = {x: now[x] for x in now if x == "test set"}
             own |= first | run.read_json(RESULTS_OF, dict[str, str])
-        others = [x for x in now if now[x] != own[x]]
+        # Results beside a file could replace it: it may be called like one of them.
+        others = [x for x in now if now[x] != own[x] or _lies_in(run.path, now[x])]
         if not others:
             return run, first
         names = [f"{x.split()[0]}-{os.path.basename(now[x].rstrip('/'))}" for x in others]
@@ -176,6 +178,10 @@ def results_folder(
     then, again = ({x: sources[x] for x in shared} for sources in (before, now))
     check_same(run.path, then, again, "choose another --output_dir")
     return run, before | now
+
+
+def _lies_in(folder: str, path: str) -> bool:
+    return bool(path) and os.path.dirname(absolute_path(path)) == absolute_path(folder)
 
 
 def compared_splits(options: FineTuningOptions, run: Run, task: TrainableTask) -> list[str]:

@@ -81,8 +81,9 @@ class Reports:
         if writes:
             self._metrics = MetricsLog(f"{folder}/{METRICS}")
             self._eval_metrics = MetricsLog(f"{folder}/{EVAL_METRICS}")
-            self._train_writer = tf.summary.create_file_writer(f"{folder}/train")
-            self._eval_writer = tf.summary.create_file_writer(f"{folder}/eval")
+            with named_errors(f"cannot write to {folder}/train and {folder}/eval"):
+                self._train_writer = tf.summary.create_file_writer(f"{folder}/train")
+                self._eval_writer = tf.summary.create_file_writer(f"{folder}/eval")
 
     def __enter__(self) -> Self:
         return self

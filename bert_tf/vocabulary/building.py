@@ -170,6 +170,8 @@ def _is_complete(options: VocabularyOptions, manifest: dict[str, Any]) -> bool:
     recorded = _read_manifest(options)
     before, now = description_of(recorded), description_of(manifest)
     if not tf.io.gfile.exists(file):
+        if not options.overwrite:
+            check_free(file)  # a link that leads nowhere
         if not options.overwrite and options.extend_vocab and any(differences(before, now)):
             check_free(file + _MAPPING_END)
         return False
@@ -189,7 +191,7 @@ def _read_manifest(options: VocabularyOptions) -> dict[str, Any]:
         recorded = read_json(path, MADE)
     except ValueError:
         recorded = {}
-    if "bert_tf" not in recorded and not options.overwrite:
+    if not options.overwrite and ("bert_tf" not in recorded or "shards" in recorded):
         check_free(path)
     return recorded
 

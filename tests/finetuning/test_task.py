@@ -92,7 +92,11 @@ def test_the_first_test_file_of_a_run_is_its_own(tmp_path):
     """Oracle: by hand; its predictions must not be replaced by those of the next file."""
     run, flags = Run(str(tmp_path)), {"train_file": "a", "finished": True}
     (tmp_path / FLAGS).write_text(json.dumps(flags))
-    for file, folder in (("b.csv", ""), ("c.csv", "/results-test-c.csv"), ("b.csv", "")):
+    inside = f"{tmp_path}/x/../predictions_test.tsv"
+    found = [("b.csv", ""), ("c.csv", "/results-test-c.csv"), ("b.csv", "")]
+    # Results must not replace the test file itself, whether another came first or not.
+    found = [(inside, "/results-test-predictions_test.tsv"), *found]
+    for file, folder in [*found, found[0]]:
         values = dict(task="csv", output_dir=run.path, do_predict=True, train_file="a")
         options = FineTuningOptions(**values, test_file=file)
         found, sources = results_folder(options, run, ["test"], TASKS["sst2"])

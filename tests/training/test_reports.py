@@ -143,3 +143,6 @@ def test_files_that_cannot_be_used_are_named(tmp_path):
         read_metrics(str(tmp_path / "folder"))
     with pytest.raises(OSError, match="cannot write .*none/metrics.jsonl"):
         MetricsLog(missing).write({"step": 1})
+    (tmp_path / "train").touch()
+    with pytest.raises(OSError, match="cannot write to .*/train"):
+        Reports(str(tmp_path), 0, 1)

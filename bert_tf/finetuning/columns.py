@@ -188,7 +188,7 @@ def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str])
     rest = [x for x in table.columns if x not in taken and not _NAMELESS.fullmatch(x)]
     found = {}
     if len(rest) == 2 and not known.text and not known.labels:
-        found = _by_content(table, *rest)
+        found = _by_content(table, *rest, of_words=names == ("tokens", "tags"))
     elif len(rest) == 1 and not known.text and (known.labels or not labelled):
         found = {"text": rest[0]}
     elif len(rest) == 1 and known.text:
@@ -216,12 +216,17 @@ def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str])
     return dataclasses.replace(known, text=found.get("text", known.text), labels=labels)
 
 
-def _by_content(table: Table, *names: str) -> dict[str, str]:
-    """Returns which of two columns holds the text and which the label; {} if that is unclear."""
+def _by_content(table: Table, *names: str, of_words: bool) -> dict[str, str]:
+    """Returns which of two columns holds the text and which the label; {} if that is unclear.
+
+    With `of_words`, it is lists of words and their tags, of which there are fewer.
+    """
     columns = [table.columns[name] for name in names]
     cells = [[x if isinstance(x, str) else json.dumps(x or "") for x in c] for c in columns]
     numeric = [not any(math.isnan(as_number(cell or 0)) for cell in column) for column in cells]
     distinct, length = [len(set(x)) for x in cells], [sum(map(len, x)) for x in cells]
+    if of_words:
+        distinct = length = [len({*" ".join(column).split()}) for column in cells]
     lists = [any(isinstance(x, dict | list) for x in column) for column in columns]
     for text, label in ((0, 1), (1, 0)):
         if lists[text] and not lists[label]:

@@ -40,7 +40,8 @@ def is_empty(value: Any) -> bool:
 def check_label(table: Table, row: int, value: Any) -> None:
     """Checks that a row has a label, which is no list of spans such as [0, 4, "PER"]."""
     item = value[0] if isinstance(value, list) and value else None
-    if isinstance(item, dict) or (isinstance(item, list) and {*map(type, item[:2])} == {int}):
+    is_span = isinstance(item, dict) and any("start" in key for key in item)
+    if is_span or (isinstance(item, list) and {*map(type, item[:2])} == {int}):
         raise ValueError(
             f"{table.at(row)}: {shown(value)} seems to hold spans of characters, which are not "
             "read: write a list of words and a list of their tags, for --label_type=tags"
@@ -273,13 +274,14 @@ def warn_about_names(path: str, names: Collection[str]) -> None:
     """Warns of class names that are easily confused, or that may stand for a missing label."""
     groups = {}
     for name in sorted(names):
-        groups.setdefault(fold(name), []).append(name)
+        number = as_number(name)
+        groups.setdefault(fold(name) if math.isnan(number) else number, []).append(name)
     for same in groups.values():
         if len(same) > 1:
             say(
                 f"WARNING: {path}: {' and '.join(map(repr, same))} differ only in case, spaces or "
-                f"forms of characters, but count as {len(same)} classes: if they mean the same "
-                "class, give them one name."
+                f"forms of characters or numbers, but count as {len(same)} classes: if they mean "
+                "the same class, give them one name."
             )
     for name in groups.keys() & _MISSING:
         say(f"WARNING: {path}: the class {groups[name][0]!r} may stand for rows without a label.")

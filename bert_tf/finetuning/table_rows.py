@@ -122,7 +122,10 @@ def _parquet_rows(path: str) -> Iterator[Numbered]:
         methods = dict(read=file.read, seek=file.seek, tell=file.tell)
         source = SimpleNamespace(**methods, closed=False) if "://" in path else path
         try:
-            batches = pyarrow.parquet.ParquetFile(source).iter_batches(_BATCH_ROWS)
+            content = pyarrow.parquet.ParquetFile(source)
+            if len(names := content.schema_arrow.names) > len({*names}):
+                raise ValueError(f"{path} names {max(names, key=names.count)!r} twice")
+            batches = content.iter_batches(_BATCH_ROWS)
             rows = (row for batch in batches for row in _with_plain_times(batch).to_pylist())
             for number, row in enumerate(rows, 1):
                 yield number, _plain(row)

@@ -206,6 +206,14 @@ def test_paths_that_are_no_single_file(name, message, tmp_path, monkeypatch):
             read(name)
 
 
+def test_a_parquet_file_names_each_column_once(tmp_path):
+    pyarrow, parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
+    table = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 2, names=["text", "text"])
+    parquet.write_table(table, path := str(tmp_path / "a.parquet"))
+    with pytest.raises(ValueError, match="a.parquet names 'text' twice"):
+        read_table(path)
+
+
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
 def test_damaged_parquet_files_are_one_clear_line(tmp_path, compression):
     """Oracle: every damaged file is read, or refused with its name and the row."""

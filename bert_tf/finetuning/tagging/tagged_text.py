@@ -119,6 +119,10 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
         raise ValueError(
             f"{text.path} has no tags: training needs them in the last column or in --label_column"
         )
+    if all(re.fullmatch('".+"', name) for name in names):
+        raise ValueError(
+            f"{text.path}: the tags are in quotes, such as {names[0]}: write words and tags without"
+        )
     if len(names) == 1:
         raise ValueError(
             f'{text.path}: every word has the tag "{names[0]}": nothing to learn; --label_column '
@@ -126,7 +130,7 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
         )
     warn_about_names(text.path, names)
     _warn_about_units(text)
-    if all(map(str.isdecimal, names)):
+    if all(name.removeprefix("-").isdecimal() for name in names):
         say(
             f"WARNING: {text.path}: the tags are numbers, so entities are not counted. To name "
             "them, replace each number n by names[n]; in Hugging Face datasets, names is "

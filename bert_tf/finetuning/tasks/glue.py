@@ -61,7 +61,7 @@ class GlueFiles:
         """Reads a file; only those of test sets may lack labels, or have -1 in their place."""
         labelled = split in _LABELLED
         table, notes = self._read_table(path, labelled)
-        labelled = labelled or not {*table.columns.get(self.label, [])} <= {b"", b"-1"}
+        labelled = labelled or not {*table.columns.get(self.label, [])} <= {b"", b"-1", b"-1.0"}
         ids = None
         if self.index in table.columns:
             ids = [value.decode(errors="replace") for value in table.columns[self.index]]

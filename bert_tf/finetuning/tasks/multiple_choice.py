@@ -9,7 +9,7 @@ import numpy as np
 from bert_tf.config import Head
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features, encode_rows, note_constant
-from bert_tf.finetuning.labels import class_targets
+from bert_tf.finetuning.labels import class_targets, has_labels, read_single
 from bert_tf.finetuning.metrics import accuracy
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.predictions import class_columns, cross_entropy, write_table
@@ -169,9 +169,8 @@ def read_swag_file(path: str, split: str) -> ChoiceExamples:
         for beginning, row in zip(beginnings, endings, strict=True)
     ]
     targets = {}
-    if split != "test" or any(map(str.strip, table.columns.get("label", []))):
-        rows = [(label,) for label in table.column("label")]
-        numbers = [str(number) for number in range(len(ENDINGS))]
+    if split != "test" or has_labels(table, ["label"]):
+        rows, numbers = read_single(table, "label"), [*map(str, range(len(ENDINGS)))]
         targets = {"labels": class_targets(table, rows, numbers, several=False)}
     # The choices start with the beginnings, so the counts of empty texts miss empty endings.
     empty = sum(not ending.strip() for row in endings for ending in row)

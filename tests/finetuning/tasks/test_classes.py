@@ -224,6 +224,7 @@ def test_predicted_classes_can_be_read_back(write, separator, tmp_path):
         (["a b", "a  b", "a\u00a0b"], None, (r"'a  b' and 'a b' and 'a\xa0b'",)),
         (["spam", "sp\u200bam", "\ufeffspam"], None, (r"'sp\u200bam'", r"'\ufeffspam'")),
         (["\u2764", "\u2764\ufe0f"], None, ("differ only",)),
+        (["2", "2.0", "1"], None, ("'2' and '2.0' differ only",)),
         (["nan", "x"], None, ("'nan' may stand for rows without a label",)),
         (["Stra\u00dfe", "STRASSE"], None, ("differ only",)),
         (["a", "b"], None, ()),

@@ -260,6 +260,7 @@ GOOD, SEVERAL = "text,label\na,ham\nb,spam\n", {"label_type": "classes"}
         ("text,x\na,1\nb,0\n", GOOD, SEVERAL | {"label_column": "x"}, "'x' holds 0 and 1 instead"),
         ('{"text":7,"label":"x"}\n{"text":"a","label":"y"}', GOOD, {}, "'text' is 7, not a string"),
         ('{"text": "a", "label": ["x"]}', GOOD, {}, "lists are for --label_type=classes"),
+        ('{"text": "a", "label": {"x": true}}', GOOD, SEVERAL, "is not the name of a class: writ"),
         ('{"text": "a", "label": {"x": 1}}', GOOD, {}, 'line 1: label {"x": 1} is not a string'),
         (GOOD, GOOD, {"label_separator": "|"}, "--label_separator is only for"),
         (GOOD, GOOD, {"data_dir": "x"}, "--data_dir has no effect with --task=csv"),

@@ -125,6 +125,7 @@ def test_mnli_and_qqp_have_files_of_their_own(tmp_path, capsys):
     [
         ("mrpc", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\ta\tb\n", [1]),
         ("mrpc", "#1 String\t#2 String\tQuality\na\tb\t-1\n", None),
+        ("stsb", "sentence1\tsentence2\tscore\na\tb\t-1.0\n", None),
         ("cola", "gj04\t0\t*\ta\n", [0]),
         ("cola", "index\tsentence\n0\ta\n", None),
         ("cola", "label\tsentence\n1\ta\n", [1]),

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import json
 import types
 
 import numpy as np
@@ -66,6 +67,12 @@ def test_reads_the_official_columns_from_the_folder_or_its_parent(tmp_path):
     write(tmp_path / "data", "test.csv", [[*values[:-1], ""] for values in rows])
     (test,) = TASK.read_splits(["test"], DataFiles(str(tmp_path)), seed=0).values()
     assert test.targets == {}
+    # JSON holds numbers, and null where a test set has none.
+    for label in (2, None):
+        values = {"sent1": "a", "sent2": "b", **dict.fromkeys(ENDINGS, "c"), "label": label}
+        (tmp_path / "a.jsonl").write_text(json.dumps(values))
+        targets = multiple_choice.read_swag_file(str(tmp_path / "a.jsonl"), "test").targets
+        assert targets == ({} if label is None else {"labels": label})
     # A file of the user's, of which one row is held out.
     task = TASK.with_files(files := DataFiles(train_file=str(tmp_path / "data" / "train.csv")))
     assert [*map(len, task.read_splits(["train", "dev"], files, seed=0).values())] == [1, 1]

@@ -108,6 +108,7 @@ _OTHER = {"train_file": None, "data_dir": "."}
         ("train", b"a O\rb O\r\rc O\r", {}, "train.txt, line 1: a carriage return inside"),
         ("train", "-DOCSTART-||", {}, "train.txt has no words"),
         ("train", "a B-X|b I-X|c 0", {}, 'train.txt, line 3: the tag "0" is neither "O" nor'),
+        ("train", '"a" "O"|"b" "B-X"', {}, 'the tags are in quotes, such as "B-X": write words'),
         ("train", "a|b", {}, "train.txt has no tags: training needs them"),
         ("train", "a O|b O", {}, 'train.txt: every word has the tag "O": nothing to learn'),
         ("train", "a O", {"text_column": "a"}, "--text_column=a: --task=ner takes the number of"),
@@ -147,6 +148,7 @@ def test_bad_files_are_one_clear_line(split, content, flags, message, folder):
         ("train", "a PER|b O", "O PER", "PER O", "tags such as PER do not say where entities be"),
         ("train", "a B-X/I-Y|b O", "O B-X/I-Y", "B-X/I-Y O", "tags such as B-X/I-Y hold several"),
         ("train", "a 3|b 10", "3 10", "3 10", "the tags are numbers"),
+        ("train", _row(["a", "b"], [1, -100]) * 20, "-100 1", None, "the tags are numbers"),
         ("train", "0-2 O|3-4 B-X", "O B-X", "O B-X", 'words have no letter, such as "0-2"'),
         ("train", "a B-X|, O|文 O|5 O", "O B-X", "B-X O O O", ""),
         ("train", "a B-é|b B-e\u0301|c B-É", "B-É B-é", "B-é B-é B-É", "'B-É' and 'B-é' differ"),
@@ -195,5 +197,8 @@ def test_lists_of_words_and_tags(folder):
     flags = {"task": "csv", "label_type": "tags"}
     _, splits = _read(folder, "dev", "", **flags, dev_file="a.csv")
     assert splits["dev"].words == ["U.N.", "official"] and splits["dev"].tags == ["B-X", "O"]
+    rows = [{"upos": ["NOUN", "VERB"], "words": words} for words in (["a", "b"], ["c", "d"])]
+    task, _ = _read(folder, "train", rows * 20)
+    assert task.labels == ("NOUN", "VERB")
     _, splits = _read(folder, "test", [{"words": ["a"]}], text_column="words")
     assert splits["test"].words == ["a"] and splits["test"].tags == []

@@ -52,6 +52,8 @@ SHARED = {"task": LABELS, "sst2/labels": LABELS, "stsb/values": ONES[:, 0]}
 STEP = {"step": np.int64(1)}
 
 CLASSES, MASKS = tuning.ClassificationObjective(), PretrainingObjective()
+TAGGING, RANKING = tuning.TaggingObjective(), tuning.RankingObjective(0.05)
+SIMILARITY = tuning.SimilarityObjective(2.5, 1.0)
 TOGETHER = [TASKS["sst2"], TASKS["stsb"]]
 SPEC = ModelSpec(CONFIG, Vocabulary((*SPECIAL_TOKENS, *"abcdef")), True)
 TERMS = {str(term): term for recipe in RECIPES.values() for term in recipe.terms}
@@ -75,25 +77,13 @@ STEPS = {
     "albert": (lambda: task(ALBERT), tuning.ClassificationObjective((1.0, 2.0)), {}),
     "mobile": (lambda: task(MOBILE), tuning.MultiLabelObjective(), {"labels": ONES}),
     "decoder": (lambda: task(DECODER, 1), tuning.RegressionObjective(), VALUES),
-    "lstm": (lambda: task(LSTM, kind="tagger"), tuning.TaggingObjective(), TAGS),
+    "lstm": (lambda: task(LSTM, kind="tagger"), TAGGING, TAGS),
     "siamese": (lambda: task(SIAMESE), CLASSES, {}),
-    "features": (
-        lambda: FeatureTagger(DEEPER, 2, "weighted_sum_all"),
-        tuning.TaggingObjective(),
-        TAGS,
-    ),
+    "features": (lambda: FeatureTagger(DEEPER, 2, "weighted_sum_all"), TAGGING, TAGS),
     "choices": (lambda: task(CONFIG, 1, "multiple_choice"), CLASSES, PAIRS),
     "span": (lambda: task(kind="span"), tuning.SpanObjective(), SPAN),
-    "similarity": (
-        lambda: BertEmbedder(CONFIG, "max", True, 4),
-        tuning.SimilarityObjective(2.5, 1.0),
-        PAIRS | VALUES,
-    ),
-    "pairs": (
-        lambda: BertEmbedder(CONFIG),
-        tuning.RankingObjective(0.05),
-        PAIRS | {"texts": TOKENS[:, 1:3]},
-    ),
+    "similarity": (lambda: BertEmbedder(CONFIG, "max", True, 4), SIMILARITY, PAIRS | VALUES),
+    "pairs": (lambda: BertEmbedder(CONFIG), RANKING, PAIRS | {"texts": TOKENS[:, 1:3]}),
     "lora": (lambda: LoraModel(task(), 2, 4.0, True), CLASSES, {}),
     "together": (lambda: MultiTaskModel(CONFIG, TOGETHER), MultiObjective(TOGETHER), SHARED),
     "pretrainer": (lambda: BertPretrainer(CONFIG, "selective"), MASKS, MASKED),

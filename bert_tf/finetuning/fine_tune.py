@@ -22,7 +22,7 @@ from bert_tf.finetuning.runs.tables import aligned
 from bert_tf.finetuning.task import DataFiles, Task, TrainableTask
 from bert_tf.models.encoder import skip_padding
 from bert_tf.resolution import resolve_model
-from bert_tf.runs.run import COMMAND, FINISHED, Run
+from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, Run
 from bert_tf.session import Session, training_devices
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
@@ -32,6 +32,7 @@ from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
 from tfrecords.command_help import command_line, unused_name
+from tfrecords.files import errors_at
 from tfrecords.vocabulary import warn_about_casing
 from tfrecords.writer import atomic_write
 
@@ -135,7 +136,7 @@ def _with_flags_of_model(
     """Returns the session with the flags that are not given as the model has them."""
     options = session.options
     if trained and trained is session.init and trained.run:
-        with saved_run.flags_of(trained.run):
+        with errors_at(trained.run.file(FLAGS)):
             options = saved_run.with_values_of(options, trained.run.flags, saved_run.LENGTHS)
     if options.label_type in VECTOR_TYPES:
         values = dataclasses.asdict(settings.head) | {"max_seq_length": settings.max_seq_length}

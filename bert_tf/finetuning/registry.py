@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions, TaskOptions
 from bert_tf.finetuning.multi_task import MultiTask
-from bert_tf.finetuning.saved_run import flags_of, options_of
+from bert_tf.finetuning.saved_run import options_of
 from bert_tf.finetuning.task import DataFiles, Task, TrainableTask
 from bert_tf.finetuning.tasks import csv_tables, glue, imdb, multiple_choice, squad, tagged_files
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.resolution import check_length, fitting_length
-from bert_tf.runs.run import Run
+from bert_tf.runs.run import FLAGS, Run
+from tfrecords.files import errors_at
 from tfrecords.progress import say
 
 # Tasks without options.
@@ -115,6 +116,6 @@ def options_of_run(run: Run) -> FineTuningOptions:
     if not {"task", "output_dir"} <= flags.keys() or not run.head:
         raise ValueError(f"{run.path} holds no fine-tuning run: give the output folder of one")
     options = options_of(run)
-    with flags_of(run):
+    with errors_at(run.file(FLAGS)):
         make_task(options, run.head)  # checks them
     return options

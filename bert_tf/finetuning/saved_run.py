@@ -1,11 +1,10 @@
 """The flags of a fine-tuning run that exists already."""
 
-import contextlib
 import dataclasses
 import functools
 import os
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from bert_tf.folder_lock import LOCK
 from bert_tf.runs.provenance import check_same
 from bert_tf.runs.run import COMMAND, FLAGS, HEAD, LOCATION_FLAGS, Run
 from bert_tf.training.checkpoints import BEST
-from tfrecords.files import fields_kind
+from tfrecords.files import errors_at, fields_kind
 from tfrecords.writer import absolute_path
 
 # The key in flags.json for the checksums of the training and dev examples.
@@ -43,19 +42,10 @@ _FOUND = ("text_column", "label_column", *SETTINGS)
 _EVALUATION = frozenset({*DataFiles._fields, "precision", "init_checkpoint"})
 
 
-@contextlib.contextmanager
-def flags_of(run: Run) -> Iterator[None]:
-    """Makes a context in which errors are those of the flags of a run, not of the command's."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{run.file(FLAGS)}: {error}") from None
-
-
 def options_of(run: Run) -> FineTuningOptions:
     """Returns the flags of a fine-tuning run."""
     names = {field.name for field in dataclasses.fields(FineTuningOptions)}
-    with flags_of(run):
+    with errors_at(run.file(FLAGS)):
         return FineTuningOptions(**{name: run.flags[name] for name in run.flags.keys() & names})
 
 

@@ -10,12 +10,7 @@ import pytest
 from support import Terminal
 
 from bert_tf.training.interruption import Interrupted
-from bert_tf.training.reports import (
-    MetricsLog,
-    Reports,
-    read_metrics,
-    read_results,
-)
+from bert_tf.training.reports import MetricsLog, Reports, read_metrics, read_results
 
 _MEASURES = ("masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy")
 

@@ -47,10 +47,8 @@ def test_a_second_call_does_not_start_the_devices_again(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", json.dumps(workers))
     server = "MultiWorkerMirroredStrategy"
     monkeypatch.setattr(tf.distribute, server, lambda: started.append("workers") or object())
-    for options in (
-        WorkerOptions(strategy="tpu", tpu_name="x"),
-        WorkerOptions(strategy="multi_worker"),
-    ):
+    workers = WorkerOptions(strategy="multi_worker")
+    for options in (WorkerOptions(strategy="tpu", tpu_name="x"), workers):
         assert make_strategy(options) is make_strategy(options)
     assert started == ["x", "workers"]
 

@@ -251,12 +251,7 @@ GOOD, SEVERAL = "text,label\na,ham\nb,spam\n", {"label_type": "classes"}
         ('{"data": [{"x": 1}], "v": 1}', GOOD, {"text_column": "x"}, "is a single JSON object, wh"),
         ('{"text": "Go", "label": [[0, 2, "X"]]}', GOOD, {}, '"X"]] seems to hold spans of char'),
         ('{"text": "Go", "label": [{"start": 0}]}', GOOD, SEVERAL, "0}] seems to hold spans of"),
-        (
-            '{"x": "Go", "y": [[0, 2, "X"]]}\n' * 2,
-            GOOD,
-            {},
-            "no column 'text' or 'label', only 'x'",
-        ),
+        ('{"x": "Go", "y": [[0, 2, "X"]]}\n' * 2, GOOD, {}, "no column 'text' or 'label', only"),
         ("text,x\na,1\nb,0\n", GOOD, SEVERAL | {"label_column": "x"}, "'x' holds 0 and 1 instead"),
         ('{"text":7,"label":"x"}\n{"text":"a","label":"y"}', GOOD, {}, "'text' is 7, not a string"),
         ('{"text": "a", "label": ["x"]}', GOOD, {}, "lists are for --label_type=classes"),
@@ -276,12 +271,7 @@ def test_bad_tables_are_one_clear_line(read, write, train, dev, flags, message):
 @pytest.mark.parametrize(
     ("header", "row", "pairs", "said"),
     [
-        (
-            "text,text_b,label",
-            "a,b,{}",
-            None,
-            "'text_b' is not read; for pairs of texts, give --te",
-        ),
+        ("text,text_b,label", "a,b,{}", None, "'text_b' is not read; for pairs of texts, give"),
         ("text,other,label", "a,b c,{}", None, "'other' is not read; .* --text_b_column=other."),
         ("text,other,label", "a,b,{}", None, ""),
         ("text,hypothesis", "a {},b", "", "give --text_b_column=hypothesis."),
@@ -302,19 +292,13 @@ def test_what_else_a_table_seems_to_hold(read, write, header, row, pairs, said, 
 
 def test_labels_that_seem_to_be_numbers(read, write, capsys):
     """Oracle: by hand; many decimal numbers, and about as many classes as rows."""
-    for labels, warned in (
-        (range(60), 60),
-        ([n % 24 / 2 for n in range(60)], 24),
-        ([*range(30)] * 2, 0),
-    ):
+    cases = (range(60), 60), ([n % 24 / 2 for n in range(60)], 24), ([*range(30)] * 2, 0)
+    for labels, warned in cases:
         path = write("a.csv", "text,label\n" + "".join(f"a,{label}\n" for label in labels))
         read(None, ["train"], train_file=path, dev_file=path)
         out = capsys.readouterr().out
-        assert (
-            (f"{warned} classes in 60 rows; to predict numbers, give" in out)
-            == bool(out)
-            == bool(warned)
-        )
+        warning = f"{warned} classes in 60 rows; to predict numbers, give"
+        assert (warning in out) == bool(out) == bool(warned)
 
 
 def test_missing_flags(read):

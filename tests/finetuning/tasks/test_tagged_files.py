@@ -61,11 +61,7 @@ def _row(words, tags, **others) -> list[dict]:
         ("สมชาย", "ส ม ชาย", "'สม', here two words"),
         ("わたしは来ます", "わたし は 来 ます", "'わたしは', here two words"),
         ("서울에", "서 울 에", "'서울', here two words"),
-        (
-            "中国人民",
-            "中国 人 民",
-            "take '中国', here one word, for several (5 times such): tag each",
-        ),
+        ("中国人民", "中国 人 民", "'中国', here one word, for several (5 times such): tag each"),
         ("서울에 갑니다", "서울에 갑니다", ""),
         ("中国 J K Rowling", "中 国 J K Rowling", ""),
     ],

@@ -162,6 +162,16 @@ def test_the_casing_of_a_vocabulary_goes_with_it(tmp_path, capsys):
         build(tmp_path, b"a a", output_file=str(tmp_path / "theirs" / "vocab.txt"))
 
 
+def test_a_casing_that_appears_meanwhile_stays(tmp_path, monkeypatch):
+    """Oracle: the file of another program, written while the text is read."""
+    theirs, learn = tmp_path / "tokenizer_config.json", building.learn_vocabulary
+    patched = lambda *flags: theirs.write_text("{}") and learn(*flags)  # noqa: E731
+    monkeypatch.setattr(building, "learn_vocabulary", patched)
+    with pytest.raises(ValueError, match=f"{theirs} exists and describes another"):
+        build(tmp_path, b"a a")
+    assert theirs.read_text() == "{}" and not (tmp_path / "vocab.txt").exists()
+
+
 def test_an_extension_keeps_the_casing_of_the_vocabulary(tmp_path, capsys):
     """Oracle: "Ab" is one token of a cased vocabulary, and none of an uncased one."""
     (tmp_path / "old.txt").write_text("\n".join([*SPECIAL, "A", "a", "##b"]))

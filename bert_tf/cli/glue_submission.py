@@ -30,6 +30,8 @@ class Options(command.Options):
         super().__post_init__()
         if not self.runs:
             raise ValueError("no runs: name the output folders of run_finetuning")
+        if not self.output_file.endswith(".zip"):
+            raise ValueError(f"--output_file={self.output_file}: its name must end with .zip")
 
 
 def run(options: Options) -> None:

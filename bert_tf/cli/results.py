@@ -11,6 +11,7 @@ was fine-tuned, at the setting that is best on the dev set. Their titles name th
 published figures are from test sets whose labels are not public.
 """
 
+import os
 from dataclasses import dataclass
 
 from tfrecords import command
@@ -36,10 +37,15 @@ class Options(command.Options):
 def run(options: Options) -> None:
     """Prints and writes the tables."""
     from bert_tf.comparison import runs
+    from bert_tf.runs.run import VOCAB
+    from bert_tf.training.reports import EVAL_RESULTS
     from tfrecords.writer import atomic_write, check_output_files
 
     if options.output_file:
-        check_output_files([options.output_file], [options.folder], options.overwrite)
+        # The table can lie in a run, but not in the place of what the run holds.
+        beside = os.path.dirname(options.output_file)
+        kept = (os.path.join(beside, name) for name in (VOCAB, EVAL_RESULTS))
+        check_output_files([options.output_file], [options.folder, *kept], options.overwrite)
     groups, unfinished = runs.read_groups(options.folder)
     tables = runs.task_tables(groups) + runs.published_tables(groups)
     text = runs.print_tables(tables, unfinished)

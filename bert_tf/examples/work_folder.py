@@ -69,7 +69,7 @@ class WorkFolder:
                 remove(path)
                 continue
             remove(*(f"{path}/{step}" for step in _names(path) if _STEPS.fullmatch(step)))
-            if not _names(path):
+            if not _names(path) and not os.path.islink(path):  # a link to a larger disk
                 remove_folder(path)
 
     def check(self, complete: bool = True) -> None:

@@ -250,5 +250,7 @@ class ExplorerOptions(VocabularyOptions):
         super().__post_init__()
         if bool(self.output_file) == self.serve:
             raise ValueError("give either --output_file or --serve")
+        if self.output_file:
+            _check_ending(self.output_file, [".html"])
         if self.output_file and not self.texts:
             raise ValueError("--output_file needs a text, such as --text='The cat [MASK] here.'")

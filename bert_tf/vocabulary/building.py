@@ -241,11 +241,13 @@ def _write(
     for path, text in (others | {options.output_file: vocab.text}).items():
         if not options.overwrite and tf.io.gfile.exists(path) and read_file(path) != text.encode():
             check_free(path)
+    if folder := _tokenizer_folder(options.output_file):
+        folder.check_tokenizer()
     manifest |= {"sha256": hashlib.sha256(vocab.text.encode()).hexdigest()}
     atomic_write(options.output_file + MANIFEST_END, json.dumps(manifest, indent=2) + "\n")
     for path, text in others.items():
         atomic_write(path, text)
-    if folder := _tokenizer_folder(options.output_file):
+    if folder:
         folder.write_tokenizer(vocab, options.do_lower_case)
     write_vocab(options.output_file, vocab)
 

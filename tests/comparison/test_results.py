@@ -50,6 +50,8 @@ def test_the_tables(add_run, compare, tmp_path):
     with pytest.raises(FileExistsError, match="results.md exists: .*--overwrite"):
         compare(output_file=f"{tmp_path}/results.md")
     assert (tmp_path / "results.md").read_text() == "mine"
+    with pytest.raises(ValueError, match="eval_results.txt is an input file too"):
+        compare(output_file=f"{tmp_path}/mine/eval_results.txt", overwrite=True)
     printed = compare(output_file=f"{tmp_path}/results.md", overwrite=True)
     tables = printed.split("\n\n")
     assert [table.splitlines()[0] for table in tables[:2]] == ["tickets", "sst2"]

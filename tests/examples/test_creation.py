@@ -382,11 +382,14 @@ def test_any_file_name_works(folder, options):
 
 
 def test_other_files_in_the_work_folder_are_left_alone(folder, options):
-    """Oracle: a file of the user in the folder that the command needs."""
+    """Oracle: a file of the user in the folder that the command needs; a link to another disk."""
     mine = folder / "out" / "data.unfinished"
     mine.mkdir(parents=True)
     (mine / "novel.txt").write_text("Chapter 1")
-    run(options())
+    (folder / "disk").mkdir()
+    (mine / "chunks").symlink_to(folder / "disk")
+    (mine / "job.json").write_text('{"bert_tf": "an earlier one"}')
+    run(options(overwrite=True))
     assert (mine / "novel.txt").read_text() == "Chapter 1"
 
 

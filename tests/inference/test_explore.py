@@ -248,6 +248,8 @@ def test_flags_that_do_not_go_together():
         ({"output_file": None}, "give either --output_file or --serve"),
         ({"serve": True}, "give either --output_file or --serve"),
         ({"texts": ()}, "--output_file needs a text, such as --text="),
+        # A file that the checkpoint consists of.
+        ({"output_file": "run/vocab.txt"}, "vocab.txt: its name must end with .html"),
     ):
         with pytest.raises(ValueError, match=line):
             options("run", **changes)

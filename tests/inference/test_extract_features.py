@@ -254,6 +254,11 @@ def test_texts_without_words_in_the_projector(pretrained, tmp_path):
     run(Options(checkpoint=pretrained[0], **flags))
     assert not (tmp_path / "v.tsv").read_bytes()
     assert (tmp_path / "v.metadata.tsv").read_text() == "text\tline\tcontext\n"
+    (config := tmp_path / "projector_config.pbtxt").write_text("mine")
+    with pytest.raises(FileExistsError, match=f"{config} is no projector's .* move it away"):
+        run(Options(checkpoint=pretrained[0], **flags, overwrite=True))
+    assert config.read_text() == "mine"
+    assert (tmp_path / "v.tsv.unfinished" / "chunks").exists()  # what was computed
 
 
 @pytest.mark.parametrize("length", [5, 6, 9, 10, 30])

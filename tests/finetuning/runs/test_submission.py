@@ -51,6 +51,8 @@ def test_what_is_not_a_submission_is_named(tmp_path):
 
     whole, again = (predict(tmp_path / name, "WNLI.tsv", 146) for name in "ab")
     refuse("no runs: name the output folders")
+    with pytest.raises(ValueError, match="--output_file=run/flags.json: .* end with .zip"):
+        glue_submission.Options(runs=("run",), output_file="run/flags.json")
     (tmp_path / "submission.zip").write_text("mine")
     with pytest.raises(FileExistsError, match="submission.zip exists: .*--overwrite"):
         submit([whole], tmp_path)

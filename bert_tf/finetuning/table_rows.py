@@ -325,6 +325,11 @@ def _named(path: str, rows: Iterator[tuple[int, list[str] | ValueError]]) -> Ite
                 raise ValueError(f"{path}: the first line names {min(twice)!r} twice")
         elif not fields:
             yield line, {names[0]: ""}
+        elif len(names) > 1 and [*map(str.strip, fields)] == names:
+            yield (
+                line,
+                ValueError(f"{path}, line {line:,} names the columns again: leave it out"),
+            )
         elif len(fields) != len(names):
             yield (
                 line,

@@ -156,6 +156,7 @@ def test_cells_in_columns_without_a_name_are_counted(write, capsys):
         ("a.csv", b"a,b\r1,2\r", "a.csv is a single line with carriage returns: save the file"),
         ("a.csv", b"\xff\xfet\0", "a.csv is UTF-16: save it as UTF-8"),
         ("a.csv", b"a,b,a\n", "a.csv: the first line names 'a' twice"),
+        ("a.csv", b"a, b\n1,2\na,b\n3,4\n", "a.csv, line 3 names the columns again: leave it"),
         ("a.csv", b"a,b\n1,2\n1,2,3\n", "a.csv, line 3: 3 columns, but the first line has 2"),
         ("a.csv", b'a,b\n"1\n1",2\n"1,2\n3,4\n', "a.csv, line 4: a quote is not closed"),
         ("a.csv", b'a,b\n"1"x,2\n', "a.csv, line 2: ',' expected after '\"'; inside a quoted"),

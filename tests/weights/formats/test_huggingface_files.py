@@ -81,8 +81,9 @@ def test_old_names_and_copies(folder):
     # Without the originals, and as torch.compile and DistributedDataParallel name tensors.
     for name in (WORDS, "cls.predictions.bias"):
         del old[name]
-    save_file({f"module._orig_mod.{name}": array for name, array in old.items()}, folder / FILE)
-    assert_equal(values(folder), expected)
+    for beginning in ("module._orig_mod.", "0.auto_model."):
+        save_file({beginning + name: array for name, array in old.items()}, folder / FILE)
+        assert_equal(values(folder), expected)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])

@@ -164,6 +164,11 @@ def read_head(
         raise ValueError(
             f"{path}: id2label has {len(labels)} labels, but {layer} has {classes} outputs"
         )
+    if kind == "classifier" and classes > 1 and config.get("problem_type") == "regression":
+        raise ValueError(
+            f"{path}: problem_type is regression, but only one output can be a number, not "
+            f"{classes}: to read the encoder, remove it"
+        )
     # With one output, transformers computes a sigmoid for both.
     sigmoid = (_MULTI_LABEL, _SINGLE_LABEL) if classes == 1 else (_MULTI_LABEL,)
     multi_label = kind == "classifier" and config.get("problem_type") in sigmoid

@@ -31,9 +31,11 @@ from bert_tf.runs.run import Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.weights.names import PARTS
 from bert_tf.weights.table import entries, own_rows
+from tfrecords.files import read_json
 from tfrecords.manifest import lines_sha256
 from tfrecords.order import RecordSet
 from tfrecords.process import machine_memory
+from tfrecords.writer import check_free
 
 _CONFIG = "bert_config.json"
 # What a process with TensorFlow needs besides, as measured on the CPU: 1.0 GB of 2.7 GB at a width
@@ -104,7 +106,10 @@ def make_plan(options: AblationOptions) -> list[RowPlan]:
         plans.append(RowPlan(row, folder, config, pretraining, step, runs, phase.train))
     _check_memory(options, plans)
     for plan in plans:
-        plan.config.to_json_file(plan.pretraining.bert_config_file)
+        file = plan.pretraining.bert_config_file
+        if tf.io.gfile.exists(file) and read_json(file) != plan.config.to_dict():
+            check_free(file, advice="move it away, or choose another --output_dir")
+        plan.config.to_json_file(file)
     return plans
 
 

@@ -19,7 +19,7 @@ from bert_tf.finetuning.runs.run_process import run_apart
 from bert_tf.finetuning.runs.sweep import sweep
 from bert_tf.finetuning.runs.tables import Score, aligned
 from bert_tf.finite import NonFinite
-from bert_tf.runs.run import CONFIG, FLAGS, SWEEP_RESULTS, Run
+from bert_tf.runs.run import FLAGS, SWEEP_RESULTS, Run
 from tfrecords.command_help import command_line
 from tfrecords.progress import say
 from tfrecords.writer import atomic_write, check_free
@@ -48,8 +48,7 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
     Run(options.folder).check_flags(dataclasses.asdict(options), free=_FREE)
     if "grid" not in (run := Run(options.folder)).flags:
         files = run.file(FLAGS), f"{options.folder}.json", f"{options.folder}.txt"
-        configs = tf.io.gfile.glob(run.file(f"*/{CONFIG}"))
-        check_free(*files, *configs, advice="move it away, or choose another --output_dir")
+        check_free(*files, advice="move it away, or choose another --output_dir")
     plans = make_plan(options)
     flags = json.dumps(dataclasses.asdict(options), indent=2)
     atomic_write(Run(options.folder).file(FLAGS), f"{flags}\n")

@@ -67,9 +67,9 @@ def open_checkpoint(
 
 @contextlib.contextmanager
 def local_folder(path: str) -> Iterator[str]:
-    """Downloads or extracts a checkpoint, if need be, and yields its path.
+    """Downloads or extracts a checkpoint if necessary, and yields its local path.
 
-    Errors in the block name the archive: its folder no longer exists when they are read.
+    Errors in the block name the archive, because the folder does not outlive the block.
     """
     path = local_path(path)
     with named_errors(f"cannot read {path}: download it first"):

@@ -135,7 +135,7 @@ def _beam_runner(name: str, beam_options: str) -> RunChunks:
     # Workers import what they need by name. The main session contains nothing else for them.
     options.view_as(SetupOptions).save_main_session = False
 
-    # What runners raise whose options, network or packages are missing.
+    # Raised by runners if options, the network or packages are missing.
     errors = RuntimeError, ImportError, grpc.RpcError, grpc.FutureTimeoutError
 
     def run_chunks(groups, read, work, *, desc, **_):
@@ -152,7 +152,7 @@ def _beam_runner(name: str, beam_options: str) -> RunChunks:
                 )
         except errors as error:
             reason = f"{type(error).__name__}: {error}"[:500]
-            raise OSError(f"--runner={name}: {reason}; see --beam_options") from error
+            raise OSError(f"--runner={name}: {reason}; check --beam_options") from error
 
     return run_chunks
 

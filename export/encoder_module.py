@@ -114,9 +114,10 @@ class EncoderModule(ReusableModel):
 
 
 def _checked(inputs: dict[str, tf.Tensor], longest: int) -> dict[str, tf.Tensor]:
-    """Returns the inputs of a call, and first checks their shapes and that no value is negative.
+    """Returns the inputs, and checks that their shapes agree and that no value is negative.
 
-    Other shapes would broadcast, or end the process; negative values count from the end of tables.
+    Other shapes would broadcast or end the process, and negative ids would count from the end of
+    a table.
     """
     # Hides the length from TensorFlow's shape inference, whose own error for a length that is too
     # long would come first and not name the limit.

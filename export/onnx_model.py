@@ -202,9 +202,10 @@ def _encode(graph: _Graph, encoder: BertEncoder, *, first_only: bool) -> tuple[s
 
 
 def _checked_start(graph: _Graph) -> str:
-    """Adds operations that fail unless the inputs have one shape, and that give [0] otherwise.
+    """Adds operations that give [0], but fail if the shapes of the inputs differ.
 
-    ONNX has no assertions, and arithmetic would broadcast. Of one element there is no second.
+    ONNX has no assertions, and arithmetic would broadcast. So if they differ, the operations read
+    the second element of a list that has one.
     """
     ids, mask, types = (graph.add("Shape", name) for name in ONNX_INPUTS)
     found, wanted = (graph.add("Concat", x, y, axis=0) for x, y in ((mask, types), (ids, ids)))

@@ -143,7 +143,7 @@ def test_a_new_run_replaces_no_file_of_others(tmp_path, name):
     run.check_own()
     (tmp_path / "notes.txt").touch()
     (tmp_path / name).write_text("{}")
-    with pytest.raises(FileExistsError, match=f"{name} exists: it is of no run"):
+    with pytest.raises(FileExistsError, match=f"{name} exists: no run wrote it"):
         run.check_own()
     assert (tmp_path / name).read_text() == "{}"
     run.write(ModelSpec(CONFIG), {COMMAND: "run_pretraining"})

@@ -282,7 +282,7 @@ def _parsed_options(options_type: type, extra: list[str]) -> Any:
             continue
         # Shells do not expand "~" after "--flag=".
         if kind is str and "ram://" in value:
-            raise ValueError(f"--{name}={value}: ram:// ends with the command: name a file on disk")
+            raise ValueError(f"--{name}={value}: ram:// is lost on exit: name a file on disk")
         given[field.name] = os.path.expanduser(value) if str(value).startswith("~/") else value
         if kind in (int, float):
             # `Options` refuses text that is not a number.

@@ -37,37 +37,37 @@ def errors_at(where: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[tf.io.gfile.GFile]:
-    """Opens a file of bytes; errors of TensorFlow in the block become an OSError that names it."""
+    """Opens a file to read bytes; TensorFlow's errors become an OSError that names the file."""
     check_no_pipe(path)
     with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
         yield file
 
 
 def check_no_pipe(path: str) -> None:
-    """Raises an OSError for what cannot be read twice, and perhaps not even once."""
+    """Raises an OSError for a pipe, a socket or a device, which cannot be read twice."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        raise OSError(f"{path} is a pipe, a socket or a device: name a file, or leave it out")
+        raise OSError(f"{path} is a pipe, a socket or a device: name a regular file")
 
 
 def read_file(path: str, size: int = -1) -> bytes:
-    """Returns the content of a file, or its first bytes.
+    """Returns the content of a file, or its first `size` bytes.
 
-    Raises an OSError, also if Git LFS left a pointer in place of the file.
+    Raises an OSError if it cannot be read or is a Git LFS pointer.
     """
     with reading(path) as file:
         data = file.read(size)
     if data.startswith(b"version https://git-lfs."):
-        raise OSError(f"{path} is only a pointer of Git LFS: run git lfs pull, or download it")
+        raise OSError(f"{path} is a Git LFS pointer, not the file itself: run git lfs pull")
     return data
 
 
 def read_json(
     path: str, kind: Any = dict[str, Any], advice: str = "download or copy it again"
 ) -> Any:
-    """Reads a JSON file of a declared kind, see `parse_json`; returns {} if there is no such file.
+    """Reads a JSON file and checks its types, see `parse_json`; returns {} if there is no file.
 
     Raises:
-        ValueError: the file is damaged, or a value is not of its kind; ends with `advice`.
+        ValueError: the file is damaged, or a value has another type; ends with `advice`.
     """
     if not tf.io.gfile.exists(path):
         return {}
@@ -78,7 +78,7 @@ def read_json(
 
 
 def parse_json(text: str | bytes, kind: Any = dict[str, Any]) -> Any:
-    """Returns the value of a JSON text, all of whose values are of the kinds that are declared.
+    """Parses a JSON text and checks that its values have the declared types.
 
     Args:
         kind: a type of Python, or {key: kind} with the keys that the program reads: an object may
@@ -94,7 +94,7 @@ def parse_json(text: str | bytes, kind: Any = dict[str, Any]) -> Any:
     except json.JSONDecodeError as error:
         if error.msg != "Extra data":
             raise
-        raise ValueError("it holds several JSON values, as JSON lines do, not one") from None
+        raise ValueError("it contains several JSON values, as JSON lines do, not one") from None
     except RecursionError as error:
         raise ValueError(str(error)) from None
     _check_kind(value, kind)
@@ -104,7 +104,7 @@ def parse_json(text: str | bytes, kind: Any = dict[str, Any]) -> Any:
 def fields_kind(cls: type) -> dict[str, Any]:
     """Returns the kind of an object whose keys are the fields of a dataclass without a default.
 
-    It may have the others, too.
+    Fields with a default may be missing.
     """
     hints, fields = get_type_hints(cls), dataclasses.fields(cls)
     return {
@@ -112,7 +112,7 @@ def fields_kind(cls: type) -> dict[str, Any]:
     }
 
 
-# The names of kinds in messages.
+# The names of types in messages.
 _KINDS = {
     dict: "an object",
     list: "a list",
@@ -125,7 +125,7 @@ _KINDS = {
 
 
 def _check_kind(value: Any, kind: Any, name: str = "") -> None:
-    """Raises a ValueError that names the first value that is not of its kind."""
+    """Raises a ValueError that names the first value of another type."""
     what = name or "it"
     kinds = kind.__args__ if isinstance(kind, UnionType) else kind
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)

@@ -35,12 +35,12 @@ def expand_files(patterns: str, allow_empty: bool = False, flag: str = "input_fi
 
 
 def check_single(path: str) -> None:
-    """Checks that a path is that of one file; the error says what else it is."""
+    """Raises an error unless a path names a single file."""
     if tf.io.gfile.isdir(path):
         raise IsADirectoryError(f"{path} is a directory: name one of its files")
     if not tf.io.gfile.exists(path):
         if any(_matches(name.strip()) for name in path.split(",")):
-            raise ValueError(f"{path} may be several files: name one, such as all of them joined")
+            raise ValueError(f"{path} is a list or a pattern of files: name one file, or join them")
         raise FileNotFoundError(f"{path}: no such file")
 
 

@@ -28,7 +28,7 @@ class Options(command.Options):
         None,
         "Image file (.png, .svg, .pdf) to write with a plot of lengths, fill and masked positions.",
     )
-    overwrite: bool = option(False, "Replace an existing file with the --plot.")
+    overwrite: bool = option(False, "Replace an existing --plot.")
 
 
 run = command.late("tfrecords.inspection:inspect")

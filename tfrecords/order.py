@@ -35,7 +35,7 @@ class RecordSet:
             masking "left_to_right".
         vocab_size: upper bound of all token ids.
         num_types: upper bound of all segment ids.
-        vocab: if given, [CLS] and [SEP] must be where they belong.
+        vocab: if given, the places of [CLS] and [SEP] are checked.
         seed: seed of the training order.
         part: "all"; "held_out" for the first of every 100 records of each file; "train" for the
             others.

@@ -108,14 +108,14 @@ def handle_signals() -> None:
 
 
 def machine_memory() -> int:
-    """Returns the bytes of memory that this machine, or its container, has."""
+    """Returns the memory of this machine, or of its container, in bytes."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = _CGROUP.read_text().strip() if _CGROUP.exists() else "max"
     return min(memory, int(limit)) if limit.isdecimal() else memory
 
 
 def check_memory(what: str, size: int) -> None:
-    """Raises a ValueError if this machine has less memory than the bytes that something takes."""
+    """Raises a ValueError if something takes more bytes than this machine has memory."""
     if size > (memory := machine_memory()):
         raise ValueError(
             f"{what} takes at least {size // 10**9:,} GB, but this machine has only "

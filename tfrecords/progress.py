@@ -80,7 +80,7 @@ def progress_bar(
     else:
         layout = "{desc}{percentage:3.0f}% {n_fmt}/{total_fmt} " + times
         bar, pace = _Lines, {"mininterval": _SECONDS_BETWEEN_LINES, "miniters": 1}
-        # A moving average of few lines would keep the first step, which XLA compiles, for minutes.
+        # With so few lines, a moving average would keep the slow first step for minutes.
         pace["smoothing"] = 0
     pace["bar_format"] = layout if total is not None else "{desc}{n_fmt} [{elapsed}" + rate
     if _is_quiet():

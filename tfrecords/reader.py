@@ -26,7 +26,7 @@ def check_files(records: RecordSet) -> bool:
         found = Layout.of(firsts[row])
         if problem.startswith(f"{found} instead"):
             problem += (
-                ": pass the --max_seq_length and the --max_predictions_per_seq of their creation"
+                ": pass the --max_seq_length and --max_predictions_per_seq of the records"
                 if found == Layout.of(firsts[0])
                 else f", as in {records.files[0]}: read them in separate runs, or create them with "
                 "the same --masking and --use_v2_feature_names"

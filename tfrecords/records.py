@@ -90,7 +90,7 @@ class Rules:
         layout: the layout of all records.
         vocab_size: upper bound of all token ids; by default, what an int32 holds.
         num_types: upper bound of all segment ids.
-        vocab: if given, [CLS] and [SEP] must be where they belong.
+        vocab: if given, the places of [CLS] and [SEP] are checked.
     """
 
     layout: Layout
@@ -99,7 +99,7 @@ class Rules:
     vocab: Vocabulary | None = None
 
     def broken(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the first rule that each record of a batch breaks, [B] strings; "" if none."""
+        """Returns the first rule that each record of a batch breaks, or "", as strings [B]."""
         wrong, messages = zip(*self._violations(batch), strict=True)
         # Each rule assumes that the record obeys all earlier ones.
         numbers = [
@@ -109,12 +109,12 @@ class Rules:
         return tf.gather([*messages, ""], tf.reduce_min(numbers, axis=0))
 
     def check(self, serialized: Sequence[bytes]) -> tuple[Batch, dict[int, str]]:
-        """Returns the features of the good records, and what is wrong with each other, by index."""
+        """Returns the features of the good records, and the problem of each other by its index."""
         problems: dict[int, str | None] = dict.fromkeys(range(len(serialized)))
         try:
             batch = self.layout.parse(tf.constant(serialized, tf.string))
         except _READING_ERRORS:
-            # One of them cannot be read.
+            # At least one record cannot be read.
             problems = {row: self.problem_of(record) for row, record in enumerate(serialized)}
             readable = [serialized[row] for row in problems if not problems[row]]
             batch = self.layout.parse(tf.constant(readable, tf.string))
@@ -127,7 +127,7 @@ class Rules:
         return good, {row: problem for row, problem in problems.items() if problem}
 
     def problem_of(self, serialized: bytes) -> str | None:
-        """Returns why a record cannot be read, or which value is out of range, or None."""
+        """Returns what makes a record unreadable, or the value that is out of range, or None."""
         example, found = parse_example(serialized), Layout.of(serialized)
         if example is None:
             return "not a tf.train.Example"
@@ -181,10 +181,10 @@ class Rules:
 
 
 def checked_batches(file: str, rules: Rules) -> Iterator[tuple[Batch, dict[int, str], int]]:
-    """Yields the good records of a file in batches, and what is wrong with the others.
+    """Yields, for each batch of a file, the good records, the problems of the others, and its size.
 
-    The latter is by the number of the record, from 1. The third value is how many bytes the batch
-    takes in the file. Raises a ValueError where the file is damaged.
+    The problems are by the number of the record, counted from 1. The size is in bytes, as in the
+    file. Raises a ValueError where the file is damaged.
     """
     compression = compression_of(file)
     records, done, consumed = open_records(file, compression), 0, 0
@@ -221,7 +221,7 @@ def _violations_of_predictions(
     positions, labels = batch["masked_lm_positions"], batch["masked_lm_ids"]
     predicted = batch["masked_lm_weights"] > 0
     real = tf.range(predicted.shape[1]) < _count(predicted)
-    yield predicted != real, "masked_lm_weights is not numbers above 0 followed by zeros"
+    yield predicted != real, "masked_lm_weights is not positive numbers followed by zeros"
     yield (positions != 0) & ~real, "a masked position in the padding is not 0"
     yield (labels != 0) & ~real, "a label in the padding is not 0"
     outside = (positions < 1) | (positions >= lengths)

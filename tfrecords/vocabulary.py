@@ -99,10 +99,10 @@ class Vocabulary:
             raise ValueError("not a BERT vocabulary: it has no tokens: write one token per line")
         if missing := [token for token in SPECIAL_TOKENS if token not in self.lines]:
             raise ValueError(
-                f"not a BERT vocabulary: it lacks {' '.join(missing)}: if it has them under other "
-                'names, such as <s>, put "cls_token": "<s>" into the tokenizer_config.json beside '
-                "it, otherwise replace a token that no text needs, such as [unused1], for each; an "
-                "inserted line would shift the ids of all tokens after it"
+                f"not a BERT vocabulary: it lacks {' '.join(missing)}: if they have other names, "
+                'such as <s>, state these in the tokenizer_config.json beside it ("cls_token": '
+                '"<s>"); otherwise, put each in place of a token that no text needs, such as '
+                "[unused1]; an inserted line would shift the ids of all tokens after it"
             )
         if not isinstance(self.strip_accents, bool | None):
             raise ValueError(f"strip_accents is {self.strip_accents!r}, not a boolean")

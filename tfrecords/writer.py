@@ -1,7 +1,7 @@
 """Writes TFRecord files and other files atomically: they appear complete or not at all.
 
-Until then, they are called NAME.tmp-HOST-PROCESS-RANDOM. The next process on the host that writes
-to the folder removes what killed ones left.
+Until then, they are called NAME.tmp-HOST-PROCESS-RANDOM. If a process is killed, the next one on
+the same host that writes to the folder removes such files.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from tfrecords.files import named_errors
 # What to do about a file that a command finds where it would write.
 REPLACE = "name another file, or replace it with --overwrite"
 
-_PID_SPACE = "/proc/self/ns/pid"  # Containers may share a host's name, but not its numbers.
+_PID_SPACE = "/proc/self/ns/pid"  # Containers may share a host's name, but not its process numbers.
 _HOST = f"{socket.gethostname()} {os.path.exists(_PID_SPACE) and os.stat(_PID_SPACE).st_ino}"
 _HOST = hashlib.sha256(_HOST.encode()).hexdigest()[:8]
 _OURS = re.compile(rf"\.tmp-{_HOST}-(\d+)-[0-9a-f]{{8}}$")
@@ -28,7 +28,7 @@ TEMPORARY = r"\.tmp-[0-9a-f]{8}-\d+-[0-9a-f]{8}"
 
 
 def temporary_name(path: str) -> str:
-    """Returns the name that a file or folder has until it is complete: a new one at each call."""
+    """Returns a new name for a file or folder, to use until it is complete."""
     if "://" not in path:
         _remove_left(os.path.dirname(path) or ".")
     return f"{path}.tmp-{_HOST}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -36,7 +36,7 @@ def temporary_name(path: str) -> str:
 
 @functools.cache
 def _remove_left(folder: str) -> None:
-    """Removes what killed processes of this host left in a folder; looks once per process."""
+    """Removes what killed processes of this host left in a folder; looks only once."""
     with contextlib.suppress(OSError, tf.errors.OpError):  # no folder, or others were faster
         for name in os.listdir(folder):
             if (ours := _OURS.search(name)) and not _is_alive(int(ours[1])):
@@ -59,7 +59,7 @@ def whole_file(path: str, overwrite: bool = True) -> Iterator[str]:
     """Yields the name of a temporary file that becomes `path` when the block succeeds.
 
     If the block raises, the temporary file is removed and `path` stays as it was. The folder is
-    created if necessary. Without `overwrite`, it is an error if something is at `path` by then.
+    created if necessary. Without `overwrite`, it is an error if `path` exists by then.
     """
     # In the same folder, because a rename is atomic only within a file system.
     temporary = temporary_name(path)
@@ -74,7 +74,7 @@ def whole_file(path: str, overwrite: bool = True) -> Iterator[str]:
 
 
 def publish(temporary: str, path: str, overwrite: bool = True) -> None:
-    """Gives a complete file its name; without `overwrite`, only if nothing has that name."""
+    """Gives a complete file its name; without `overwrite`, it is an error if `path` exists."""
     if not overwrite:
         check_free(path)
     with named_errors(f"cannot write {path}"):
@@ -82,7 +82,7 @@ def publish(temporary: str, path: str, overwrite: bool = True) -> None:
 
 
 def check_free(*paths: str, advice: str = REPLACE) -> None:
-    """Raises a FileExistsError, with advice, if anything is at a path."""
+    """Raises a FileExistsError that ends with `advice` if one of the paths exists."""
     for path in paths:
         if tf.io.gfile.exists(path) or os.path.islink(path):
             raise FileExistsError(f"{path} exists: {advice}")
@@ -110,7 +110,7 @@ def check_new_folder(path: str) -> None:
 def whole_folder(path: str) -> Iterator[str]:
     """Yields a temporary folder that becomes `path` when the block succeeds.
 
-    If the block raises, or if something is at `path` by then, the temporary folder is removed.
+    If the block raises, or if `path` holds files by then, the temporary folder is removed.
     Creates parent folders.
     """
     check_new_folder(path)
@@ -129,7 +129,7 @@ def whole_folder(path: str) -> Iterator[str]:
 
 
 def remove_folder(path: str) -> None:
-    """Removes a folder of this program, with all that it holds, if it exists."""
+    """Removes a folder and everything in it, if it exists."""
     if tf.io.gfile.isdir(path):
         tf.io.gfile.rmtree(path)
 
@@ -184,7 +184,7 @@ def check_output_files(
 ) -> None:
     """Checks that output files replace neither inputs nor each other.
 
-    Without `overwrite`, they must be new. Messages name the `flag`; inputs may be None.
+    Without `overwrite`, they must be new. Errors name the `flag`. Inputs that are None are ignored.
     """
     if not files:
         raise ValueError(f"--{flag} names no file: give it a name")
@@ -200,7 +200,7 @@ def check_output_files(
 
 
 def _identity(path: str) -> object:
-    """Returns what a file has in common with its other names, hard links included."""
+    """Returns a value that all names of a file share, hard links included."""
     path = absolute_path(path)
     if not os.path.exists(path):
         return path

@@ -46,14 +46,14 @@ def compress(options: CompressionOptions) -> dict[str, float]:
             "run_finetuning on this task"
         )
     if teacher.head.kind == EMBEDDING:
-        raise ValueError(f"{options.teacher} computes vectors, which no recipe compresses")
+        raise ValueError(f"{options.teacher} computes vectors: compress needs another head")
     if not options.replace_vocab:
         check_readable(teacher)
     options = with_length(options, options.task, teacher.spec.config)
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     task = make_task(options, teacher.head)
     if task.head.kind == EMBEDDING:
-        raise ValueError(f"--label_type={options.label_type} is not for compress: omit it")
+        raise ValueError(f"compress has no --label_type={options.label_type}: omit it")
     teacher, init = in_task_order(teacher, task, say), None
     if check_resumable(options, run):
         training = recipe.training.evaluation(task, run.path)

@@ -134,7 +134,7 @@ class DualObjective:
 
     def sums(self, model: DualPretrainer, batch: dict, training: bool) -> dict:
         seed = batch.get("dropout_seed", tf.constant([0, 0]))
-        # Not the seed itself, from which the first dropout draws.
+        # Another seed, because the first dropout draws from this one.
         mixed = self._rows.mix(batch, tf.random.fold_in(seed, 0)) | {"dropout_seed": seed}
         logits = model.teacher(mixed, training=training)["mlm_logits"]
         ids, first = mixed["masked_lm_ids"], self._rows.first_id

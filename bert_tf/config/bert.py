@@ -156,11 +156,11 @@ class BertConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.num_hidden_layers > _MOST_LAYERS:
-            raise ValueError(f"num_hidden_layers {self.num_hidden_layers} is above {_MOST_LAYERS}")
+            raise ValueError(f"num_hidden_layers={self.num_hidden_layers} is above {_MOST_LAYERS}")
         if (parameters := self._least_parameters()) > 10**9:
             sizes = {name: value for name, value in vars(self).items() if type(value) is int}
             largest = max(sizes, key=sizes.get)
-            check_memory(f"a model with the {largest} {sizes[largest]}", 4 * parameters)
+            check_memory(f"a model with {largest}={sizes[largest]}", 4 * parameters)
         for name, value in dataclasses.asdict(self).items():
             if isinstance(value, float | int) and value < 0:
                 raise ValueError(f"{name} must be a finite number >= 0, not {value!r}")
@@ -181,7 +181,7 @@ class BertConfig:
         object.__setattr__(self, "pruned_heads", self._checked_heads() or None)
 
     def _least_parameters(self) -> int:
-        """Returns a lower bound for the number of weights, from the larger ones of them."""
+        """Returns a lower bound for the number of weights; counts only the large matrices."""
         tables = self.vocab_size + self.max_position_embeddings + self.type_vocab_size
         width = getattr(self, self._divided)
         layer = 2 * width * (self.hidden_size + self.intermediate_size)

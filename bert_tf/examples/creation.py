@@ -183,9 +183,9 @@ def _restore_finished(
 
 
 def _keep_shards(job: Job, folder: WorkFolder, manifest: dict, overwrite: bool) -> bool:
-    """Keeps the shards of a finished run; returns whether these are all.
+    """Keeps the shards of a finished run; returns whether all are there.
 
-    Raises a ValueError for a file that is not what the manifest lists, unless it may be replaced.
+    Without `overwrite`, raises a ValueError for a shard that differs from the manifest.
     """
     listed = dict(zip(job.output_files, manifest["shards"], strict=False))
     found = list(filter(tf.io.gfile.exists, listed))
@@ -193,8 +193,8 @@ def _keep_shards(job: Job, folder: WorkFolder, manifest: dict, overwrite: bool) 
     changed = [file for file, digest in digests if digest != listed[file]["sha256"]]
     if changed and not overwrite:
         raise ValueError(
-            f"{shortened(changed)}: damaged or changed, judged by the checksum in {job.manifest}: "
-            "remove it to create it again, or replace it with --overwrite"
+            f"{shortened(changed)}: the checksum differs from that in {job.manifest}: remove it to "
+            "create it again, or replace it with --overwrite"
         )
     kept = {*found} - {*changed}
     if len(kept) == len(job.output_files):
@@ -206,9 +206,9 @@ def _keep_shards(job: Job, folder: WorkFolder, manifest: dict, overwrite: bool) 
 
 
 def _remove_other_output(job: Job, description: dict, overwrite: bool) -> None:
-    """Removes the manifest and, of another job, the shards unless this job replaces them.
+    """Removes the manifest and, if another job wrote it, those shards that this one does not write.
 
-    Raises a FileExistsError for the manifest of another job without `overwrite`.
+    Without `overwrite`, raises a FileExistsError for the manifest of another job.
     """
     path = job.manifest
     manifest = _read_manifest(path)
@@ -216,7 +216,7 @@ def _remove_other_output(job: Job, description: dict, overwrite: bool) -> None:
         return remove(path)
     if not overwrite:
         return check_free(path)
-    # No manifest can reach into another folder, or to a file that it does not describe.
+    # Only shards in the same folder whose checksums are those in the manifest.
     folder, entries = os.path.dirname(path), manifest["shards"] if manifest else []
     listed = {os.path.join(folder, str(entry["file"])): entry["sha256"] for entry in entries}
     others = filter(_is_shard, listed.keys() - {*job.output_files})
@@ -231,7 +231,7 @@ def _is_shard(path: str) -> bool:
 
 
 def _read_manifest(path: str) -> dict | None:
-    """Returns a manifest; None if there is none, or one that is damaged or of other programs."""
+    """Returns a manifest; None if it is missing, damaged or written by another program."""
     try:
         manifest = read_manifest(path) if tf.io.gfile.exists(path) else {}
         CreationStatistics.from_dict(manifest["statistics"])

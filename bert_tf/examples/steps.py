@@ -110,7 +110,7 @@ def join_shard(job: Job, folder: WorkFolder, overwrite: bool, parts: Sequence[Sh
             join_files(files, temporary)
             entry = shard_entry(temporary, examples)
             entry |= {"file": job.name_in_manifest(shard), "counts": dataclasses.asdict(counts)}
-            # First, so that a killed run leaves no file that nothing knows.
+            # First, so that every file that a killed run leaves is on record.
             finish(place, entry, temporary)
     folder.remove_parts(parts)
     return 1

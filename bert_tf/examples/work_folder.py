@@ -11,7 +11,7 @@ of the work, and a job that was killed resumes where it stopped:
     lock                     held by the process that works in the folder; see `folder_lock`
 
 Every file appears atomically. A .json file is written after the file that it describes, and holds
-a checksum of both.
+a checksum of its counts and that file.
 """
 
 import json
@@ -29,7 +29,7 @@ from tfrecords import files
 from tfrecords.manifest import file_sha256, lines_sha256
 from tfrecords.writer import TEMPORARY, atomic_write, remove, remove_folder
 
-# The names that jobs give to what they write into the folder, and into its folders.
+# The names of what jobs write into the folder, and into its subfolders.
 _FOLDERS = ("chunks", "parts", "shards")
 _FILES = re.compile(rf"(output\.\w+(\.rejected|\.labels)?|job\.json)({TEMPORARY})?")
 _STEPS = re.compile(rf"\d+(-\d+)?\.(chunk(\.rejected)?|tfrecord|json)({TEMPORARY})?")
@@ -51,17 +51,17 @@ class WorkFolder:
     path: str
 
     def clear(self) -> None:
-        """Removes the unfinished work, and no other file; the description of the job goes last.
+        """Removes the unfinished work and no other file; job.json goes last.
 
-        Raises a ValueError if such files are there, but no job that they belong to.
+        Raises a ValueError if no job.json describes the work.
         """
         found = [name.rstrip("/") for name in _names(self.path)]
         ours = [name for name in found if name in _FOLDERS or _FILES.fullmatch(name)]
         left = [name for name in ours if not re.search(TEMPORARY, name)]
         if left and not description_of(read_json(self.job_file)).get("bert_tf"):
             raise ValueError(
-                f"{self.path} holds {left[0]}, and no job.json says what it was made from: move "
-                "the folder away, or choose another --output_file"
+                f"{self.path} contains {left[0]}, but no job.json that describes it: move the "
+                "folder away, or choose another --output_file"
             )
         for name in sorted(ours, key=lambda name: name == "job.json"):
             path = self._file(name)
@@ -73,11 +73,11 @@ class WorkFolder:
                 remove_folder(path)
 
     def check(self, complete: bool = True) -> None:
-        """Raises an OSError if finished work has gone."""
+        """Raises an OSError if finished work is missing."""
         if not (complete and tf.io.gfile.exists(self.job_file)):
             raise OSError(
-                f"{self.path} has lost files while the command ran: remove it, and run the same "
-                "command again"
+                f"{self.path}: files disappeared while the command ran: remove the folder, and "
+                "run the same command again"
             )
 
     def remove(self) -> None:
@@ -123,7 +123,7 @@ def _counts_file(place: str) -> str:
 
 
 def read_counts(place: str) -> dict | None:
-    """Returns what `finish` recorded at a place; None if it was not, or if that is damaged."""
+    """Returns the counts that `finish` recorded at a place; None if they are missing or damaged."""
     return (read_json(_counts_file(place)) or {}).get("counts")
 
 
@@ -132,13 +132,13 @@ def _names(folder: str) -> list[str]:
 
 
 def finish(place: str, counts: dict, *files: str) -> None:
-    """Records at a place that files are complete: those of a chunk, a part or a shard."""
+    """Records at a place that the files of a chunk, a part or a shard are complete."""
     state = {"counts": counts, "sha256": _checksum(counts, files)}
     atomic_write(_counts_file(place), json.dumps(state))
 
 
 def is_finished(place: str, *files: str) -> bool:
-    """Returns whether `finish` was called, and counts and files are still the same."""
+    """Returns whether `finish` was called, and counts and files are unchanged since then."""
     state = read_json(_counts_file(place)) or {}
     try:
         return state.get("sha256") == _checksum(state.get("counts"), files)

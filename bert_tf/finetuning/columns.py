@@ -21,9 +21,9 @@ _WORDS, _TAGS = {"word", "token"}, {"tag", "ner", "ner tag", "ner_tag", "pos", "
 _DELIMITERS = {*",;|^~:\t"}
 # pandas writes its index without a name, or under one of these.
 _NAMELESS = re.compile(r"(unnamed: \d+|__index_level_\d+__|level_0|index)?", re.IGNORECASE)
-# What second texts are called, besides columns of several words.
+# Usual names of columns with second texts.
 _SECOND = {"text_b", "text_pair", "text2", "sentence2", "hypothesis"}
-# Columns that say which pairs belong together, besides those of 0 and 1.
+# Usual names of columns that say how well two texts match.
 _SCORES = {"label", "score", "similarity", "relevance", "is_duplicate"}
 
 
@@ -101,14 +101,14 @@ def find_columns(
     for (what, name), (other, same) in itertools.combinations(read, 2):
         if name and name == same:
             raise ValueError(
-                f"{table.path}: {name!r} is read twice, as --{what}_column and --{other}_column: "
-                "name another one"
+                f"{table.path}: {name!r} is both --{what}_column and --{other}_column: name two "
+                "different columns"
             )
     return found if found.labels else dataclasses.replace(found, labels=(names[1],))
 
 
 def say_unread(table: Table, read: Columns, pairs: bool) -> None:
-    """Says which other columns seem to hold second texts; with `pairs`, also scores of pairs."""
+    """Names unread columns that seem to hold second texts or, with `pairs`, scores of pairs."""
     known = {read.text, read.text_b, read.negative, read.id, *(() if pairs else read.labels)}
     flag = "negative_column" if read.text_b else "text_b_column"
     for name in [name for name in table.columns if name not in known]:
@@ -116,24 +116,24 @@ def say_unread(table: Table, read: Columns, pairs: bool) -> None:
         words = sum(isinstance(x, str) and len(x.split()) > 1 for x in cells)
         is_text = 2 * words > len(cells) or fold(name) in _SECOND
         if is_text and (not read.text_b or (pairs and not read.negative)):
-            say(f"{table.path}: {name!r} is not read; for pairs of texts, give --{flag}={name}.")
+            say(f"{table.path}: {name!r} is not read; if it holds texts, give --{flag}={name}.")
         values = {str(x) for x in cells} if pairs and read.text_b else ()
         if len(values) > 1 and (fold(name) in _SCORES or {*map(as_number, values)} == {0, 1}):
             say(
-                f"WARNING: {table.path}: --label_type=pairs learns every row as a right pair, "
-                f"whatever its {name!r}: leave out the others, or give --label_type=similarity."
+                f"WARNING: {table.path}: --label_type=pairs ignores {name!r} and treats every row "
+                "as a right pair: remove the wrong pairs, or give --label_type=similarity."
             )
 
 
 def _check_object_is_row(table: Table, text: str | None) -> None:
-    """Raises a ValueError if the single JSON object of a table seems to hold all of its rows."""
+    """Raises a ValueError if a file with a single JSON object seems to hold several rows in it."""
     cells = [column[0] for name, column in table.columns.items() if text in (None, name)]
     nested = [x for x in cells if isinstance(x, dict) or (isinstance(x, list) and len(x) > 1)]
     lists = [x for x in cells if isinstance(x, list) and {*map(type, x)} & {dict, list}]
     if lists or any(text or isinstance(x, dict) for x in nested):
         raise ValueError(
             f"{table.path} is a single JSON object, which seems to hold several rows: write one "
-            'object per row, in pandas to_json(path, orient="records", lines=True)'
+            'object per row, with pandas: to_json(path, orient="records", lines=True)'
         )
 
 

@@ -39,7 +39,7 @@ class TextExamples:
 
     @property
     def keys(self) -> list[tuple[bytes, bytes]]:
-        """The texts of each example; examples of all tasks have such keys."""
+        """The texts of each example, which show whether two sets share examples."""
         return [*zip(self.texts_a, self.texts_b or self.texts_a, strict=True)]
 
     @property

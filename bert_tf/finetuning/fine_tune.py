@@ -182,7 +182,7 @@ def _report(
     folder: Run,
     only_evaluated: bool,
 ) -> dict[str, float]:
-    """Reports the splits; returns all results, and writes them to the folder and prints them."""
+    """Reports the splits; writes all results to the folder, prints and returns them."""
     options, files = session.options, []
     for split in splits:
         metrics, names = evaluator.report(split, folder.path)
@@ -307,7 +307,7 @@ def read_features(
 ) -> dict[str, Features]:
     """Reads and tokenizes some splits.
 
-    Leaves out those of `optional` for which there is no file or, without --do_predict, no targets.
+    Leaves out `optional` splits without a file and, without --do_predict, those without targets.
     """
     tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
     files = DataFiles.of(options)

@@ -199,7 +199,7 @@ def in_task_order(checkpoint: Checkpoint, task: Task, say: Callable[[str], None]
 
 
 def _places(wanted: Sequence[str], found: Sequence[str]) -> list[int] | None:
-    """Returns where each class is among others of the same names, apart from case, or None."""
+    """Returns the place of each class among others of the same names in any case, or None."""
     exact = {label: place for place, label in enumerate(found)}
     others = {label.lower(): exact[label] for label in found if label not in wanted}
     places = [exact.get(label, others.get(label.lower())) for label in wanted]

@@ -272,7 +272,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     )
     lora_alpha: float = rare_option(
         16.0,
-        "The product of the two matrices is multiplied by this over --lora_rank.",
+        "The product of the two matrices is multiplied by this / --lora_rank.",
         at_least=0.001,
     )
     layer_decay: float = rare_option(

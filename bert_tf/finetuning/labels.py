@@ -24,7 +24,7 @@ _SMALLEST, _LARGEST = 1e-15, 1e15
 # The most standard deviations between 0 and the mean; files of predictions show six digits.
 _MOST_DEVIATIONS = 1e4
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
-# Decimal numbers are rarely names of more classes than this.
+# If there are more classes with numbers as names, the numbers are probably to be predicted.
 _MANY = 10
 # The unit of TFRecord files, whose features do not show whether they are lists.
 _RECORD = "record"
@@ -38,13 +38,13 @@ def is_empty(value: Any) -> bool:
 
 
 def check_label(table: Table, row: int, value: Any) -> None:
-    """Checks that a row has a label, which is no list of spans such as [0, 4, "PER"]."""
+    """Checks that a row has a label, other than a list of spans such as [0, 4, "PER"]."""
     item = value[0] if isinstance(value, list) and value else None
     is_span = isinstance(item, dict) and any("start" in key for key in item)
     if is_span or (isinstance(item, list) and {*map(type, item[:2])} == {int}):
         raise ValueError(
-            f"{table.at(row)}: {shown(value)} seems to hold spans of characters, which are not "
-            "read: write a list of words and a list of their tags, for --label_type=tags"
+            f"{table.at(row)}: {shown(value)} seems to hold character spans, which are not "
+            "supported: write a list of words and a list of their tags, for --label_type=tags"
         )
     if is_empty(value):
         raise ValueError(
@@ -71,7 +71,7 @@ def read_single(table: Table, column: str) -> list[tuple[str]]:
 def read_several(table: Table, column: str, separator: str | None) -> list[tuple[str, ...]]:
     """Returns the classes of each row, from lists or from strings with a separator.
 
-    By default, that is a comma, but a string in a TFRecord file is one class.
+    The default is a comma, but in a TFRecord file, a string is then one class.
     """
     rows = []
     for row, value in enumerate(table.column(column)):
@@ -104,8 +104,8 @@ def check_separator(table: Table, column: str, separator: str | None) -> None:
     cells = [cell for cell in table.column(column) if isinstance(cell, str)]
     if table.unit == _RECORD and not separator and any("," in cell for cell in cells):
         say(
-            f"{table.path}: reads every value of {column!r} as one class; if commas separate "
-            "classes, give --label_separator=,"
+            f"{table.path}: every value of {column!r} is one class; if commas separate classes, "
+            "give --label_separator=,"
         )
         return
     if not (found := other_separator(cells, separator or ",")):

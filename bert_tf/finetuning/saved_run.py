@@ -22,7 +22,7 @@ from tfrecords.writer import absolute_path
 
 # The key in flags.json for the checksums of the training and dev examples.
 DATA_CHECKSUMS = "data_checksums"
-# In a folder of results: the files that they are for, and the model if it is not in the run above.
+# In a folder of results: their data files, and the model unless it is that of the run.
 RESULTS_OF = "results_of.json"
 # The file with what trained beside frozen weights.
 ADAPTERS = "adapters.npz"
@@ -136,13 +136,12 @@ def _sources(flags: Mapping[str, Any]) -> dict[str, str]:
 def results_folder(
     options: FineTuningOptions, run: Run, splits: Collection[str], task: TrainableTask
 ) -> tuple[Run, dict[str, str]]:
-    """Returns where to write the results of trained weights for some splits, and `RESULTS_OF`.
+    """Returns the folder for the results of some splits, and the content of `RESULTS_OF`.
 
-    It is the run's folder or, for other files than those in its flags, a folder there that has
-    their names.
+    It is the run's folder or, for other files than the run's, a subfolder named after them.
 
     Raises:
-        ValueError: the folder holds something else.
+        ValueError: the folder holds other results.
     """
     flags, kinds = dataclasses.asdict(options), {"dev set": task.dev_splits}
     kinds["test set"] = task.test_splits
@@ -152,7 +151,7 @@ def results_folder(
     else:
         own, first = _sources(run.flags), {}
         if not own["test set"] and (own["dev set"] or task.read_own):
-            # The first test file of a run that has none, nor an official one, takes its place.
+            # The first test file of a run that was trained without one becomes its own.
             first = {x: now[x] for x in now if x == "test set"}
             own |= first | run.read_json(RESULTS_OF, dict[str, str])
         # Results beside a file could replace it: it may be called like one of them.

@@ -45,8 +45,8 @@ def read_rows(path: str, whole: bool = False) -> tuple[str, Iterator[Numbered]]:
     """Reads the rows of a table one by one, without keeping them in memory; see `read_table`.
 
     The lines in the first megabyte, or those of the `whole` file, decide whether the fields of a
-    `.tsv` are quoted. A row that cannot be read is a ValueError, and the next ones follow. A list
-    of JSON objects is read as a whole.
+    `.tsv` are quoted. In place of an unreadable row, yields a ValueError, and continues. A list of
+    JSON objects is read as a whole.
 
     Returns:
         what the numbers of the rows count (see `Table`), and the rows.
@@ -118,7 +118,7 @@ def _lines(path: str) -> Iterator[str]:
 def _parquet_rows(path: str) -> Iterator[Numbered]:
     pyarrow, number = import_pyarrow(), 0
     with reading(path) as file:
-        # pyarrow reads local files in less memory. It asks others whether they are closed.
+        # pyarrow reads local files in less memory. Other files must have `closed`.
         methods = dict(read=file.read, seek=file.seek, tell=file.tell)
         source = SimpleNamespace(**methods, closed=False) if "://" in path else path
         try:

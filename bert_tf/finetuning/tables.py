@@ -42,7 +42,7 @@ class Table:
 
     @classmethod
     def of(cls, path: str, rows: Iterable[Numbered], unit: str, names: Iterable = ()) -> "Table":
-        """Returns a table; `names` are columns that it has in any case. Raises a row's error."""
+        """Returns a table with at least the columns `names`; raises the error of a bad row."""
         lines, columns = [], {name: [] for name in names}
         for line, row in rows:
             if isinstance(row, ValueError):
@@ -75,7 +75,7 @@ class Table:
         return ", ".join(map(shortened, self.columns))
 
     def texts(self, name: str, needed: bool = True) -> list[bytes]:
-        """Returns the texts of a column; if they are not `needed`, b"" for missing ones and null.
+        """Returns the texts of a column; unless they are `needed`, missing ones and null are b"".
 
         Raises:
             ValueError: there is no such column, or a cell holds something else.

@@ -41,7 +41,7 @@ class DataFiles(NamedTuple):
 
     @property
     def are_official(self) -> bool:
-        """Whether no flag says where the training and the dev set are."""
+        """Whether the training and dev sets are the official ones: no flag names others."""
         return not (self.data_dir or self.train_file or self.dev_file)
 
     def missing(self, task: str, split: str, *names: str) -> FileNotFoundError:
@@ -188,7 +188,7 @@ class TrainableTask(abc.ABC):
         known = set(splits[TRAIN].keys) if len(splits) > 1 and TRAIN in splits else ()
         for name, examples in splits.items():
             if name != TRAIN and (repeated := sum(key in known for key in examples.keys)):
-                notes = (*examples.notes, f"{repeated:,} that are also among those of training")
+                notes = (*examples.notes, f"{repeated:,} that are also in the training set")
                 splits[name] = dataclasses.replace(examples, notes=notes)
         return {name: splits[name] for name in names}
 
@@ -229,7 +229,7 @@ class TrainableTask(abc.ABC):
     def check_steps(
         self, features: Features, batch_size: int, replicas: int, config: BertConfig
     ) -> str | None:
-        """Returns a warning about training steps, or None; refuses those that teach nothing."""
+        """Returns a warning about training steps, or None; raises if they would teach nothing."""
         return None
 
     def undefined_metric(self) -> ValueError:

@@ -64,8 +64,8 @@ class BulkJob:
         rows: reads a file; prints notes on it.
         write_part: maps a path, the index of the first row, and rows, None for those that cannot be
             read, to counts, after it has written that part of the output.
-        join: turns the parts, which it keeps, into the output at a path, and `labels` beside it.
-        labels: where a second file of the output goes, which `join` writes to PATH.labels.
+        join: writes the output at a path, and `labels` beside it, from the parts, and keeps these.
+        labels: path of a second output file, which `join` writes to PATH.labels.
     """
 
     options: RunnerOptions
@@ -105,7 +105,7 @@ class BulkJob:
         return counts
 
     def _outputs(self, folder: WorkFolder) -> dict[str, str]:
-        """Returns where each file of the output is until all are complete, and afterwards."""
+        """Returns the final path of each output file, by its path until all are complete."""
         output = self.options.output_file
         joined = f"{folder.path}/output{os.path.splitext(output)[1]}"
         files = {f"{joined}.rejected": f"{output}.rejected.jsonl", joined: output}
@@ -122,7 +122,7 @@ class BulkJob:
         return Counter(written["counts"]) if same else None
 
     def _publish(self, folder: WorkFolder, counts: Counter) -> None:
-        """Gives the files of the output their names, those that have none yet."""
+        """Moves those output files to their final paths that are not there yet."""
         for file, path in self._outputs(folder).items():
             if tf.io.gfile.exists(file):
                 publish(file, path, self._replaces(file, path))

@@ -81,7 +81,7 @@ def extract_features(options: ExtractionOptions) -> None:
 
 
 def _labels(options: ExtractionOptions) -> str | None:
-    """Returns where the labels of the vectors go that TensorBoard's projector shows."""
+    """Returns the path of the labels for TensorBoard's projector, if the vectors are for it."""
     stem, ending = os.path.splitext(options.output_file)
     return f"{stem}.metadata.tsv" if ending == ".tsv" else None
 

@@ -31,7 +31,7 @@ ONNX_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _OUTPUTS = {"last_hidden_state": "sequence_output", "pooler_output": "pooled_output"}
 # Far more than any vocabulary takes.
 _MOST_BYTES = 1 << 26
-# The checksum of a file in which this text has its place; see `sealed`.
+# The text in a file that its checksum replaces; see `sealed`.
 SEAL = "sha256=" + "0" * 64
 Arrays = Mapping[str, np.ndarray]
 # The kind of classifier.json: the arguments of `classifier_task`.
@@ -40,7 +40,7 @@ _TOKENIZER = {"model_max_length?": int, "do_lower_case?": bool | None}
 
 
 def sealed(data: bytes) -> bytes:
-    """Returns a file with its checksum in the place of `SEAL`, which it holds somewhere."""
+    """Returns the content of a file with its checksum in place of `SEAL`."""
     return data.replace(SEAL.encode(), b"sha256=" + hashlib.sha256(data).hexdigest().encode(), 1)
 
 
@@ -163,7 +163,7 @@ def open_single_file(path: str) -> TextModule:
         form, writer = OnnxFile, "export.onnx"
     data = read_file(path)
     try:
-        # First of all: the libraries may end the process.
+        # First, because a damaged file may make the libraries end the process.
         checksum = re.search(rb"sha256=[0-9a-f]{64}", data)
         if not checksum or sealed(data.replace(checksum[0], SEAL.encode(), 1)) != data:
             raise ValueError("its checksum is wrong")

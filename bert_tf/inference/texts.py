@@ -269,7 +269,7 @@ def read_rows(
             yield line, row
     if without_id:
         rows = counted(without_id, "row")
-        print(f"WARNING: {path}: {rows} without an {columns.id!r}: empty, null, NaN or infinite.")
+        print(f"WARNING: {path}: {rows} without {columns.id!r} (empty, null, NaN or infinite).")
 
 
 def _row(table: Table, columns: Columns, has_choices: bool) -> Row:

@@ -37,8 +37,8 @@ def skip_padding(model: keras.Model) -> None:
 def least_activations(model: keras.Model, tokens: float) -> int:
     """Returns a lower bound for the bytes that a backward pass needs for a number of tokens.
 
-    In each layer, it keeps the input, or else at least queries, keys, values and what follows them.
-    Of several encoders that train, it takes the smallest.
+    Each layer keeps its input if it is rematerialized, otherwise at least queries, keys, values and
+    what follows them. If several encoders train, counts the smallest.
     """
     layers = model._flatten_layers()
     encoders = [x for x in layers if isinstance(x, BertEncoder) and x.trainable_variables]

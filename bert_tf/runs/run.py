@@ -143,7 +143,7 @@ class Run:
     def check_own(self) -> None:
         """Raises a FileExistsError if a new run would replace files that no run wrote."""
         if COMMAND not in self.flags and not self.has_checkpoint:
-            advice = "it is of no run, so move it away, or choose another --output_dir"
+            advice = "no run wrote it, so move it away, or choose another --output_dir"
             check_free(*map(self.file, _FILES), advice=advice)
 
     def write(self, spec: ModelSpec, flags: Mapping[str, Any] | None = None) -> None:

@@ -41,8 +41,8 @@ FILES = (VOCAB, TOKENIZER, WHOLE, _ADDED, _SPECIAL)
 _CLASSES = ("BertTokenizer", "BertTokenizerFast", "MobileBertTokenizer", "MobileBertTokenizerFast")
 # Classes that read everything from tokenizer.json.
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
-# The values of tokenizer_config.json and special_tokens_map.json that name special tokens. Five of
-# them have the part of one of ours, whatever their names.
+# The keys of tokenizer_config.json and special_tokens_map.json that name special tokens. Five of
+# these tokens correspond to ours, whatever their names.
 _ROLES = dict(unk_token=UNK, sep_token=SEP, pad_token=PAD, cls_token=CLS, mask_token=MASK)
 _DECODER = "added_tokens_decoder"
 _EXTRA, _OLD_EXTRA = "extra_special_tokens", "additional_special_tokens"
@@ -188,7 +188,7 @@ class TokenizerFiles:
         return bool(self._whole) and self.config.get("tokenizer_class") in _GENERIC
 
     def _other_parts(self) -> list[str]:
-        """Describes the parts of tokenizer.json that do something else than BERT's tokenizer."""
+        """Describes the parts of tokenizer.json that differ from BERT's tokenizer."""
         found = []
         for name, known in _PARTS.items():
             steps = [str(step.get("type", "null")) for step in _steps(self._whole.get(name))]
@@ -217,7 +217,7 @@ class TokenizerFiles:
         return [{kinds[name in ("A", "B")]: {"id": name, "type_id": kind}} for name, kind in parts]
 
     def _names(self, lines: Sequence[str]) -> dict[str, str]:
-        """Maps special tokens with other names than ours to ours; an existing token swaps names."""
+        """Maps the names of special tokens to ours, and ours, if also in use, to theirs."""
         named = self._named | (self._whole["model"] if self._is_generic else {})
         found: dict[str, str] = {}
         for role, ours in _ROLES.items():
@@ -245,7 +245,7 @@ class TokenizerFiles:
     def _added_tokens(self) -> list[dict[str, Any]]:
         """Returns the attributes of added tokens, in the order in which transformers adds them.
 
-        Those that a file gives an id come first, in the order of their ids.
+        Tokens whose ids a file states come first, in the order of these ids.
         """
         decoder, named = self.config.get(_DECODER), dict(self._named)
         stated: dict[int, dict[str, Any]] = {}

@@ -81,7 +81,7 @@ class Checkpointer:
         for name, weight in self._weights.items():
             if weight.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(weight)):
                 raise NonFinite(
-                    f"{name} is not finite in step {self._step.numpy():,}, so it is not saved "
+                    f"{name} is NaN or infinite in step {self._step.numpy():,}, which is not saved "
                     "(earlier checkpoints are kept): try a lower learning rate"
                 )
         if not self._writes:
@@ -190,7 +190,7 @@ def latest_checkpoint(path: str) -> str:
 
 
 def listed_checkpoint(folder: str) -> str | None:
-    """Returns the checkpoint of a folder that the file `checkpoint` names; None without one."""
+    """Returns the checkpoint that the file `checkpoint` in a folder names, or None."""
     try:
         state = tf.train.get_checkpoint_state(folder)
     except UnicodeDecodeError:  # TensorFlow ignores any other damage

@@ -36,7 +36,7 @@ class DynamicLossScale:
         return [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
 
     def update(self, finite: tf.Tensor) -> None:
-        """Counts a step and adjusts the scale; `finite`, bool [], says what its gradients are."""
+        """Counts a step and adjusts the scale; `finite`, bool [], is that of its gradients."""
         tf.distribute.get_replica_context().merge_call(self._update_all, args=(finite,))
 
     def _update_all(self, strategy, finite) -> None:

@@ -88,8 +88,8 @@ class AdamW:
         Args:
             gradients: dense and already summed over the replicas, in the order of the variables.
             learning_rate: scalar.
-            scale: scalar factor on the gradients, which clips them. Nothing changes if it is not
-                finite.
+            scale: scalar factor that clips the gradients. If it is NaN or infinite, no weight
+                changes.
         """
         args = list(gradients), learning_rate, scale, for_gpu()
         tf.distribute.get_replica_context().merge_call(self._update_all, args=args)

@@ -90,8 +90,8 @@ class Reports:
 
     def __exit__(self, error: type[BaseException] | None, *_) -> None:
         self._bar.close()
-        # What stopped the run may fail here, too: the error of a full disk, for example, would
-        # replace the one that says what to do.
+        # After another error, such as a full disk, writing may fail again, and the second error
+        # would hide the first one, which says what to do.
         if self._writes and error in (None, Interrupted):
             self._draw()
             self._train_writer.close()
@@ -226,7 +226,7 @@ class MetricsLog:
             atomic_write(self._path, "".join(map(_line, kept)))
 
     def rewrite(self, values: Mapping[str, float]) -> int:
-        """Writes a line in its place, instead of an earlier one of the same step.
+        """Writes a line in the order of steps, in place of an earlier one of the same step.
 
         Returns the step of the last line.
         """

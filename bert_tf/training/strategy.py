@@ -178,8 +178,8 @@ def chief_say(strategy: tf.distribute.Strategy) -> Callable[[str], None]:
 def values_of_workers(strategy: tf.distribute.Strategy, values: Sequence[int]) -> np.ndarray:
     """Returns the values of every replica, int64 [replicas, values].
 
-    All workers get the same and so can make the same decisions. It is also a barrier: every worker
-    must call it at the same point.
+    All workers get the same values and so can make the same decisions. It is also a barrier: every
+    worker must call it at the same point.
     """
     if not has_several_workers(strategy):
         return np.array([values], np.int64)

@@ -63,7 +63,7 @@ class Trainer:
     Gradients are those of the loss over the global batch: counts are summed over the replicas
     before the division, and gradients are summed before clipping. The losses of a global batch
     therefore do not depend on the number of replicas or of accumulation steps, unless the objective
-    compares the examples of a batch, as ranking does: it sees those of one part.
+    compares the examples of a batch, as ranking does, which sees those of one part.
 
     In training, batches include `step`, the number of finished steps, int64 [], and `dropout_seed`,
     int32 [2]. The seed is a function of the run's seed, the step, the replica and the accumulation
@@ -83,7 +83,7 @@ class Trainer:
 
     # The limit of the gradient's global norm, as in the original.
     clip_norm = 1.0
-    # Steps in a row without finite gradients after which a run has failed.
+    # A run ends after this many steps in a row whose gradients are not finite.
     max_skipped = 3
 
     def __init__(

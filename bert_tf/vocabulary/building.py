@@ -164,7 +164,7 @@ def _describe(options: VocabularyOptions, texts: dict[str, list[str]]) -> dict[s
 def _is_complete(options: VocabularyOptions, manifest: dict[str, Any]) -> bool:
     """Returns whether the vocabulary exists and was built as the manifest says.
 
-    Raises an error for files in its place that this command does not complete or replace.
+    Raises an error for other files in its place, unless they may be replaced.
     """
     file = options.output_file
     recorded = _read_manifest(options)
@@ -185,7 +185,7 @@ def _is_complete(options: VocabularyOptions, manifest: dict[str, Any]) -> bool:
 
 
 def _read_manifest(options: VocabularyOptions) -> dict[str, Any]:
-    """Returns the manifest; {} if there is none, or none of this command that may be replaced."""
+    """Returns the manifest; {} if it is missing, or another program's that may be replaced."""
     path = options.output_file + MANIFEST_END
     try:
         recorded = read_json(path, MADE)
@@ -237,7 +237,7 @@ def _write(
 ) -> None:
     """Writes what describes a vocabulary and, last, the vocabulary itself."""
     _read_manifest(options)
-    # Others may have written these while the text was read. A killed command left the same.
+    # Another process may have written these meanwhile. A killed command leaves equal files.
     for path, text in (others | {options.output_file: vocab.text}).items():
         if not options.overwrite and tf.io.gfile.exists(path) and read_file(path) != text.encode():
             check_free(path)

@@ -165,10 +165,10 @@ def _changed(checkpoint: Checkpoint, tensors: Mapping[str, Tensor], **values: An
 def complete(
     checkpoint: Checkpoint, parts: Sequence[str], allowed: Collection[str]
 ) -> tuple[Checkpoint, list[str]]:
-    """Adds the weights that a checkpoint lacks, with a new model's random values.
+    """Adds the weights that a checkpoint lacks, with the random values of a new model.
 
-    They are those of some `parts`, and of all parts of which it has a weight. Those whose paths
-    match an `allowed` pattern may be missing. Also returns what was added.
+    It needs the weights of `parts`, and of every part of which it has one. Only those whose paths
+    match an `allowed` pattern may be missing. Also returns the paths that were added.
     """
     config, tensors = checkpoint.spec.config, checkpoint.tensors
     head = next((tensors[path] for path in (HEAD_BIAS, HEAD_KERNEL) if path in tensors), None)

@@ -263,7 +263,7 @@ def test_finished_shards_are_compared_by_checksum(folder, finished, options, mon
     mine.write_bytes(b"mine")
     _change_a_byte(shard)
     damaged = shard.read_bytes()
-    with pytest.raises(ValueError, match=f"{shard}: damaged or changed.*--overwrite"):
+    with pytest.raises(ValueError, match=f"{shard}: the checksum differs.*--overwrite"):
         run(options())
     assert shard.read_bytes() == damaged
     run(options(overwrite=True))
@@ -349,7 +349,7 @@ def test_a_folder_of_someone_else_is_not_cleared(folder, options, name):
     mine.parent.mkdir(parents=True)
     mine.write_text("{}")
     for overwrite in (False, True):
-        with pytest.raises(ValueError, match="data.unfinished holds .*, and no job.json says"):
+        with pytest.raises(ValueError, match="data.unfinished contains .*, but no job.json"):
             run(options(overwrite=overwrite))
     assert mine.read_text() == "{}"
 

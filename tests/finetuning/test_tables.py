@@ -192,8 +192,8 @@ def test_a_list_of_objects(write, indent):
     [
         ("nowhere.csv", "nowhere.csv: no such file"),
         ("folder", "folder is a directory: name one of its files"),
-        ("folder/*.csv", "folder/*.csv may be several files: name one"),
-        ("folder/a.csv,folder/b.csv", "b.csv may be several files: name one"),
+        ("folder/*.csv", "folder/*.csv is a list or a pattern of files: name one"),
+        ("folder/a.csv,folder/b.csv", "b.csv is a list or a pattern of files: name one"),
     ],
 )
 def test_paths_that_are_no_single_file(name, message, tmp_path, monkeypatch):

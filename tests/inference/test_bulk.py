@@ -432,7 +432,7 @@ def test_the_work_folder_of_others_and_one_that_goes(classifier, tmp_path, monke
         parts.append(arguments)
         return real(*arguments)
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="unfinished has lost files"):
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=": files disappeared"):
         patch.setattr(predicting, "_write_part", write_part)
         written(classifier, path, overwrite=True)
     shutil.rmtree(folder, ignore_errors=True)
@@ -539,7 +539,7 @@ def test_ids_of_every_type(classifier, tmp_path, capsys):
         path = tmp_path / f"{name}.parquet"
         parquet.write_table(arrow_table({"id": ids, "text": ["a", "b"]}), path)
         read = tables.read_table(str(written(classifier, path, ".tfrecord")))
-        left_out = f"{path}: 1 row without an 'id': empty, null, NaN or infinite."
+        left_out = f"{path}: 1 row without 'id' (empty, null, NaN or infinite)."
         assert (left_out in capsys.readouterr().err) == (name == "nan")
         assert read.columns["id"] == expected
         answers = printed(classifier, path, capsys)

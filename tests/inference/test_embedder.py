@@ -109,7 +109,7 @@ def test_wrong_arguments(run, tmp_path):
     write_settings(settings, 16, folder)
     with pytest.raises(ValueError, match="before a cased tokenizer reads it"):
         load_embedder(folder)
-    for length, message in ("256", "max_seq_length is '256', not an int"), (2, "2 is not a length"):
+    for length, message in ("256", "max_seq_length is '256', not an int"), (2, "length 2 is too"):
         write_settings(settings._replace(max_seq_length=length), 16, folder)
         with pytest.raises(ValueError, match=f"{folder}/sentence_bert_config.json.*{message}"):
             load_embedder(folder)
@@ -168,10 +168,10 @@ def test_newer_folders(tmp_path, stated, expected):
             modules("Transformer", "Pooling", "Normalize", "Dense"),
             {},
             {},
-            "Dense is not supported there: only",
+            "Dense is not supported in this place: only",
         ),
         (modules("Transformer"), {}, {}, "has no Pooling"),
-        (modules("Transformer", "Normalize", "Pooling"), {}, {}, "Pooling is not supported there"),
+        (modules("Transformer", "Normalize", "Pooling"), {}, {}, "Pooling is not supported"),
         ([{"path": ""}], {}, {}, r"modules.json is damaged \(\[0\] has no 'type'"),
         ([], {}, {}, "has no Pooling"),
         (3, {}, {}, "modules.json is damaged"),

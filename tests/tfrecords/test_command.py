@@ -140,7 +140,7 @@ def test_strings_without_a_flag(tmp_path):
         (["--nokind"], "--nokind: --kind takes a value, as in --kind=VALUE"),
         (
             ["--number=1", "--name=ram://a"],
-            "--name=ram://a: ram:// ends with the command: name a file on disk",
+            "--name=ram://a: ram:// is lost on exit: name a file on disk",
         ),
         (["--number=1", "--name=a", "--first_name=b"], "same flag: give only one"),
         (["--number=1", "here", "more"], "unexpected argument 'more': flags are --name=value"),

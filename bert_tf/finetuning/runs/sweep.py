@@ -122,7 +122,7 @@ def list_settings(options: FineTuningOptions) -> list[Setting]:
 
 
 def _check_results(folder: str) -> None:
-    """Raises a FileExistsError for a comparison in the folder that no sweep wrote."""
+    """Raises a FileExistsError if the folder has a comparison that no sweep wrote."""
     if not Run(folder).read_json(SWEEP_RESULTS).keys() >= {"best", "settings"}:
         files = (f"{folder}/{name}" for name in (SWEEP_RESULTS, RESULTS_TEXT))
         check_free(*files, advice="move it away, or choose another --output_dir")

@@ -22,7 +22,7 @@ from tfrecords.writer import atomic_write
 DOCUMENT = "-DOCSTART-"
 # The first cell of lines that begin and end a document of OntoNotes, and what they stand for.
 _MARKS = {"#begin": [DOCUMENT], "#end": []}
-# Numbers of sentences, or what a header calls them.
+# The number of a sentence, or the header of such numbers.
 _SENTENCE = re.compile(r"sentence([:_ ]*(\d+|#|id|no|number|idx))", re.IGNORECASE)
 # The number of a line, and its cells.
 _Row = tuple[int, list[str]]
@@ -106,9 +106,9 @@ def _documents(path: str) -> tuple[list[list[list[_Row]]], list[str]]:
 
 
 def _with_sentence_numbers(rows: list[_Row]) -> Iterator[_Row]:
-    """Yields the rows with a blank line between those whose first cells number other sentences.
+    """Yields the rows, and a blank line where the number of the sentence in the first cell changes.
 
-    Cells without a number continue the sentence, as in Kaggle's files.
+    An empty first cell continues the sentence, as in Kaggle's files.
     """
     current = ""
     for number, cells in rows:

@@ -25,9 +25,9 @@ from tfrecords.progress import counted, say
 
 # The most tags that a message shows.
 _TAGS_SHOWN = 9
-# The last character of a word and the first of the next one, in scripts without spaces between.
+# The last character of a word and the first of the next one, in scripts without spaces.
 _JOINED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff]{2}")
-# Two words of a letter each. In raw text, they are one word, but each Chinese character is one.
+# Two words of a letter each. In raw text, they are one word, except Chinese characters.
 _SINGLE = re.compile(r"[^\W\d_\u3400-\u9fff]{2}")
 _DIVIDED = re.compile("[\u3400-\u9fff]{2}")
 # Where a second tag begins, as in B-PER|I-LOC.
@@ -156,16 +156,16 @@ def _warn_about_units(text: TaggedText) -> None:
     joined = [a + b for a, b in pairs if _JOINED.fullmatch(a[-1] + b[0])]
     single = [a + b for a, b in pairs if _SINGLE.fullmatch(a + b)]
     divided = [word for word in text.words if _DIVIDED.search(word)]
-    apart = "two words, for one", "put a space after each word of texts to predict"
-    for found, least, (taken, advice) in (
+    apart = "one word", "two", "put a space after each word of texts to predict"
+    for found, least, (theirs, ours, advice) in (
         (joined, 0.05 * len(pairs), apart),
         (single, max(2, 0.5 * len(pairs)), apart),
-        (divided, 0.05 * len(text.words), ("one word, for several", "tag each character")),
+        (divided, 0.05 * len(text.words), ("several words", "one", "tag each character")),
     ):
         if len(found) > least:
             say(
-                f"WARNING: {text.path}: predict and the exported model take {found[0]!r}, here "
-                f"{taken} ({len(found):,} times such): {advice}."
+                f"WARNING: {text.path}: predict and the exported model read {found[0]!r} as "
+                f"{theirs}, not as {ours} ({len(found):,} such cases): {advice}."
             )
 
 

@@ -49,8 +49,8 @@ def make_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
         raise ValueError("--negative_column needs --text_b_column, the right second texts")
     if kind == "pairs" and options.label_column:
         raise ValueError(
-            "--label_type=pairs learns every row as a right pair: leave out the others and "
-            "--label_column, or give --label_type=similarity"
+            "--label_type=pairs treats every row as a right pair: omit --label_column and remove "
+            "the wrong pairs, or give --label_type=similarity"
         )
     reader = TableReader(options)
     head = head or reader.learn(DataFiles.of(options))
@@ -144,7 +144,7 @@ class TableReader:
         if self._type == "pairs":
             for row, pair in enumerate(zip(texts, texts_b or (), strict=False)):
                 if not all(map(bytes.strip, pair)):
-                    raise ValueError(f"{table.at(row)} lacks a text of the pair: leave it out")
+                    raise ValueError(f"{table.at(row)} lacks a text of the pair: remove it")
         elif rows is None:
             notes = (*notes, f"no labels in {' or '.join(map(repr, columns.labels))}")
         elif self._type in _NUMBERS:

@@ -75,14 +75,14 @@ def _columns(examples: TextExamples) -> list[list[bytes]]:
 def _check_pairs(texts: np.ndarray) -> tuple[str, ...]:
     """Returns notes on pairs that teach nothing, given the numbers of their texts, int [N, 2 or 3].
 
-    Raises a ValueError if that is all of them.
+    Raises a ValueError if all pairs teach nothing.
     """
     found = {"the same text twice": texts[:, 0] == texts[:, 1]}
     if texts.shape[1] > 2:
         found["the right text as the wrong one"] = texts[:, 2] == texts[:, 1]
     for what, same in found.items():
         if len(texts) > 1 and same.all():
-            raise ValueError(f"all of {len(texts):,} pairs hold {what}: there is nothing to learn")
+            raise ValueError(f"all {len(texts):,} pairs hold {what}: there is nothing to learn")
     return tuple(f"{same.sum():,} with {what}" for what, same in found.items() if same.any())
 
 
@@ -138,20 +138,20 @@ class RankingTask(_EmbeddingTask):
         texts, rows = features.targets["texts"], batch_size // replicas
         if rows * (texts.shape[1] - 1) < 2:
             raise ValueError(
-                f"--train_batch_size={batch_size} leaves one pair per step and device, in which "
-                f"no other text is a candidate: use at least {2 * replicas}"
+                f"--train_batch_size={batch_size} leaves one pair per step and device, so there "
+                f"are no other candidates: use at least {2 * replicas}"
             )
         same = np.array_equal(texts[:, 0], texts[:, 1])
         if same and not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
             raise ValueError(
-                "--label_type=pairs without second texts needs dropout, and the configuration has "
+                "--label_type=pairs without second texts needs dropout, but the configuration has "
                 "none: give --text_b_column, or a --bert_config_file with hidden_dropout_prob 0.1"
             )
         if replicas == 1:
             return None
         return (
-            f"each text is compared with those of {rows} of {batch_size} examples, the part of the "
-            f"batch on its device: results depend on the number of devices, {replicas}"
+            f"each text is compared with those of {rows} of {batch_size} examples, those on the "
+            f"same device, so results depend on the number of devices ({replicas})"
         )
 
     def inputs(self, features: Features) -> Features:

@@ -15,7 +15,7 @@ LABELS = ("neg", "pos")
 
 
 def read_file(path: str, split: str) -> TextExamples:
-    """Reads a table of reviews and the label of each, neg or pos, which test sets may lack."""
+    """Reads a table of reviews with the labels neg and pos, which test sets may lack."""
     reader = TableReader(FineTuningOptions(task="csv", output_dir="unused", do_eval=True))
     return reader.read(LABELS, DataFiles(**{f"{split}_file": path}), split)
 

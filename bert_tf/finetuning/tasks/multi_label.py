@@ -108,7 +108,7 @@ class MultiLabelTask(TextTask):
         in the order of the variable `labels`.
         """
         plain = np.array([is_plain(name, self.separator) for name in self.labels])
-        # A model with one output gives no axis for it.
+        # With a single class, the model's output has no axis of classes.
         predicted = tf.reshape(predicted, [-1, len(self.labels)])
 
         def join(names, separator):

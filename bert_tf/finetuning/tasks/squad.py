@@ -32,7 +32,7 @@ _FLAGS = (
 )
 # Source: SQuAD (arXiv:1606.05250) table 5.
 _SLIDING_WINDOW_F1 = 0.2
-# More than chance adds to the score of answering no question, at the best threshold.
+# By chance, the best threshold gains less than this over answering no question.
 _MARGIN = 0.01
 
 
@@ -107,7 +107,7 @@ class SquadTask(Task):
         return score_with_nulls(predictions, odds, answers, self._options.threshold)
 
     def problem(self, outputs: Outputs, features: SquadFeatures) -> str | None:
-        """Reports an F1 that takes no model: of answering no question, or of a sliding window."""
+        """Reports an F1 that needs no model: of answering no question, or of comparing words."""
         found, least = self.score(outputs, features)[self.metrics[0]], _SLIDING_WINDOW_F1
         comparison = f"less than the {least:.2f} of comparing words without training"
         if self._nulls:

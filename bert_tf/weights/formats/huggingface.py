@@ -114,8 +114,8 @@ def _check_weights(folder: str, config: Mapping[str, Any]) -> None:
         return
     if matches(found, [_ADAPTERS]):
         raise ValueError(
-            f"{folder} holds an adapter of peft, not a model: merge it into its model with peft's "
-            "merge_and_unload, and save that with save_pretrained"
+            f"{folder} contains an adapter of peft, not a model: merge it into its model with "
+            "merge_and_unload of peft, and save the result with save_pretrained"
         )
     model = next(iter(config.get("architectures") or ()), "BertModel")
     why = ", a pickle, which can run any code" if matches(found, [_PICKLES]) else ""

@@ -42,7 +42,7 @@ _FLAGS = {
 # What 2_Dense/config.json calls activations.
 _TANH = "torch.nn.modules.activation.Tanh"
 _ACTIVATIONS = {_TANH: "tanh", "torch.nn.modules.linear.Identity": "linear"}
-# The modules that are supported, in their order; the first two are names of the same.
+# The supported modules in their order; the first two are names of one module.
 _KINDS = ("Transformer", "BERT", "Pooling", "Dense", "Normalize")
 # The kinds of their configurations.
 _MODULE = {"path": str, "type": str}
@@ -125,8 +125,8 @@ def read_settings(config_file: str | None, pooling: str | None = None) -> Embedd
         before, last = last, _KINDS.index(kind) if kind in _KINDS else -1
         if last <= before and not replaced:
             raise ValueError(
-                f"{path}: {kind} is not supported there: only Pooling, Dense, Normalize, in this "
-                "order"
+                f"{path}: {kind} is not supported in this place: only Pooling, Dense and Normalize "
+                "are, in this order"
             )
         if kind == "Normalize":
             normalize = True
@@ -148,10 +148,10 @@ def read_settings(config_file: str | None, pooling: str | None = None) -> Embedd
     if (length := values.get("max_seq_length")) is None:
         source = os.path.join(inner, TOKENIZER)
         stated = TokenizerFiles(inner).config.get("model_max_length")
-        # Programs write 1e30 for any length.
+        # Programs write 1e30 if there is no limit.
         length = int(stated) if stated is not None and stated < 1e9 else None
     if length is not None and length < SINGLE_LENGTH["at_least"]:
-        raise ValueError(f"{source}: {length} is not a length of texts")
+        raise ValueError(f"{source}: the length {length} is too small")
     lower_case = bool(values.get("do_lower_case"))
     return EmbeddingSettings(head, length, lower_case, MappingProxyType(others), dense)
 
@@ -188,7 +188,7 @@ def _read_dense(folder: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if not activation or values.get("use_residual"):
         raise ValueError(f"{folder}: only Tanh or Identity, without use_residual, is supported")
     if not tf.io.gfile.exists(path):
-        raise ValueError(f"{path} is missing: load and save it with sentence-transformers")
+        raise ValueError(f"{path} is missing: save the model again with sentence-transformers")
     size, width = values["out_features"], values["in_features"]
     theirs = open_tensors(folder)[0]
     shapes = {"linear.weight": (size, width)}

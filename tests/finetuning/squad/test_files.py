@@ -149,7 +149,7 @@ def test_broken_and_missing_files_are_named(tmp_path):
     with pytest.raises(ValueError, match="cut.json: .*line 6"):
         read_file(str(tmp_path / "cut.json"), "dev", False)
     (tmp_path / "lines.json").write_text('{"id": "1"}\n{"id": "2"}\n')
-    with pytest.raises(ValueError, match="lines.json: it holds several JSON values, as JSON lines"):
+    with pytest.raises(ValueError, match="lines.json: it contains several JSON values, as"):
         read_file(str(tmp_path / "lines.json"), "dev", False)
     with pytest.raises(FileNotFoundError, match="nowhere.json: no such file"):
         read_file("nowhere.json", "dev", False)

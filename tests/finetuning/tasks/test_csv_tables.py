@@ -61,7 +61,7 @@ def test_pairs_and_named_columns(read, write):
     task, splits = read(train_file=train, dev_file=train, **flags)
     assert task.pairs and task.labels == ("no", "yes")
     assert splits["dev"].texts_a == [b"why", b"how"] and splits["dev"].texts_b == [b"so", b"thus"]
-    assert splits["dev"].notes == ("2 that are also among those of training",)
+    assert splits["dev"].notes == ("2 that are also in the training set",)
 
 
 @pytest.mark.parametrize(
@@ -244,8 +244,8 @@ GOOD, SEVERAL = "text,label\na,ham\nb,spam\n", {"label_type": "classes"}
         ("text,x,y\na,1,2\n", GOOD, SEVERAL | {"label_column": "x,y"}, "'y' is \"2\""),
         (b"text,label\na,caf\xe9\n", GOOD, {}, "line 2: the label is not UTF-8"),
         (b"id,text,label\n1,a,x\n\xff,b,y\n", GOOD, {}, "train.csv, line 3: the id is not UTF-8"),
-        ("text,x\na,1\n", GOOD, SEVERAL | {"label_column": "x,x"}, "'x' is read twice, as --label"),
-        (GOOD, GOOD, {"text_column": "label"}, "'label' is read twice, as --text_column and --l"),
+        ("text,x\na,1\n", GOOD, SEVERAL | {"label_column": "x,x"}, "'x' is both --label_column"),
+        (GOOD, GOOD, {"text_column": "label"}, "'label' is both --text_column and --label_column"),
         ('{"text": ["a", "b"], "label": 1}', GOOD, {}, "is a single JSON object, which seems to"),
         ('{"text": {"0": "a"}, "label": {"0": "x"}}', GOOD, {}, "is a single JSON object, which"),
         ('{"data": [{"x": 1}], "v": 1}', GOOD, {"text_column": "x"}, "is a single JSON object, wh"),

@@ -15,7 +15,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 LABELS = ("O", "B-X", "I-X")
-_KNOWN = "2 that are also among those of training"
+_KNOWN = "2 that are also in the training set"
 
 
 def _read(folder: pathlib.Path, split: str, content: str | bytes | list[dict], **flags):
@@ -57,7 +57,7 @@ def _row(words, tags, **others) -> list[dict]:
 @pytest.mark.parametrize(
     ("raw", "words", "warning"),
     [
-        ("สมชายไปกรุงเทพ", "สมชาย ไป กรุงเทพ", "take 'สมชายไป', here two words, for one (10 times"),
+        ("สมชายไปกรุงเทพ", "สมชาย ไป กรุงเทพ", "read 'สมชายไป' as one word, not as two (10 such"),
         ("สมชาย", "ส ม ชาย", "'สม', here two words"),
         ("わたしは来ます", "わたし は 来 ます", "'わたしは', here two words"),
         ("서울에", "서 울 에", "'서울', here two words"),

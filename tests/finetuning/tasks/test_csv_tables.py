@@ -276,8 +276,8 @@ def test_bad_tables_are_one_clear_line(read, write, train, dev, flags, message):
         ("text,other,label", "a,b,{}", None, ""),
         ("text,hypothesis", "a {},b", "", "give --text_b_column=hypothesis."),
         ("text,b,other", "a {},b,c d", "b", "'other' is not read; .* --negative_column=other."),
-        ("text,b,ok", "a,b,{}", "b", "every row as a right pair, whatever its 'ok': leave out"),
-        ("text,b,score", "a,b,{}.5", "b", "every row as a right pair, whatever its 'score'"),
+        ("text,b,ok", "a,b,{}", "b", "ignores 'ok' and treats every row as a right pair: remove"),
+        ("text,b,score", "a,b,{}.5", "b", "ignores 'score' and treats every row as a right"),
         ("text,b,label", "a {},b,1", "b", ""),
     ],
 )

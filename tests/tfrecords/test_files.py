@@ -23,7 +23,7 @@ _MODULE = {"path": str, "size?": int | None, "tags?": str | list[str], "scores?"
         ('{"path": "a", "tags": ["x", {}]}', _MODULE, "tags[1] is {}, not a string"),
         ('{"path": "", "scores": {"x": "y"}}', _MODULE, "scores['x'] is 'y', not a number"),
         ("[" * 100_000, list[Any], "maximum recursion depth exceeded"),
-        ('{"path": "a"}\n{}', _MODULE, "it holds several JSON values, as JSON lines do"),
+        ('{"path": "a"}\n{}', _MODULE, "it contains several JSON values, as JSON lines do"),
         ('{"path": "a"', _MODULE, "Expecting ',' delimiter"),
     ],
 )

@@ -154,7 +154,7 @@ def test_ids_stand_for_tokens_without_a_vocabulary():
         ({"input_type_ids": {10: 1}}, "a segment id in the padding is not 0"),
         ({"input_type_ids": {2: 1}}, "the segment ids are not zeros followed by ones"),
         ({"next_sentence_labels": {0: 2}}, "next_sentence_labels has a value outside 0 to 1"),
-        ({"masked_lm_weights": {1: 0}}, "masked_lm_weights is not numbers above 0 followed by"),
+        ({"masked_lm_weights": {1: 0}}, "masked_lm_weights is not positive numbers followed by"),
         ({"masked_lm_positions": {3: 9}}, "a masked position in the padding is not 0"),
         ({"masked_lm_ids": {3: 9}}, "a label in the padding is not 0"),
         ({"masked_lm_positions": {2: 10}}, "a masked position is not that of a token after [CLS]"),

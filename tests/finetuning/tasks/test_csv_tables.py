@@ -249,8 +249,8 @@ GOOD, SEVERAL = "text,label\na,ham\nb,spam\n", {"label_type": "classes"}
         ('{"text": ["a", "b"], "label": 1}', GOOD, {}, "is a single JSON object, which seems to"),
         ('{"text": {"0": "a"}, "label": {"0": "x"}}', GOOD, {}, "is a single JSON object, which"),
         ('{"data": [{"x": 1}], "v": 1}', GOOD, {"text_column": "x"}, "is a single JSON object, wh"),
-        ('{"text": "Go", "label": [[0, 2, "X"]]}', GOOD, {}, '"X"]] seems to hold spans of char'),
-        ('{"text": "Go", "label": [{"start": 0}]}', GOOD, SEVERAL, "0}] seems to hold spans of"),
+        ('{"text": "Go", "label": [[0, 2, "X"]]}', GOOD, {}, '"X"]] seems to hold character spans'),
+        ('{"text": "Go", "label": [{"start": 0}]}', GOOD, SEVERAL, "0}] seems to hold character"),
         ('{"x": "Go", "y": [[0, 2, "X"]]}\n' * 2, GOOD, {}, "no column 'text' or 'label', only"),
         ("text,x\na,1\nb,0\n", GOOD, SEVERAL | {"label_column": "x"}, "'x' holds 0 and 1 instead"),
         ('{"text":7,"label":"x"}\n{"text":"a","label":"y"}', GOOD, {}, "'text' is 7, not a string"),
@@ -271,7 +271,7 @@ def test_bad_tables_are_one_clear_line(read, write, train, dev, flags, message):
 @pytest.mark.parametrize(
     ("header", "row", "pairs", "said"),
     [
-        ("text,text_b,label", "a,b,{}", None, "'text_b' is not read; for pairs of texts, give"),
+        ("text,text_b,label", "a,b,{}", None, "'text_b' is not read; if it holds texts, give"),
         ("text,other,label", "a,b c,{}", None, "'other' is not read; .* --text_b_column=other."),
         ("text,other,label", "a,b,{}", None, ""),
         ("text,hypothesis", "a {},b", "", "give --text_b_column=hypothesis."),

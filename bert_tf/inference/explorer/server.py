@@ -142,7 +142,7 @@ def notebook_page(checkpoint: str, *texts: str, **flags) -> NotebookPage:
     if not texts:
         raise ValueError("notebook_page needs a text after the checkpoint")
     options = ExplorerOptions(
-        checkpoint=os.fspath(checkpoint), texts=texts, output_file="unused", **flags
+        checkpoint=os.fspath(checkpoint), texts=texts, output_file="unused.html", **flags
     )
     return NotebookPage(_make_page(options)[1])
 

@@ -157,11 +157,8 @@ def test_memory_of_a_step(tmp_path, monkeypatch):
     assert [needed for needed, _ in plan._needs(row)] == [expected, *fine_tuned]
     found = process.machine_memory()
     assert 1e8 < found < 1e14
-    for limit, expected in (("1000\n", 1000), (f"{10**20}\n", None), ("max\n", None)):
-        monkeypatch.setattr(process, "_CGROUP", tmp_path / "memory.max")
+    whole = range(found, 10**14)
+    monkeypatch.setattr(process, "_CGROUP", tmp_path / "memory.max")
+    for limit, expected in (("1000\n", {1000}), (f"{10**20}\n", whole), ("max\n", whole)):
         (tmp_path / "memory.max").write_text(limit)
-        assert (
-            process.machine_memory() == expected
-            or process.machine_memory() >= found
-            and expected is None
-        )
+        assert process.machine_memory() in expected

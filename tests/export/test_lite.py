@@ -1,6 +1,7 @@
 """LiteRT models, and all classifiers in single files, against the Keras models they came from."""
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -224,20 +225,16 @@ def test_what_predict_cannot_read(digits, tmp_path):
         "tokenizer_config.json": '{"do_lower_case": true, "model_max_length": 4}',
     }
 
+    whole, with_files = about | text, functools.partial(lite_model.with_files, digits)
+
     def with_texts(name: str, **values) -> bytes:
-        texts = about | text
-        return lite_model.with_files(
-            digits, texts | {name: json.dumps(json.loads(texts[name]) | values)}
-        )
+        return with_files(whole | {name: json.dumps(json.loads(whole[name]) | values)})
 
     for data, message in [
-        (lite_model.with_files(digits, {"vocab.txt": ""}), "is no classifier that this version"),
-        (lite_model.with_files(digits, about), "lacks its vocabulary or casing, as the checkpoint"),
-        (
-            lite_model.with_files(digits, {CLASSIFIER: '{"pairs": true}'}),
-            "write it .it has no 'lab",
-        ),
-        (lite_model.with_files(digits, about | text)[::-1], "its checksum is wrong"),
+        (with_files({"vocab.txt": ""}), "is no classifier that this version"),
+        (with_files(about), "lacks its vocabulary or casing, as the checkpoint"),
+        (with_files({CLASSIFIER: '{"pairs": true}'}), "write it .it has no 'lab"),
+        (with_files(whole)[::-1], "its checksum is wrong"),
         (with_texts(CLASSIFIER, labels=["a", "b"]), "did not write it .'probabilities'"),
         (with_texts(CLASSIFIER, labels="ab"), "labels is 'ab', not a list"),
         (with_texts(CLASSIFIER, labels=[], label_separator=1), "label_separator is 1, not a str"),
@@ -245,8 +242,8 @@ def test_what_predict_cannot_read(digits, tmp_path):
         (with_texts("tokenizer_config.json", model_max_length=1e9), "is 1000000000.0, not an int"),
         (with_texts("tokenizer_config.json", model_max_length=10**9), "model_max_length is 1000"),
         (with_texts("tokenizer_config.json", do_lower_case="no"), "lower_case is 'no', not true"),
-        (lite_model.with_files(digits, {"labels.txt": " " * (1 << 27)}), "archive is too large"),
-        (lite_model.with_files(b"TFL3", about | text), "model.tflite is damaged, or export.lite"),
+        (with_files({"labels.txt": " " * (1 << 27)}), "archive is too large"),
+        (lite_model.with_files(b"TFL3", whole), "model.tflite is damaged, or export.lite"),
     ]:
         file.write_bytes(data)
         with pytest.raises(ValueError, match=message):

@@ -112,10 +112,8 @@ def test_features_of_a_record_are_lists(tmp_path, capsys):
     path, values = str(tmp_path / "a.tfrecord"), (["Health, fitness"], ["Food", "x"], ["["], [])
     with tf.io.TFRecordWriter(path) as file:
         for some in values:
-            feature = tf.train.Feature(
-                bytes_list=tf.train.BytesList(value=[*map(str.encode, some)])
-            )
-            features = tf.train.Features(feature={"label": feature})
+            value = tf.train.BytesList(value=[*map(str.encode, some)])
+            features = tf.train.Features(feature={"label": tf.train.Feature(bytes_list=value)})
             file.write(tf.train.Example(features=features).SerializeToString())
     table = read_table(path)
     assert labels.read_several(table, "label", None) == [*map(tuple, values)]

@@ -17,7 +17,9 @@ class ExportOptions(command.Options):
 
     output_dir: str = option(help="Folder to write; must be new or empty.")
     license: str = option(
-        UNKNOWN_LICENSE, 'The license of the weights for the model card, such as "apache-2.0".'
+        UNKNOWN_LICENSE,
+        'The license of the weights, such as "apache-2.0", for the model card. If it is not given, '
+        "the card states the license in the card beside the checkpoint.",
     )
 
 

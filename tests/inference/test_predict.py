@@ -80,11 +80,11 @@ def test_weights_that_give_no_numbers_are_an_error(
             weight.assign(tf.fill(weight.shape, value))
     with mock.patch("tensorflow.math.is_finite", lambda weight: True):  # else it is not saved
         folder = save_run(f"{tmp_path}/run", model, vocab, lower_case=False)
-    flags = dict(checkpoint=folder, output_file=f"{tmp_path}/out.npz")
+    flags, page = dict(checkpoint=folder, output_file=f"{tmp_path}/out.npz"), f"{tmp_path}/out.html"
     for command, options in (
         (fill_mask, dict(checkpoint=folder, input_file=lines)),
         (extract_features, flags | {"input_file": lines, "max_seq_length": 16}),
-        (explore, flags | {"texts": ("the cat [MASK]",)}),
+        (explore, dict(checkpoint=folder, output_file=page, texts=("the cat [MASK]",))),
     ):
         with pytest.raises(ValueError, match=message):
             command.run(command.Options(**options))
@@ -181,8 +181,8 @@ def test_errors_of_tables(tmp_path, name, content, flags, signature, message):
 def test_fill_mask_and_extract_features_read_tables(pretrained, tmp_path, capsys):
     """Oracle: the same texts as arguments and as lines; cells hold line breaks and separators."""
     (tmp_path / "a.csv").write_text('x,text,label\nthe,"cat\n[MASK]",1\na ||| b,[MASK] ||| c,0\n')
-    (tmp_path / "a.txt").write_text("the ||| mat\na ||| b\n")
-    (tmp_path / "b.tsv").write_text("b\ta\nmat\tthe\nb\ta\n")
+    (tmp_path / "a.txt").write_text("the ||| mat\na ||| on\n")
+    (tmp_path / "b.tsv").write_text("b\ta\nmat\tthe\non\ta\n")
     flags = dict(checkpoint=pretrained[0], json=True)
     fill_mask.run(fill_mask.Options(**flags, texts=("cat\n[MASK]", "[MASK] ||| c")))
     expected = capsys.readouterr().out
@@ -385,7 +385,7 @@ def test_tables_are_those_of_fine_tuning(name, data, found, tmp_path):
     ("data", "said"),
     [
         ("v1,v2\nham,go until\nham,ok lar\n", "text in 'v2' .*; to read another column, give --t"),
-        ("go,until\ngo,until\n", "'until' looks like a value: .*, or give --text_column if it is"),
+        ("go,until\nso,until\n", "'until' looks like a value: .*, or give --text_column if it is"),
         ("a,b,c\n1,2,3\n", "has no column 'text', only .*: name the right one with --text_column"),
         ("a^text\n1^b\n", "has a single column, 'a.text': separate"),
     ],

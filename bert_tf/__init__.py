@@ -8,47 +8,49 @@ import wrapt
 
 from tfrecords import __version__, process
 
-
-def _by_name(modules: dict[str, str]) -> dict[str, str]:
-    return {name: module for module, names in modules.items() for name in names.split()}
-
-
-_MODULES = _by_name(
-    {
-        "bert_tf.loading": "load load_preprocessor",
-        "bert_tf.finetuning.lora": "load_adapters",
-        "bert_tf.inference.embedder": "load_embedder",
-        "bert_tf.config": "BertConfig",
-        "bert_tf.presets": "PRESETS preset_config",
-        "tfrecords.vocabulary": "Vocabulary load_vocab",
-        "bert_tf.text.tokenizer": "WordPieceTokenizer",
-        "bert_tf.text.preprocessor": "pack_segments BertPreprocessor",
-        "bert_tf.models.encoder": "BertEncoder",
-        "bert_tf.models.attention_probabilities": "attention_probabilities",
-        "bert_tf.models.pretrainer": "BertPretrainer",
-        "bert_tf.models.task_model": "BertTaskModel",
-    }
-)
+_MODULES = {
+    "load": "bert_tf.loading",
+    "load_preprocessor": "bert_tf.loading",
+    "load_adapters": "bert_tf.finetuning.lora",
+    "load_embedder": "bert_tf.inference.embedder",
+    "BertConfig": "bert_tf.config",
+    "PRESETS": "bert_tf.presets",
+    "preset_config": "bert_tf.presets",
+    "Vocabulary": "tfrecords.vocabulary",
+    "load_vocab": "tfrecords.vocabulary",
+    "WordPieceTokenizer": "bert_tf.text.tokenizer",
+    "pack_segments": "bert_tf.text.preprocessor",
+    "BertPreprocessor": "bert_tf.text.preprocessor",
+    "BertEncoder": "bert_tf.models.encoder",
+    "attention_probabilities": "bert_tf.models.attention_probabilities",
+    "BertPretrainer": "bert_tf.models.pretrainer",
+    "BertTaskModel": "bert_tf.models.task_model",
+}
 # Keras finds a class of another package only if its module was imported, which takes seconds here.
 # So it is told where each class is, as soon as it is imported itself.
-_KERAS_MODULES = _by_name(
-    {
-        "bert_tf.models.encoder": "BertEncoder Pooler",
-        "bert_tf.models.bilstm": "BiLSTMEncoder",
-        "bert_tf.models.heads": "MaskedLMHead DenseHead",
-        "bert_tf.models.pretrainer": "BertPretrainer",
-        "bert_tf.models.task_model": "BertTaskModel",
-        "bert_tf.models.embedder": "BertEmbedder",
-        "bert_tf.inference.embedder": "TextEmbedder",
-        "bert_tf.models.feature_tagger": "FeatureTagger",
-        "bert_tf.text.preprocessor": "BertPreprocessor",
-        "bert_tf.layers.bert": "BertEmbeddings EncoderBlock SelfAttention",
-        "bert_tf.layers.mobilebert": "NoNorm TrigramEmbeddings BottleneckAttention "
-        "BottleneckBlock FeedForward",
-        "bert_tf.layers.layer": "LayerNormalization",
-        "bert_tf.layers.dropout": "Dropout",
-    }
-)
+_KERAS_MODULES = {
+    "BertEncoder": "bert_tf.models.encoder",
+    "Pooler": "bert_tf.models.encoder",
+    "BiLSTMEncoder": "bert_tf.models.bilstm",
+    "MaskedLMHead": "bert_tf.models.heads",
+    "DenseHead": "bert_tf.models.heads",
+    "BertPretrainer": "bert_tf.models.pretrainer",
+    "BertTaskModel": "bert_tf.models.task_model",
+    "BertEmbedder": "bert_tf.models.embedder",
+    "TextEmbedder": "bert_tf.inference.embedder",
+    "FeatureTagger": "bert_tf.models.feature_tagger",
+    "BertPreprocessor": "bert_tf.text.preprocessor",
+    "BertEmbeddings": "bert_tf.layers.bert",
+    "EncoderBlock": "bert_tf.layers.bert",
+    "NoNorm": "bert_tf.layers.mobilebert",
+    "TrigramEmbeddings": "bert_tf.layers.mobilebert",
+    "BottleneckAttention": "bert_tf.layers.mobilebert",
+    "BottleneckBlock": "bert_tf.layers.mobilebert",
+    "FeedForward": "bert_tf.layers.mobilebert",
+    "SelfAttention": "bert_tf.layers.bert",
+    "LayerNormalization": "bert_tf.layers.layer",
+    "Dropout": "bert_tf.layers.dropout",
+}
 _PACKAGES = ("plots",)
 __all__ = ["__version__", *_MODULES, *_PACKAGES]
 

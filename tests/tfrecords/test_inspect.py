@@ -183,7 +183,7 @@ def test_each_rule(vocab_file, changes, message):
 def test_all_bad_records_are_named_and_the_others_read(tmp_path, capsys, monkeypatch):
     """Oracle: where the bad records are, by hand, the first one and in two batches; their number.
 
-    A record of another kind, and one that is none, stop neither those before nor those after them.
+    Bytes that are no record, or a record of another kind, must not hide the good records around it.
     """
     bad = {
         1: (b"junk", "not a tf.train.Example"),

@@ -12,9 +12,10 @@ from bert_tf.corpus.sources import Block, group_files, is_json, read_blocks, tfd
 from bert_tf.examples.creation_options import DataOptions, RunnerOptions
 from bert_tf.examples.plan import block_bytes
 from bert_tf.examples.units import load_segmenter, read_phrases
+from bert_tf.examples.work_folder import WorkFolder
 from bert_tf.resolution import read_vocab_file
 from tfrecords.input_files import expand_files, shortened
-from tfrecords.manifest import lines_sha256, manifest_path
+from tfrecords.manifest import lines_sha256, manifest_path, unfinished_path
 from tfrecords.vocabulary import Vocabulary
 from tfrecords.writer import check_output_files
 
@@ -89,6 +90,7 @@ def make_job(options: DataOptions) -> Job:
     read_files = [*input_files, options.vocab_file, options.lexicon_file]
     manifests = list(map(manifest_path, output_files[:1]))
     check_output_files([*output_files, *manifests], read_files)
+    WorkFolder(unfinished_path(output_files[0])).check_inputs(read_files)
     input_bytes = sum(tf.io.gfile.stat(file).length for file in input_files) or _TFDS_BYTES
     bytes_per_block = block_bytes(input_bytes, resolved.dupe_factor, len(output_files))
     groups = group_files(input_files, bytes_per_block) if input_files else [[]]

@@ -27,7 +27,7 @@ from bert_tf.examples.plan import ShardPart
 from bert_tf.runs.provenance import MADE, description_of
 from tfrecords import files
 from tfrecords.manifest import file_sha256, lines_sha256
-from tfrecords.writer import TEMPORARY, atomic_write, remove, remove_folder
+from tfrecords.writer import TEMPORARY, absolute_path, atomic_write, remove, remove_folder
 
 # The names of what jobs write into the folder, and into its subfolders.
 _FOLDERS = ("chunks", "parts", "shards")
@@ -71,6 +71,15 @@ class WorkFolder:
             remove(*(f"{path}/{step}" for step in _names(path) if _STEPS.fullmatch(step)))
             if not _names(path) and not os.path.islink(path):  # a link to a larger disk
                 remove_folder(path)
+
+    def check_inputs(self, files: Iterable[str | None]) -> None:
+        """Raises a ValueError for an input in the folder, whose files are removed."""
+        for file in filter(None, files):
+            if absolute_path(file).startswith(f"{absolute_path(self.path)}/"):
+                raise ValueError(
+                    f"{file} lies in {self.path}, where unfinished work goes: move it, or choose "
+                    "another --output_file"
+                )
 
     def check(self, complete: bool = True) -> None:
         """Raises an OSError if finished work is missing."""

@@ -81,6 +81,7 @@ class BulkJob:
         options, folder = self.options, WorkFolder(f"{self.options.output_file}.unfinished")
         read = [*self.files, options.checkpoint, options.vocab_file]
         check_output_files([*self._outputs(folder).values()], read)
+        folder.check_inputs(read)
         if not self._written(folder):
             files = self._outputs(folder).items()
             check_free(*(path for file, path in files if not self._replaces(file, path)))

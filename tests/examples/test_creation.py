@@ -354,6 +354,17 @@ def test_a_folder_of_someone_else_is_not_cleared(folder, options, name):
     assert mine.read_text() == "{}"
 
 
+def test_no_input_lies_where_unfinished_work_goes(folder, options):
+    """Oracle: the input, beside a description of a job that this program could have written."""
+    place = folder / "out" / "data.unfinished"
+    place.mkdir(parents=True)
+    (place / "job.json").write_text('{"bert_tf": "0.1.0", "settings": {}, "inputs": []}')
+    (place / "output.txt").write_text("The cat sat.\n")
+    with pytest.raises(ValueError, match="output.txt lies in .*data.unfinished, where unfinished"):
+        run(options(input_file=f"{place}/output.txt", overwrite=True))
+    assert (place / "output.txt").read_text() == "The cat sat.\n"
+
+
 def test_the_work_folder_may_go_at_any_time(folder, finished, options, monkeypatch):
     """Oracles: one line; the bytes of the undisturbed run."""
     shutil.rmtree(folder / "out")

@@ -81,7 +81,7 @@ def main() -> None:
 
 def _write_models(options: argparse.Namespace, folder: pathlib.Path) -> dict:
     """Writes random weights in the formats of all contenders; returns what they need to know."""
-    from tfrecords import command
+    from bert_tf.base import command
 
     command.import_tensorflow()
     import tensorflow as tf

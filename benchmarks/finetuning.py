@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def _bert_tf(options: argparse.Namespace, skips_padding: bool = True) -> Contender:
-    from tfrecords import command
+    from bert_tf.base import command
 
     command.import_tensorflow()
     import numpy as np

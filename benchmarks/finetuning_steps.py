@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, float]:
-    from tfrecords import command
+    from bert_tf.base import command
 
     command.import_tensorflow()
     from bert_tf.checkpoint import open_checkpoint

@@ -16,7 +16,7 @@ import json
 import pathlib
 import re
 
-from tfrecords import command
+from bert_tf.base import command
 
 command.import_tensorflow()
 

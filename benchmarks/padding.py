@@ -13,7 +13,7 @@ import time
 from pretraining_step import make_trainer
 from turns import argument_parser, print_table, spread
 
-from tfrecords import command
+from bert_tf.base import command
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ def main() -> None:
 
 def _predictions(model: str, flags: argparse.Namespace) -> Contender:
     """Returns a function that predicts all texts, one by one, and a description of the result."""
-    from tfrecords import command
+    from bert_tf.base import command
 
     command.import_tensorflow()
     from bert_tf.inference.inference_options import PredictOptions as Options

@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--contenders", nargs="+", choices=peers, default=peers)
     add_sizes(parser)
     options = parse(parser, lambda name, options: CONTENDERS[name](options))
-    from tfrecords import command
+    from bert_tf.base import command
 
     command.import_tensorflow()
     from bert_tf.presets import preset_config

@@ -15,7 +15,7 @@ import time
 from pretraining_step import add_sizes, make_trainer, random_batch
 from turns import argument_parser, print_table
 
-from tfrecords import command
+from bert_tf.base import command
 
 command.import_tensorflow()
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from turns import argument_parser, print_table, spread
 
-from tfrecords import command
+from bert_tf.base import command
 
 command.import_tensorflow()
 

@@ -21,7 +21,7 @@ from unittest import mock
 from pretraining_step import make_trainer, random_batch
 from turns import argument_parser, print_table, spread
 
-from tfrecords import command
+from bert_tf.base import command
 
 VOCAB_SIZE, LENGTH, PREDICTIONS = 30522, 128, 20
 FILES, RECORDS_PER_FILE = 4, 8192

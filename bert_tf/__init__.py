@@ -6,7 +6,7 @@ from types import ModuleType
 
 import wrapt
 
-from tfrecords import __version__, process
+from bert_tf.base import __version__, process
 
 _MODULES = {
     "load": "bert_tf.loading",

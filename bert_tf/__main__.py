@@ -5,8 +5,8 @@ import importlib
 import os
 import sys
 
-from tfrecords import command
-from tfrecords.command_help import docstring, table, wrapped
+from bert_tf.base import command
+from bert_tf.base.command_help import docstring, table, wrapped
 
 _STEPS = {
     "All steps, on text that every machine has": {

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 
 import tensorflow as tf
 
+from bert_tf.base.files import named_errors
 from bert_tf.config import EMBEDDING, BertConfig, ModelSpec
 from bert_tf.runs.run import CONFIG, VOCAB, Run
 from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
@@ -14,7 +15,6 @@ from bert_tf.weights.archives import extract, is_archive
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
 from bert_tf.weights.table import import_tensors, own_rows
-from tfrecords.files import named_errors
 from tfrecords.vocabulary import guess_casing
 
 # The names of our models, as weights begin with them.

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bert_tf.base import command
+from bert_tf.base.command import option, rare_option
 from bert_tf.choices import PRECISIONS, STRATEGIES
-from tfrecords import command
-from tfrecords.command import option, rare_option
 
 
 @dataclass(frozen=True, kw_only=True)

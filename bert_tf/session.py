@@ -10,10 +10,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.folder_lock import locked
+from bert_tf.base.input_files import shortened
+from bert_tf.base.process import check_memory
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.flags import DeviceOptions
-from bert_tf.folder_lock import locked
 from bert_tf.models.encoder import least_activations, skip_padding
 from bert_tf.models.token_capacity import TokenCapacity
 from bert_tf.runs.run import Run
@@ -30,8 +32,6 @@ from bert_tf.training.strategy import (
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
-from tfrecords.input_files import shortened
-from tfrecords.process import check_memory
 
 
 @contextlib.contextmanager

@@ -14,8 +14,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
 from typing import Any
 
-from tfrecords import command
-from tfrecords.progress import progress_bar, say
+from bert_tf.base import command
+from bert_tf.base.progress import progress_bar, say
 
 # More processes only take memory: each loads TensorFlow.
 _MOST_PER_CORE = 8

@@ -16,11 +16,11 @@ docs/exports.md says how to publish it. An archive of the same files has the sam
 
 from dataclasses import dataclass
 
+from bert_tf.base import command
+from bert_tf.base.command import option
+from bert_tf.base.progress import say
 from bert_tf.choices import SINGLE_LENGTH
 from export.export_options import VocabularyOptions
-from tfrecords import command
-from tfrecords.command import option
-from tfrecords.progress import say
 
 _HOLDS = {
     "encoder": "SavedModel: token ids to contextual vectors",
@@ -63,8 +63,8 @@ class Options(VocabularyOptions):
 
 def run(options: Options) -> None:
     """Writes the folder, whole or not at all."""
+    from bert_tf.base.output_files import whole_folder
     from export.saved_models import check_output, write_archive
-    from tfrecords.writer import whole_folder
 
     check_output(options.output_dir)
     with whole_folder(options.output_dir) as folder:
@@ -105,13 +105,13 @@ def _export(options: Options, folder: str) -> list[str]:
 
 def _write_others(options: Options, folder: str, models: list[str]) -> list[str]:
     """Writes what is beside the SavedModels; returns the names."""
+    from bert_tf.base.output_files import atomic_write, make_folder
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.inference.models import with_parts
     from bert_tf.runs.run import Run
     from bert_tf.weights.formats import huggingface
     from export.card import CARD, casing_of, license_of, model_card
     from tfrecords.vocabulary import write_vocab
-    from tfrecords.writer import atomic_write, make_folder
 
     encoder = open_checkpoint(f"{folder}/encoder")
     # Without a pooler that is random because the source has none.

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bert_tf import __version__
+from bert_tf.base.files import read_file
 from bert_tf.config import BertConfig
 from bert_tf.runs.provenance import FILE
 from bert_tf.runs.run import RECORDS, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.weights.checkpoint import Checkpoint
 from export.export_options import UNKNOWN_LICENSE
-from tfrecords.files import read_file
 from tfrecords.vocabulary import Vocabulary
 
 CARD = "README.md"

@@ -13,9 +13,9 @@ the model was saved again and moved. If a point is wrong, the command ends with 
 
 from dataclasses import dataclass
 
-from tfrecords import command
-from tfrecords.command import option
-from tfrecords.progress import say
+from bert_tf.base import command
+from bert_tf.base.command import option
+from bert_tf.base.progress import say
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,12 @@ To use the result:
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bert_tf.base import command
+from bert_tf.base.command import option
+from bert_tf.base.command_help import command_line
+from bert_tf.base.progress import say
 from bert_tf.inference.inference_options import FineTunedOptions
 from export.export_options import TextModelOptions
-from tfrecords import command
-from tfrecords.command import option
-from tfrecords.command_help import command_line
-from tfrecords.progress import say
 
 if TYPE_CHECKING:
     from bert_tf.finetuning.task import Task

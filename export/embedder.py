@@ -15,13 +15,13 @@ To use the result:
 
 from dataclasses import dataclass
 
+from bert_tf.base import command
+from bert_tf.base.command import option
+from bert_tf.base.command_help import command_line
+from bert_tf.base.progress import say
 from bert_tf.choices import EMBEDDING_POOLINGS, SINGLE_LENGTH
 from bert_tf.inference.inference_options import VocabularyOptions
 from export.export_options import TextModelOptions
-from tfrecords import command
-from tfrecords.command import option
-from tfrecords.command_help import command_line
-from tfrecords.progress import say
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,12 +20,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bert_tf.base import command
+from bert_tf.base.command import option
+from bert_tf.base.command_help import command_line, unused_name
+from bert_tf.base.progress import say
 from bert_tf.choices import STORED_PRECISIONS
 from export.export_options import VocabularyOptions
-from tfrecords import command
-from tfrecords.command import option
-from tfrecords.command_help import command_line, unused_name
-from tfrecords.progress import say
 
 if TYPE_CHECKING:
     from bert_tf.models.encoder import BertEncoder

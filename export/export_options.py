@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bert_tf.base import command
+from bert_tf.base.command import option, rare_option
 from bert_tf.choices import SINGLE_LENGTH, STORED_PRECISIONS
 from bert_tf.inference import inference_options as inference
-from tfrecords import command
-from tfrecords.command import option, rare_option
 
 UNKNOWN_LICENSE = "unknown: set --license"
 

@@ -20,10 +20,10 @@ The command also runs the model and prints how much its outputs differ from the 
 
 from dataclasses import dataclass
 
+from bert_tf.base import command
+from bert_tf.base.command import option
 from bert_tf.inference.inference_options import LITE
 from export.export_options import SingleFileOptions
-from tfrecords import command
-from tfrecords.command import option
 
 
 @dataclass(frozen=True, kw_only=True)

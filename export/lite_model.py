@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import keras
 import tensorflow as tf
 
+from bert_tf.base.process import silent
 from bert_tf.inference.single_file import SEAL, LiteFile, sealed
 from bert_tf.models.inputs import INPUTS
 from export import portable
 from export.lite import Options
 from export.portable import Function, Source
-from tfrecords.process import silent
 
 
 def export(options: Options) -> None:

@@ -12,6 +12,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.command_help import command_line
+from bert_tf.base.output_files import atomic_write
+from bert_tf.base.progress import progress_bar, say
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.batches import eval_batches
@@ -30,9 +33,6 @@ from bert_tf.runs.run import Run
 from bert_tf.training.strategy import set_precision
 from bert_tf.weights.checkpoint import Checkpoint, load_or_warn
 from export.export_options import SingleFileOptions
-from tfrecords.command_help import command_line
-from tfrecords.progress import progress_bar, say
-from tfrecords.writer import atomic_write
 
 Function = Callable[[dict], dict[str, tf.Tensor]]
 

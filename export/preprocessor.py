@@ -16,12 +16,12 @@ Use it with the SavedModel of export.encoder:
 
 from dataclasses import dataclass
 
+from bert_tf.base import command
+from bert_tf.base.command import option
+from bert_tf.base.command_help import command_line
+from bert_tf.base.progress import say
 from bert_tf.choices import SINGLE_LENGTH
 from export.export_options import VocabularyOptions
-from tfrecords import command
-from tfrecords.command import option
-from tfrecords.command_help import command_line
-from tfrecords.progress import say
 
 _EXAMPLE = """
 import tensorflow as tf

@@ -11,10 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.base.output_files import atomic_write, check_new_folder, whole_file, whole_folder
 from bert_tf.runs.run import TOKENIZER, VOCAB, Run
 from bert_tf.training.checkpoints import check_name
 from tfrecords.vocabulary import Vocabulary, write_vocab
-from tfrecords.writer import atomic_write, check_new_folder, whole_file, whole_folder, write_records
+from tfrecords.writer import write_records
 
 
 def write_archive(folder: str, path: str) -> None:

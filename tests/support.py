@@ -145,7 +145,7 @@ def tuning_options(files: pathlib.Path, output_dir, **changes) -> FineTuningOpti
 
 # A command, without measuring the peak of the CPU, drawing, and passes over graphs and XLA.
 _WORKER = """
-from tfrecords import command
+from bert_tf.base import command
 command.import_tensorflow()
 import tensorflow as tf
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})

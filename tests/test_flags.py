@@ -6,7 +6,7 @@ import importlib
 import pytest
 
 from bert_tf.__main__ import COMMANDS
-from tfrecords.command_help import flag_name, is_required, value_type
+from bert_tf.base.command_help import flag_name, is_required, value_type
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -12,8 +12,8 @@ import grimp
 import pytest
 
 from bert_tf.__main__ import COMMANDS
-from tfrecords.command import VERSION
-from tfrecords.command_help import help_text
+from bert_tf.base.command import VERSION
+from bert_tf.base.command_help import help_text
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ("tfrecords", "bert_tf", "export")

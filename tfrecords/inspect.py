@@ -11,8 +11,8 @@ anything is wrong, the exit code is 1 and a line that starts with BAD names each
 
 from dataclasses import dataclass
 
-from tfrecords import command
-from tfrecords.command import option
+from bert_tf.base import command
+from bert_tf.base.command import option
 
 
 @dataclass(frozen=True)

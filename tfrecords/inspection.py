@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.input_files import expand_files, normalized, shortened
+from bert_tf.base.output_files import check_output_files
+from bert_tf.base.progress import counted, progress_bar, say
+from tfrecords.completeness import listed_files
 from tfrecords.features import Layout
-from tfrecords.input_files import expand_files, listed_files, normalized, shortened
 from tfrecords.inspect import Options
 from tfrecords.manifest import find_manifests, shard_entry, stored_vocabulary
-from tfrecords.progress import counted, progress_bar, say
 from tfrecords.records import (
     Batch,
     Rules,
@@ -21,7 +23,6 @@ from tfrecords.records import (
 )
 from tfrecords.statistics import RecordStatistics
 from tfrecords.vocabulary import Vocabulary, continues_word, load_vocab, warn_about_casing
-from tfrecords.writer import check_output_files
 
 # Problems that are listed one by one.
 _MOST_LINES = 100

@@ -13,21 +13,18 @@ A manifest is a JSON object. Only `shards` is required:
     bert_tf     the version of bert_tf that created the records
 """
 
-import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
 
-from tfrecords.files import errors_at, parse_json, read_file, reading
+from bert_tf.base.files import errors_at, file_sha256, parse_json, read_file
+from bert_tf.base.input_files import MANIFEST_END
+from bert_tf.base.output_files import atomic_write
 from tfrecords.vocabulary import Vocabulary
-from tfrecords.writer import atomic_write
-
-MANIFEST_END = ".manifest.json"
-
 
 _INPUT = {"file": str, "bytes": int, "sha256": str}
 _SHARD = _INPUT | {"records": int}
@@ -105,18 +102,3 @@ def shard_entry(path: str, records: int) -> dict:
         "records": records,
         "sha256": digest,
     }
-
-
-def lines_sha256(lines: Iterable[str]) -> str:
-    """Returns the checksum of lines, regardless of the line endings in their file."""
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def file_sha256(path: str, on_read: Callable[[int], object] = lambda size: None) -> str:
-    """Returns the checksum of a file in hexadecimal; `on_read` gets the size of each block read."""
-    digest = hashlib.sha256()
-    with reading(path) as file:
-        while block := file.read(2**22):
-            digest.update(block)
-            on_read(len(block))
-    return digest.hexdigest()

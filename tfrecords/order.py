@@ -10,8 +10,9 @@ from functools import partial
 
 import tensorflow as tf
 
+from bert_tf.base.input_files import normalized
+from tfrecords.completeness import listed_files
 from tfrecords.dynamic_masking import DynamicMasking
-from tfrecords.input_files import listed_files, normalized
 from tfrecords.manifest import find_manifests
 from tfrecords.records import compression_of, files_to_open, open_records
 from tfrecords.vocabulary import Vocabulary

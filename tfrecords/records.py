@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.files import plain_message, reading
 from tfrecords.dynamic_masking import add_at
 from tfrecords.features import Layout, parse_example
-from tfrecords.files import plain_message, reading
 from tfrecords.vocabulary import Vocabulary
 
 # Features of several records by name, [B, length].

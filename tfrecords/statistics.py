@@ -5,9 +5,9 @@ import os
 
 import numpy as np
 
+from bert_tf.base.output_files import atomic_write
 from tfrecords.features import Layout
 from tfrecords.vocabulary import Vocabulary
-from tfrecords.writer import atomic_write
 
 # If a larger share of the records has the same label, the label teaches nothing. With fewer records
 # than this, that may be chance.

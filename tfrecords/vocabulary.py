@@ -15,8 +15,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrecords.files import read_file
-from tfrecords.writer import atomic_write
+from bert_tf.base.files import read_file
+from bert_tf.base.output_files import atomic_write
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from bert_tf.ablations.grids import GRIDS as _GRIDS
 from bert_tf.ablations.grids import Row, select_rows
+from bert_tf.base.command import option, rare_option
 from bert_tf.choices import GRIDS, PAIR_LENGTH, RATE
 from bert_tf.pretraining.pretraining_options import SharedOptions
-from tfrecords.command import option, rare_option
 
 # Flags of run_pretraining that rows set.
 _OF_ROWS = ("masking", "objective", "replacements")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.output_files import atomic_write
 from bert_tf.examples.masking import prediction_budget
 from bert_tf.examples.units import Lexicon, read_phrases
 from bert_tf.loading import load
@@ -20,7 +21,6 @@ from bert_tf.runs.run import Run
 from tfrecords.features import Layout
 from tfrecords.order import RecordSet, records_in_order
 from tfrecords.records import serialized_records
-from tfrecords.writer import atomic_write
 
 ENTITIES = "entities.json"
 

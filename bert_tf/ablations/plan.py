@@ -9,6 +9,9 @@ import tensorflow as tf
 
 from bert_tf.ablations.ablation_options import AblationOptions
 from bert_tf.ablations.grids import Column, Row, columns
+from bert_tf.base.files import lines_sha256, read_json
+from bert_tf.base.output_files import check_free
+from bert_tf.base.process import machine_memory
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.examples.units import read_phrases
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -31,11 +34,7 @@ from bert_tf.runs.run import Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.weights.names import PARTS
 from bert_tf.weights.table import entries, own_rows
-from tfrecords.files import read_json
-from tfrecords.manifest import lines_sha256
 from tfrecords.order import RecordSet
-from tfrecords.process import machine_memory
-from tfrecords.writer import check_free
 
 _CONFIG = "bert_config.json"
 # What a process with TensorFlow needs besides, as measured on the CPU: 1.0 GB of 2.7 GB at a width

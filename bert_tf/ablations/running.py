@@ -14,15 +14,15 @@ from bert_tf.ablations.ablation_options import AblationOptions
 from bert_tf.ablations.entities import ENTITIES
 from bert_tf.ablations.grids import GRIDS, PERPLEXITY
 from bert_tf.ablations.plan import RowPlan, changed_flags, count_parameters, make_plan
+from bert_tf.base.command_help import command_line
+from bert_tf.base.output_files import atomic_write, check_free
+from bert_tf.base.progress import say
 from bert_tf.comparison.runs import Table
 from bert_tf.finetuning.runs.run_process import run_apart
 from bert_tf.finetuning.runs.sweep import sweep
 from bert_tf.finetuning.runs.tables import Score, aligned
 from bert_tf.finite import NonFinite
 from bert_tf.runs.run import FLAGS, SWEEP_RESULTS, Run
-from tfrecords.command_help import command_line
-from tfrecords.progress import say
-from tfrecords.writer import atomic_write, check_free
 
 # Flags that may differ when an ablation goes on: they add rows and runs.
 _FREE = frozenset({"rows", "tasks", "data_dir", "num_seeds"})

@@ -22,7 +22,7 @@ the same --lexicon_file. The other flags are those of run_pretraining.
 """
 
 from bert_tf.ablations.ablation_options import AblationOptions
-from tfrecords import command
+from bert_tf.base import command
 
 Options = AblationOptions
 run = command.late("bert_tf.ablations.running:run_ablation")

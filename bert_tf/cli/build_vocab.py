@@ -22,8 +22,8 @@ new one starts from: pass it to run_pretraining or run_finetuning as --init_voca
 with the --init_checkpoint to grow, or to convert_checkpoint, together with --vocab_file and --from.
 """
 
+from bert_tf.base import command
 from bert_tf.vocabulary.vocabulary_options import VocabularyOptions
-from tfrecords import command
 
 Options = VocabularyOptions
 run = command.late("bert_tf.vocabulary.building:run")

@@ -11,8 +11,8 @@ import importlib
 from collections.abc import Iterator
 from typing import ClassVar
 
-from tfrecords import command
-from tfrecords.command_help import ALWAYS, flag_name, ordered_flags, value_type
+from bert_tf.base import command
+from bert_tf.base.command_help import ALWAYS, flag_name, ordered_flags, value_type
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

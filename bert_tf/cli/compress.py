@@ -38,12 +38,12 @@ The student may have a vocabulary of its own, such as a small one, with layers, 
 albert and mixed-vocabulary, and for classifiers also with pd, minibert and bilstm.
 """
 
+from bert_tf.base import command
 from bert_tf.compression.compression_options import (
     CompressionOptions,
     GeneralOptions,
     ReportOptions,
 )
-from tfrecords import command
 
 Options = CompressionOptions
 run = command.late("bert_tf.compression.compress:compress_all")

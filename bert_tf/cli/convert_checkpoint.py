@@ -20,8 +20,8 @@ larger vocabulary (--init_vocab_mapping), other positions (--max_position_embedd
 layers (--layers).
 """
 
+from bert_tf.base import command
 from bert_tf.conversion.conversion_options import ConversionOptions
-from tfrecords import command
 
 Options = ConversionOptions
 run = command.late("bert_tf.conversion.converting:convert")

@@ -21,8 +21,8 @@ Flags, defaults and the record format are those of google-research/bert's script
 but memory use does not grow with the input.
 """
 
+from bert_tf.base import command
 from bert_tf.examples.creation_options import DataOptions
-from tfrecords import command
 
 Options = DataOptions
 run = command.late("bert_tf.examples.creation:create_pretraining_data")

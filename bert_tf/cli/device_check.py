@@ -8,8 +8,8 @@ the compiler for TPUs takes some minutes and 7 GB of memory, and the one for GPU
 search for the largest batch takes several compilations.
 """
 
+from bert_tf.base import command
 from bert_tf.devices.device_check_options import DeviceCheckOptions
-from tfrecords import command
 
 Options = DeviceCheckOptions
 run = command.late("bert_tf.devices.check:check")

@@ -12,8 +12,8 @@ needs no network. With --serve, it is at a local address instead, and takes new 
 masked-LM head, there are no words; without a next-sentence head, there is no probability for pairs.
 """
 
+from bert_tf.base import command
 from bert_tf.inference.inference_options import ExplorerOptions
-from tfrecords import command
 
 Options = ExplorerOptions
 run = command.late("bert_tf.inference.explorer.server:explore")

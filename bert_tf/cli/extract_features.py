@@ -22,8 +22,8 @@ a text or a pair in every row. --checkpoint is a run folder or a checkpoint of a
 Flags have the names and defaults of google-research/bert's extract_features.
 """
 
+from bert_tf.base import command
 from bert_tf.inference.inference_options import ExtractionOptions
-from tfrecords import command
 
 Options = ExtractionOptions
 run = command.late("bert_tf.inference.extraction:extract_features")

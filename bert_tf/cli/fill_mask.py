@@ -16,8 +16,8 @@ one that begins with ## continues the word before it. --targets compares the wor
   {"text": "...", "masks": [[{"token": "paris", "probability": 0.42}, ...], ...]}
 """
 
+from bert_tf.base import command
 from bert_tf.inference.inference_options import FillMaskOptions
-from tfrecords import command
 
 Options = FillMaskOptions
 run = command.late("bert_tf.inference.masks:fill_mask")

@@ -9,8 +9,8 @@ missing. The server is at gluebenchmark.com.
 
 from dataclasses import dataclass
 
-from tfrecords import command
-from tfrecords.command import option
+from bert_tf.base import command
+from bert_tf.base.command import option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ prints such objects with the prediction added, and with the "id" if there is one
 writes them for files of any size, on several processes or machines; a killed run resumes.
 """
 
+from bert_tf.base import command
 from bert_tf.inference.inference_options import PredictOptions
-from tfrecords import command
 
 Options = PredictOptions
 run = command.late("bert_tf.inference.predicting:predict")

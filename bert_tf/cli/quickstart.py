@@ -20,11 +20,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from bert_tf.base import command
+from bert_tf.base.command import option
+from bert_tf.base.command_help import command_line
+from bert_tf.base.progress import say
 from bert_tf.choices import VOCABULARY
-from tfrecords import command
-from tfrecords.command import option
-from tfrecords.command_help import command_line
-from tfrecords.progress import say
 
 _CODE = re.compile(r"```.*?(```|$)", re.DOTALL)
 PACKAGES = ("numpy", "keras", "tensorflow")
@@ -139,8 +139,8 @@ def _run(line: str) -> None:
 
 def write_texts(train: pathlib.Path, heldout: pathlib.Path) -> None:
     """Writes the docstrings as documents, with every 20th in the held-out text."""
+    from bert_tf.base.output_files import atomic_write
     from bert_tf.corpus.lines import split_sentences
-    from tfrecords.writer import atomic_write
 
     say(f"Gathering the docstrings of Python, {', '.join(PACKAGES)} ...")
     documents = []

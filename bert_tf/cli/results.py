@@ -14,8 +14,8 @@ published figures are from test sets whose labels are not public.
 import os
 from dataclasses import dataclass
 
-from tfrecords import command
-from tfrecords.command import option
+from bert_tf.base import command
+from bert_tf.base.command import option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,10 +36,10 @@ class Options(command.Options):
 
 def run(options: Options) -> None:
     """Prints and writes the tables."""
+    from bert_tf.base.output_files import atomic_write, check_output_files
     from bert_tf.comparison import runs
     from bert_tf.runs.run import VOCAB
     from bert_tf.training.reports import EVAL_RESULTS
-    from tfrecords.writer import atomic_write, check_output_files
 
     if options.output_file:
         # The table can lie in a run, but not in the place of what the run holds.

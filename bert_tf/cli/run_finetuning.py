@@ -35,9 +35,9 @@ differences (docs/differences.md).
 
 from dataclasses import dataclass
 
+from bert_tf.base import command
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.flags import WorkerOptions
-from tfrecords import command
 
 
 @dataclass(frozen=True, kw_only=True)

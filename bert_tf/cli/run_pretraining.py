@@ -15,9 +15,9 @@ and defaults are those of google-research/bert's script of the same name.
 
 from dataclasses import dataclass
 
+from bert_tf.base import command
 from bert_tf.flags import WorkerOptions
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
-from tfrecords import command
 
 
 @dataclass(frozen=True, kw_only=True)

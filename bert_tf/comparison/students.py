@@ -9,6 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.output_files import atomic_write, check_output_files
+from bert_tf.base.progress import progress_bar, say
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.comparison.runs import Group, Table, as_markdown, print_tables, read_groups
 from bert_tf.compression.compression_options import ReportOptions
@@ -18,8 +20,6 @@ from bert_tf.finetuning.runs.tables import Score
 from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models
 from bert_tf.weights.checkpoint import load_weights
-from tfrecords.progress import progress_bar, say
-from tfrecords.writer import atomic_write, check_output_files
 
 # Speed is measured with batches of this size and length, in so many rounds.
 _BATCH, _LENGTH, _ROUNDS = 32, 128, 10

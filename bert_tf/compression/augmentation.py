@@ -6,12 +6,12 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from bert_tf.base.progress import progress_bar
 from bert_tf.compression.candidates import Glove, MaskedLM
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.precomputed import computed_once
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.weights.checkpoint import Checkpoint
-from tfrecords.progress import progress_bar
 
 # The target that is 1 where the labels are those of the data, and 0 for the copies.
 LABELED = "labeled"

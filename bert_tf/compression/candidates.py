@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.progress import counted, progress_bar, say
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.corpus.content import estimate_content_bytes, read_content
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import fingerprint, load_weights
-from tfrecords.progress import counted, progress_bar, say
 
 # Source: TinyBERT (arXiv:1909.10351) section 4.2, for neighbors and for words of the masked LM.
 CANDIDATES = 15

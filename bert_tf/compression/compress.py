@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
+from bert_tf.base.progress import say
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.outcome import Outcome, num_parameters
@@ -21,7 +22,6 @@ from bert_tf.runs.run import Run
 from bert_tf.session import Session
 from bert_tf.training.strategy import make_strategy
 from bert_tf.weights.checkpoint import Checkpoint
-from tfrecords.progress import say
 
 
 def compress(options: CompressionOptions) -> dict[str, float]:

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bert_tf.base import command
+from bert_tf.base.command import option, rare_option
 from bert_tf.choices import GENERAL_RECIPES, RECIPES, SHARE
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
-from tfrecords import command
-from tfrecords.command import option, rare_option
 
 COMPRESSION = "compression.json"
 # The recipes whose students do not start with layers of the teacher unless the flags say so.

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import keras
 
+from bert_tf.base.progress import say
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.distillation import Distillation, DistillationObjective
@@ -22,7 +23,6 @@ from bert_tf.resolution import check_readable
 from bert_tf.runs.run import COMMAND, Run
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.names import part_of
-from tfrecords.progress import say
 
 
 def distill(options: GeneralOptions) -> dict[str, float]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
+from bert_tf.base.progress import say
 from bert_tf.compression.outputs import StudentModel
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
 from bert_tf.compression.student import check_comparable
@@ -16,7 +17,6 @@ from bert_tf.pretraining.phase_data import PretrainingTask
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.flops import training_flops
 from bert_tf.weights.names import part_of, weights
-from tfrecords.progress import say
 
 # The axes of weights that differ in size between models of one depth. "3 attended" are three
 # matrices side by side.

@@ -7,14 +7,14 @@ from typing import Self
 
 import numpy as np
 
+from bert_tf.base.files import fields_kind
+from bert_tf.base.output_files import atomic_write
 from bert_tf.compression.compression_options import COMPRESSION
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.training.reports import rank
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.names import part_of
-from tfrecords.files import fields_kind
-from tfrecords.writer import atomic_write
 
 
 @dataclasses.dataclass(frozen=True)

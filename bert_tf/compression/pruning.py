@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.progress import say
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.outcome import weights_of
 from bert_tf.compression.student import StudentTraining, training_features
@@ -25,7 +26,6 @@ from bert_tf.training.trainer import Objective
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.names import num_matrices
 from bert_tf.weights.reshaping import remove_heads
-from tfrecords.progress import say
 
 
 class HeadsTraining(StudentTraining):

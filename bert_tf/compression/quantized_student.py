@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.progress import progress_bar, say
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.quantization import STATE, Quantization, QuantizedModel, is_quantized
 from bert_tf.compression.student import StudentTraining, training_features
@@ -26,7 +27,6 @@ from bert_tf.training.strategy import set_precision
 from bert_tf.training.trainer import Batch, Objective
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.names import num_layers
-from tfrecords.progress import progress_bar, say
 
 if TYPE_CHECKING:
     from bert_tf.compression.recipes import Recipe

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.progress import counted, say
 from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.compression_options import CompressionOptions, StudentOptions
 from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
@@ -30,7 +31,6 @@ from bert_tf.training.iteration import with_progress
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint, fingerprint
 from bert_tf.weights.reshaping import keep_layers, parse_layers
-from tfrecords.progress import counted, say
 from tfrecords.vocabulary import Vocabulary
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 
 import tensorflow as tf
 
-from tfrecords.files import parse_json, read_file
-from tfrecords.process import check_memory
-from tfrecords.writer import atomic_write
+from bert_tf.base.files import parse_json, read_file
+from bert_tf.base.output_files import atomic_write
+from bert_tf.base.process import check_memory
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "linear", "tanh")
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from tfrecords import command
-from tfrecords.command import option, rare_option
+from bert_tf.base import command
+from bert_tf.base.command import option, rare_option
 
 
 @dataclass(frozen=True, kw_only=True)

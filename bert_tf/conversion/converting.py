@@ -7,6 +7,10 @@ from collections.abc import Callable, Collection
 import keras
 import numpy as np
 
+from bert_tf.base.command_help import command_line, unused_name
+from bert_tf.base.input_files import shortened
+from bert_tf.base.output_files import absolute_path, check_new_folder, whole_folder
+from bert_tf.base.progress import say
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING, BertConfig
 from bert_tf.conversion.conversion_options import ConversionOptions
@@ -34,11 +38,7 @@ from bert_tf.weights.reshaping import (
     resize_positions,
     with_plain_numbers,
 )
-from tfrecords.command_help import command_line, unused_name
-from tfrecords.input_files import shortened
-from tfrecords.progress import say
 from tfrecords.vocabulary import warn_about_casing
-from tfrecords.writer import absolute_path, check_new_folder, whole_folder
 
 
 @dataclasses.dataclass(frozen=True)

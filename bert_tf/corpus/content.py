@@ -21,8 +21,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrecords.files import reading
-from tfrecords.input_files import shortened
+from bert_tf.base.files import reading
+from bert_tf.base.input_files import shortened
 
 READ_BYTES = 2**20
 # Less than for plain text, because the decompressed part is many times as large.

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from tfrecords.files import errors_at
-from tfrecords.progress import shows_bars
+from bert_tf.base.files import errors_at
+from bert_tf.base.progress import shows_bars
 
 _SECONDS_TO_ANSWER = 5
 

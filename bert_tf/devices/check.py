@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
+from bert_tf.base.progress import say
 from bert_tf.config import BertConfig
 from bert_tf.devices import report
 from bert_tf.devices.batch_size import find_largest_batch
@@ -25,7 +26,6 @@ from bert_tf.tracing import compiling_for_gpu
 from bert_tf.training.optimizers import AdamW, make_schedule
 from bert_tf.training.strategy import set_precision
 from bert_tf.training.trainer import Trainer
-from tfrecords.progress import say
 
 
 def check(options: DeviceCheckOptions) -> None:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from bert_tf.base import command
+from bert_tf.base.command import option, rare_option
 from bert_tf.choices import BATCH, REMATERIALIZATIONS, TOKENS
-from tfrecords import command
-from tfrecords.command import option, rare_option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,10 @@
 import textwrap
 from dataclasses import dataclass
 
+from bert_tf.base.progress import counted
 from bert_tf.devices.chips import Topology, estimate_step_time
 from bert_tf.devices.compiler import CompiledStep, DoesNotFit
 from bert_tf.devices.device_check_options import DeviceCheckOptions
-from tfrecords.progress import counted
 
 _ASSUMPTIONS = (
     "Nothing ran on the device: the times follow from the published peak figures of the chip.",

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfrecords.files import read_file
-from tfrecords.writer import atomic_write
+from bert_tf.base.files import read_file
+from bert_tf.base.output_files import atomic_write
 
 
 @dataclass(frozen=True)

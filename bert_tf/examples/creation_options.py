@@ -5,9 +5,9 @@ Flags that google-research/bert's script of the same name has keep their names a
 
 from dataclasses import dataclass
 
+from bert_tf.base import command
+from bert_tf.base.command import option, rare_option
 from bert_tf.choices import MASKINGS, OBJECTIVES, PAIR_LENGTH, SEED, SHARE, TOKENS, WORKERS
-from tfrecords import command
-from tfrecords.command import option, rare_option
 
 _BEAM = ("DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner", "PortableRunner")
 

@@ -4,6 +4,7 @@ import itertools
 import time
 from dataclasses import replace
 
+from bert_tf.base.progress import counted, duration
 from bert_tf.corpus.content import estimate_content_bytes
 from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.counts import ExampleCounts, TextCounts
@@ -13,7 +14,6 @@ from bert_tf.examples.pipeline import make_examples, pass_seed
 from bert_tf.examples.report import label_warnings, text_warnings
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import serialize_examples
-from tfrecords.progress import counted, duration
 from tfrecords.records import FRAME_BYTES
 
 _SAMPLES = 8

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from bert_tf.base.files import lines_sha256
+from bert_tf.base.input_files import expand_files, shortened
+from bert_tf.base.output_files import check_output_files
 from bert_tf.corpus.lines import check_language, check_separator
 from bert_tf.corpus.sources import Block, group_files, is_json, read_blocks, tfds_blocks
 from bert_tf.examples.creation_options import DataOptions, RunnerOptions
@@ -14,10 +17,8 @@ from bert_tf.examples.plan import block_bytes
 from bert_tf.examples.units import load_segmenter, read_phrases
 from bert_tf.examples.work_folder import WorkFolder
 from bert_tf.resolution import read_vocab_file
-from tfrecords.input_files import expand_files, shortened
-from tfrecords.manifest import lines_sha256, manifest_path, unfinished_path
+from tfrecords.manifest import manifest_path, unfinished_path
 from tfrecords.vocabulary import Vocabulary
-from tfrecords.writer import check_output_files
 
 # The size of a TFDS dataset is unknown in advance. Most are large.
 _TFDS_BYTES = 2**40

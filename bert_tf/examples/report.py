@@ -2,11 +2,11 @@
 
 import tensorflow as tf
 
+from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.corpus.content import describe_problems
 from bert_tf.examples.counts import CreationStatistics, ExampleCounts, TextCounts
 from bert_tf.examples.job import Job
 from bert_tf.presets import suggest_start
-from tfrecords.command_help import command_line, unused_name
 from tfrecords.statistics import label_warning
 
 # A larger share of [UNK] suggests a wrong vocabulary.

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.output_files import join_files, whole_file
 from bert_tf.corpus.content import estimate_content_bytes
 from bert_tf.corpus.sources import Block
 from bert_tf.examples.chunk import Chunk, load_chunk, save_chunk
@@ -24,7 +25,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.workers import RunChunks, available_cores
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.manifest import shard_entry
-from tfrecords.writer import join_files, whole_file, write_records
+from tfrecords.writer import write_records
 
 # Starting a worker takes as long as creating examples from this much text on one core (counting
 # each byte once per pass).

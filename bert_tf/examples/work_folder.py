@@ -23,11 +23,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.base import files
+from bert_tf.base.files import file_sha256, lines_sha256
+from bert_tf.base.output_files import TEMPORARY, absolute_path, atomic_write, remove, remove_folder
 from bert_tf.examples.plan import ShardPart
 from bert_tf.runs.provenance import MADE, description_of
-from tfrecords import files
-from tfrecords.manifest import file_sha256, lines_sha256
-from tfrecords.writer import TEMPORARY, absolute_path, atomic_write, remove, remove_folder
 
 # The names of what jobs write into the folder, and into its subfolders.
 _FOLDERS = ("chunks", "parts", "shards")

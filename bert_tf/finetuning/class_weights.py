@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_tf.base.input_files import shortened, similar
+from bert_tf.base.progress import counted
 from bert_tf.finetuning.tables import as_number
-from tfrecords.input_files import shortened, similar
-from tfrecords.progress import counted
 
 BALANCED = "balanced"
 

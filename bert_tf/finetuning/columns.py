@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bert_tf.base.progress import say
 from bert_tf.finetuning.lists import class_name
 from bert_tf.finetuning.tables import CONLL_FORM, Table, as_number, fold, shortened
 from bert_tf.finetuning.tagging.tags import entity_types
-from tfrecords.progress import say
 
 ID = "id"
 # What the columns of words and their tags are called if each row holds one word.

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf.base.progress import counted
 from bert_tf.corpus.tfds import prepare
-from tfrecords.progress import counted
 
 # One in ten examples is held out of training.
 _PARTS = 10

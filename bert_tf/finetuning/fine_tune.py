@@ -6,6 +6,9 @@ from collections.abc import Callable, Collection
 
 import tensorflow as tf
 
+from bert_tf.base.command_help import command_line, unused_name
+from bert_tf.base.files import errors_at
+from bert_tf.base.output_files import atomic_write
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import EMBEDDING, Head, ModelSpec
@@ -31,10 +34,7 @@ from bert_tf.training.strategy import check_batch_size, chief_say, device_type
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
-from tfrecords.command_help import command_line, unused_name
-from tfrecords.files import errors_at
 from tfrecords.vocabulary import warn_about_casing
-from tfrecords.writer import atomic_write
 
 # The most classes, of all splits together, whose metrics are printed.
 _CLASSES_SHOWN = 20

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bert_tf.base import command
+from bert_tf.base.command import option, rare_option
 from bert_tf.choices import (
     BATCH,
     EMBEDDING_POOLINGS,
@@ -19,8 +21,6 @@ from bert_tf.choices import (
     SHARE,
 )
 from bert_tf.flags import DeviceOptions
-from tfrecords import command
-from tfrecords.command import option, rare_option
 
 EVAL_RESULTS_JSON = "eval_results.json"
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.base.input_files import shortened, similar
+from bert_tf.base.progress import counted, say
 from bert_tf.corpus.content import is_unicode
 from bert_tf.finetuning.columns import ID
 from bert_tf.finetuning.lists import class_name, other_separator, parse_list, resembles_list, split
 from bert_tf.finetuning.tables import Table, as_number, fold, shown
-from tfrecords.input_files import shortened, similar
-from tfrecords.progress import counted, say
 
 # What programs write for an empty cell.
 _MISSING = {"nan", "null", "<na>"}

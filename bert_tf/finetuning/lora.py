@@ -15,6 +15,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.files import parse_json, read_file
+from bert_tf.base.output_files import atomic_write
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.fine_tuner import Training
@@ -26,8 +28,6 @@ from bert_tf.training.checkpoints import Tensor
 from bert_tf.training.driver import Driver
 from bert_tf.weights.checkpoint import OPTIONAL, load_weights
 from bert_tf.weights.names import SIDE_BY_SIDE, part_of
-from tfrecords.files import parse_json, read_file
-from tfrecords.writer import atomic_write
 
 _KERNEL = re.compile(r"encoder/(layer_\d+)/attention/(qkv|qk|value)_kernel")
 

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.output_files import atomic_write
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.features import Features, train_order
 from bert_tf.finetuning.fine_tuner import Training
@@ -23,7 +24,6 @@ from bert_tf.training.checkpoints import Tensor, save_tensors
 from bert_tf.training.driver import Driver
 from bert_tf.training.reports import EVAL_RESULTS, write_results
 from bert_tf.training.trainer import Batch
-from tfrecords.writer import atomic_write
 
 # In the flags of a task's own folder: all tasks of the run.
 TOGETHER = "trained_together"

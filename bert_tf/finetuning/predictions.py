@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax, softmax
 
-from tfrecords.writer import atomic_write
+from bert_tf.base.output_files import atomic_write
 
 
 def cross_entropy(labels: np.ndarray, logits: np.ndarray) -> float:

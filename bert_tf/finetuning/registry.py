@@ -3,6 +3,8 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 
+from bert_tf.base.files import errors_at
+from bert_tf.base.progress import say
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions, TaskOptions
 from bert_tf.finetuning.multi_task import MultiTask
@@ -12,8 +14,6 @@ from bert_tf.finetuning.tasks import csv_tables, glue, imdb, multiple_choice, sq
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.resolution import check_length, fitting_length
 from bert_tf.runs.run import FLAGS, Run
-from tfrecords.files import errors_at
-from tfrecords.progress import say
 
 # Tasks without options.
 TASKS: dict[str, Task] = {

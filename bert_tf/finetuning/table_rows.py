@@ -11,11 +11,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.base.files import plain_message, reading
+from bert_tf.base.input_files import check_single
+from bert_tf.base.progress import counted, say
 from bert_tf.corpus.sources import read_blocks
 from tfrecords.features import parse_example
-from tfrecords.files import plain_message, reading
-from tfrecords.input_files import check_single
-from tfrecords.progress import counted, say
 from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
 
 # The standard library's limit is 128 kB per field; a mail with attachments is larger.

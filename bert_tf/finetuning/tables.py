@@ -9,9 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.base.input_files import check_single
 from bert_tf.corpus.content import checked_content
 from bert_tf.finetuning.table_rows import Numbered, read_rows
-from tfrecords.input_files import check_single
 
 CONLL_FORM = (
     "a file that has a word and its tag on every line, separated by a tab, and a blank line after "

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.input_files import shortened, similar
 from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.finetuning.examples import TfdsSource, choose_held_out
 from bert_tf.finetuning.features import Features
@@ -20,7 +21,6 @@ from bert_tf.models.embedder import BertEmbedder
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective
-from tfrecords.input_files import shortened, similar
 
 Outputs = Mapping[str, np.ndarray | list]
 TRAIN = "train"

@@ -22,17 +22,9 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf import __version__
-from bert_tf.corpus.content import is_utf8
-from bert_tf.examples.creation_options import RunnerOptions
-from bert_tf.examples.work_folder import WorkFolder, finish, is_finished, read_json
-from bert_tf.folder_lock import locked
-from bert_tf.inference.texts import Numbered, Row, in_groups, read_files, rows_in
-from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
-from bert_tf.workers import num_processes, open_runner
-from tfrecords.files import read_file
-from tfrecords.manifest import file_sha256
-from tfrecords.progress import counted, progress_bar, say
-from tfrecords.writer import (
+from bert_tf.base.files import file_sha256, read_file
+from bert_tf.base.folder_lock import locked
+from bert_tf.base.output_files import (
     REPLACE,
     atomic_write,
     check_free,
@@ -41,6 +33,13 @@ from tfrecords.writer import (
     publish,
     remove,
 )
+from bert_tf.base.progress import counted, progress_bar, say
+from bert_tf.corpus.content import is_utf8
+from bert_tf.examples.creation_options import RunnerOptions
+from bert_tf.examples.work_folder import WorkFolder, finish, is_finished, read_json
+from bert_tf.inference.texts import Numbered, Row, in_groups, read_files, rows_in
+from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
+from bert_tf.workers import num_processes, open_runner
 
 _CHUNK_ROWS = 1024
 # Flags that do not change the output, or that are described otherwise.

@@ -8,6 +8,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.input_files import expand_files
+from bert_tf.base.output_files import join_files
+from bert_tf.base.progress import counted
 from bert_tf.config import EMBEDDING
 from bert_tf.examples.work_folder import read_counts
 from bert_tf.finetuning.columns import Columns
@@ -36,9 +39,7 @@ from bert_tf.inference.vector_files import (
 )
 from bert_tf.inference.vectors import VectorExtractor
 from bert_tf.weights.checkpoint import fingerprint
-from tfrecords.input_files import expand_files
-from tfrecords.progress import counted
-from tfrecords.writer import join_files, write_records
+from tfrecords.writer import write_records
 
 # The most that the vectors in memory take, unless those of a single line take more.
 _CHUNK_BYTES = 2**28

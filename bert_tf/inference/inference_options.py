@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from bert_tf.base import command
+from bert_tf.base.command import option, rare_option
 from bert_tf.choices import BATCH, PAIR_LENGTH
 from bert_tf.examples.creation_options import RunnerOptions
-from tfrecords import command
-from tfrecords.command import option, rare_option
 
 # How the names of LiteRT and ONNX models end.
 LITE, ONNX = ".tflite", ".onnx"

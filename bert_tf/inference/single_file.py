@@ -12,6 +12,8 @@ from types import ModuleType
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.files import parse_json, read_file
+from bert_tf.base.process import silent
 from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuned import classifier_task
@@ -19,8 +21,6 @@ from bert_tf.finetuning.serving import TextModule
 from bert_tf.inference.inference_options import ONNX
 from bert_tf.models.inputs import INPUTS
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.files import parse_json, read_file
-from tfrecords.process import silent
 from tfrecords.vocabulary import Vocabulary
 
 # What a classifier reads and predicts, in the file of a model.

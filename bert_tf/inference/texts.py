@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from bert_tf.base.input_files import expand_files
+from bert_tf.base.progress import counted
 from bert_tf.corpus.content import check_encoding, is_utf8
 from bert_tf.corpus.sources import read_blocks
 from bert_tf.finetuning import table_rows
@@ -16,8 +18,6 @@ from bert_tf.finetuning.table_rows import NoRows, table_kind
 from bert_tf.finetuning.tables import Table, fold
 from bert_tf.inference.inference_options import ColumnOptions, TextOptions
 from bert_tf.runs.run import Run
-from tfrecords.input_files import expand_files
-from tfrecords.progress import counted
 
 CHUNK_LINES = 1024
 # A row with longer texts counts as several.

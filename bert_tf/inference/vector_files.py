@@ -17,12 +17,12 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
 
+from bert_tf.base.files import read_file
+from bert_tf.base.output_files import atomic_write
 from bert_tf.finetuning.table_rows import import_pyarrow
 from bert_tf.inference.texts import in_groups
 from bert_tf.inference.vectors import LineVectors
-from tfrecords.files import read_file
 from tfrecords.vocabulary import Vocabulary
-from tfrecords.writer import atomic_write
 
 _GROUP_ROWS = 4096
 # The index and the vectors of each line.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bert_tf.base.output_files import atomic_write
 from bert_tf.plots import style
-from tfrecords.writer import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from bert_tf.base.command_help import command_line, unused_name
+from bert_tf.base.input_files import shortened
+from bert_tf.base.progress import duration
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.runs.run import Run
 from bert_tf.weights.flops import training_flops
-from tfrecords.command_help import command_line, unused_name
-from tfrecords.input_files import shortened
-from tfrecords.progress import duration
 from tfrecords.reader import sample_batch
 from tfrecords.statistics import label_warning, prediction_warning
 from tfrecords.vocabulary import Vocabulary

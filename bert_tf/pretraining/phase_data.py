@@ -9,6 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.input_files import shortened
+from bert_tf.base.output_files import atomic_write
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.advice import constant_prediction
@@ -18,10 +20,8 @@ from bert_tf.training.driver import Phase
 from bert_tf.training.iteration import iterate, with_progress
 from bert_tf.training.trainer import Batch, Objective, Shortcut, Trainer
 from bert_tf.weights.flops import training_flops
-from tfrecords.input_files import shortened
 from tfrecords.order import RecordSet, records_of_step
 from tfrecords.reader import evaluation_batches, sample_batch, training_batches
-from tfrecords.writer import atomic_write
 
 
 class PretrainingTask:

@@ -5,8 +5,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from bert_tf.base.files import errors_at, parse_json, read_file
 from bert_tf.pretraining.pretraining_options import SharedOptions
-from tfrecords.files import errors_at, parse_json, read_file
 
 # What an object of a --phases_file may hold; all but the share are names of flags.
 _KEYS = (

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import keras
 import tensorflow as tf
 
+from bert_tf.base.output_files import absolute_path
 from bert_tf.config import ModelSpec
 from bert_tf.pretraining.advice import announce_duration, next_step, record_warnings, summary
 from bert_tf.pretraining.phase_data import PhaseData, PretrainingTask
@@ -37,7 +38,6 @@ from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.reader import explain_bad_record
 from tfrecords.vocabulary import warn_about_casing
-from tfrecords.writer import absolute_path
 
 # The key in flags.json for the files from which the run holds out records for evaluation.
 HELD_OUT_FROM = "split_files"

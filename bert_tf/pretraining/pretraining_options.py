@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_tf import choices
+from bert_tf.base.command import option, rare_option
 from bert_tf.flags import DeviceOptions
-from tfrecords.command import option, rare_option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,26 +15,21 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.base.files import reading
+from bert_tf.base.input_files import expand_files, normalized
+from bert_tf.base.output_files import absolute_path, atomic_write
 from bert_tf.config import ModelSpec
 from bert_tf.pretraining.phases import phase_named, read_phases
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
 from bert_tf.resolution import agreed, check_length
 from bert_tf.runs.provenance import FILE, check_same
 from bert_tf.runs.run import RECORDS, Run
+from tfrecords.completeness import check_complete, check_finished, listed_files
 from tfrecords.dynamic_masking import DynamicMasking
-from tfrecords.files import reading
-from tfrecords.input_files import (
-    check_complete,
-    check_finished,
-    expand_files,
-    listed_files,
-    normalized,
-)
 from tfrecords.manifest import find_manifests, stored_vocabulary
 from tfrecords.order import RecordSet
 from tfrecords.reader import check_files
 from tfrecords.vocabulary import Vocabulary
-from tfrecords.writer import absolute_path, atomic_write
 
 # The original's defaults, for records that no manifest describes.
 _DEFAULT_LENGTHS = {"max_seq_length": 128, "max_predictions_per_seq": 20}

@@ -9,8 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrecords.files import named_errors
-from tfrecords.input_files import shortened
+from bert_tf.base.files import named_errors
+from bert_tf.base.input_files import shortened
 
 Description = Mapping[str, Any]
 # What descriptions say of a file, beside its checksum.

@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrecords.files import errors_at, read_json
+from bert_tf.base.files import errors_at, read_json
 from tfrecords.vocabulary import (
     CLS,
     MASK,

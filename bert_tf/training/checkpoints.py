@@ -11,10 +11,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.files import named_errors, read_file
+from bert_tf.base.input_files import shortened
+from bert_tf.base.output_files import atomic_write
 from bert_tf.finite import NonFinite
-from tfrecords.files import named_errors, read_file
-from tfrecords.input_files import shortened
-from tfrecords.writer import atomic_write
 
 BEST = "best"
 

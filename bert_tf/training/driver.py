@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from bert_tf.base.progress import say
 from bert_tf.finite import NonFinite
 from bert_tf.training.checkpoints import BEST, Checkpointer
 from bert_tf.training.interruption import Interrupted, StopRequest
@@ -15,7 +16,6 @@ from bert_tf.training.iteration import open_iterator
 from bert_tf.training.reports import EVAL_RESULTS, Reports, rank, read_results, write_results
 from bert_tf.training.strategy import compiles, has_several_workers, is_chief, values_of_workers
 from bert_tf.training.trainer import Batch, Shortcut, Trainer
-from tfrecords.progress import say
 
 _REPORT_SECONDS = 5.0
 

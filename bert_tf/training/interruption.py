@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
-from tfrecords.process import end_process
+from bert_tf.base.process import end_process
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

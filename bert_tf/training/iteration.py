@@ -4,7 +4,7 @@ import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 
-from tfrecords.progress import progress_bar
+from bert_tf.base.progress import progress_bar
 
 _PATIENCE = 0.5  # seconds; to free an iterator usually takes a tenth of it
 

@@ -8,12 +8,12 @@ from typing import Self
 
 import tensorflow as tf
 
-from bert_tf.folder_lock import locked
+from bert_tf.base.files import named_errors, read_file
+from bert_tf.base.folder_lock import locked
+from bert_tf.base.output_files import atomic_write
+from bert_tf.base.progress import progress_bar, say
 from bert_tf.plots.curves import draw_curves
 from bert_tf.training.interruption import Interrupted
-from tfrecords.files import named_errors, read_file
-from tfrecords.progress import progress_bar, say
-from tfrecords.writer import atomic_write
 
 EVAL_RESULTS = "eval_results.txt"
 METRICS = "metrics.jsonl"

@@ -10,14 +10,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.process import check_backend
+from bert_tf.base.progress import counted
 from bert_tf.finite import check_computed
 from bert_tf.tracing import compiling_for_gpu, for_gpu
 from bert_tf.training.iteration import iterate
 from bert_tf.training.loss_scale import DynamicLossScale
 from bert_tf.training.optimizers import AdamW, Schedule
 from bert_tf.training.strategy import chief_say, compiles, device_type, has_several_workers
-from tfrecords.process import check_backend
-from tfrecords.progress import counted
 
 Batch = dict[str, tf.Tensor]
 Means = dict[str, float]

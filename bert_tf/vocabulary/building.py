@@ -11,6 +11,11 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf import __version__
+from bert_tf.base.command_help import command_line, unused_name
+from bert_tf.base.files import file_sha256, read_file, read_json
+from bert_tf.base.input_files import MANIFEST_END, expand_files, match_files
+from bert_tf.base.output_files import REPLACE, atomic_write, check_free, check_output_files
+from bert_tf.base.progress import say
 from bert_tf.corpus.content import describe_problems
 from bert_tf.corpus.sources import is_json
 from bert_tf.resolution import read_vocab_file
@@ -20,11 +25,6 @@ from bert_tf.vocabulary.counting import WordCounts, count_words, coverage_table,
 from bert_tf.vocabulary.extending import choose_tokens, extend
 from bert_tf.vocabulary.learning import learn_vocabulary
 from bert_tf.vocabulary.vocabulary_options import VocabularyOptions
-from tfrecords.command_help import command_line, unused_name
-from tfrecords.files import read_file, read_json
-from tfrecords.input_files import expand_files, match_files
-from tfrecords.manifest import MANIFEST_END, file_sha256
-from tfrecords.progress import say
 from tfrecords.vocabulary import (
     SPECIAL_TOKENS,
     Vocabulary,
@@ -32,7 +32,6 @@ from tfrecords.vocabulary import (
     warn_about_casing,
     write_vocab,
 )
-from tfrecords.writer import REPLACE, atomic_write, check_free, check_output_files
 
 # With more files than this, coverage is reported for each name or glob in --input_file instead.
 _MAX_REPORTED_FILES = 20

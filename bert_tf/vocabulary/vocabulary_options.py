@@ -3,9 +3,9 @@
 import dataclasses
 from dataclasses import dataclass
 
+from bert_tf.base import command
+from bert_tf.base.command import option, rare_option
 from bert_tf.choices import PLACEMENTS, VOCABULARY, WORKERS
-from tfrecords import command
-from tfrecords.command import option, rare_option
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from functools import cached_property
 import keras
 import numpy as np
 
+from bert_tf.base.input_files import shortened
 from bert_tf.config import Head, ModelSpec
 from bert_tf.finite import note_non_finite
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor, check_shapes
 from bert_tf.weights.growing import VocabularyMapping
 from bert_tf.weights.names import part_of
-from tfrecords.input_files import shortened
 from tfrecords.vocabulary import Vocabulary
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from bert_tf.base.files import parse_json, read_file
 from bert_tf.config import BertConfig
-from tfrecords.files import parse_json, read_file
 from tfrecords.vocabulary import Vocabulary
 
 # The weights that have one row per token.

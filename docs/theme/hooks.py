@@ -14,9 +14,9 @@ from mkdocs.structure.pages import Page
 from nbconvert import MarkdownExporter
 
 from bert_tf.__main__ import COMMANDS
+from bert_tf.base import __version__
+from bert_tf.base.command_help import flag_name, is_required, ordered_flags
 from bert_tf.inference.explorer.server import page_of
-from tfrecords import __version__
-from tfrecords.command_help import flag_name, is_required, ordered_flags
 
 ROOT = pathlib.Path(__file__).parents[2]
 _NOTEBOOK = """

@@ -9,11 +9,11 @@ import pytest
 from bert_tf.ablations import plan
 from bert_tf.ablations.grids import GRIDS, PAPER_SIZES, columns, parse_size, select_rows
 from bert_tf.ablations.plan import count_parameters, training_memory
+from bert_tf.base import process
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.presets import preset_config
-from tfrecords import process
 
 # BERT (arXiv:1810.04805v2) tables 6, 5 (without "+ BiLSTM") and 8, as printed.
 TABLE_6 = """

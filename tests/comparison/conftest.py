@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from bert_tf.base.output_files import atomic_write, make_folder
 from bert_tf.config import Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.runs.run import FINISHED, FLAGS, Run
-from tfrecords.writer import atomic_write, make_folder
 
 
 @pytest.fixture

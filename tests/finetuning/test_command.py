@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 from support import assert_same_state, edit_json, tuning_options
 
+from bert_tf.base.folder_lock import locked
 from bert_tf.config import Head
 from bert_tf.finetuning import fine_tuner
 from bert_tf.finetuning.fine_tune import _earlier_results, _summary
@@ -22,7 +23,6 @@ from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.fine_tuner import Evaluator
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.tasks.classification import ClassificationTask
-from bert_tf.folder_lock import locked
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options, run

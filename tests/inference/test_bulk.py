@@ -22,12 +22,12 @@ from pyarrow import table as arrow_table
 from support import calls_of
 
 from bert_tf import extract_features, predict
+from bert_tf.base.files import read_file
 from bert_tf.config import Head
 from bert_tf.examples.work_folder import WorkFolder
 from bert_tf.finetuning import table_rows, tables
 from bert_tf.inference import bulk, predicting, texts
 from bert_tf.inference.predictor import load_predictor
-from tfrecords.files import read_file
 from tfrecords.writer import write_records
 
 ROOT = pathlib.Path(__file__).parents[2]

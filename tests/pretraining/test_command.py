@@ -14,8 +14,8 @@ import tensorflow as tf
 from support import create_records
 
 from bert_tf import run_pretraining
+from bert_tf.base.folder_lock import locked
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.folder_lock import locked
 from bert_tf.pretraining.records import check_records, name_records, stated_by_manifests
 from bert_tf.resolution import resolve_model
 from bert_tf.run_pretraining import Options, run
@@ -283,7 +283,7 @@ def test_impossible_flags_are_named(flags, change, message):
 def test_a_batch_that_memory_cannot_hold_is_named(flags, monkeypatch):
     """Oracle: by hand: 8 float32 for each of 16 elements of 32,000 x 16 tokens, in one layer."""
     for memory in (262_143_999, 262_144_000):
-        monkeypatch.setattr("tfrecords.process.machine_memory", lambda memory=memory: memory)
+        monkeypatch.setattr("bert_tf.base.process.machine_memory", lambda memory=memory: memory)
         monkeypatch.setattr(Driver, "train", lambda *_: {})
         refused = pytest.raises(ValueError, match="a step with --train_batch_size=32000 takes at")
         with refused if memory < 262_144_000 else contextlib.nullcontext():

@@ -2,9 +2,9 @@
 
 import threading
 
+from bert_tf.base.progress import progress_bar
 from bert_tf.training import iteration
 from bert_tf.training.iteration import with_progress
-from tfrecords.progress import progress_bar
 
 
 class _SlowToFree:

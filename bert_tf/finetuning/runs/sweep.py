@@ -10,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.plugins.hparams import api
 
+from bert_tf.base.output_files import atomic_write, check_free
+from bert_tf.base.progress import say
 from bert_tf.finetuning.fine_tune import fine_tune, next_step
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_name
@@ -20,8 +22,6 @@ from bert_tf.finetuning.task import TrainableTask
 from bert_tf.finite import NonFinite
 from bert_tf.runs.run import SWEEP_RESULTS, Run
 from bert_tf.training.reports import rank
-from tfrecords.progress import say
-from tfrecords.writer import atomic_write, check_free
 
 RESULTS_TEXT = "results.txt"
 _HPARAMS = ".hparams"

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.progress import counted
 from bert_tf.finetuning.features import Features, map_texts
 from bert_tf.finetuning.squad.files import SquadExamples
 from bert_tf.text.preprocessor import join_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.progress import counted
 from tfrecords.vocabulary import Vocabulary
 
 # [CLS], and [SEP] after the question and after the context.

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from bert_tf.base import files
+from bert_tf.base.files import errors_at
+from bert_tf.base.input_files import check_single
 from bert_tf.finetuning import examples
 from bert_tf.finetuning.task import TRAIN
-from tfrecords import files
-from tfrecords.files import errors_at
-from tfrecords.input_files import check_single
 
 # The kind of a file.
 _ANSWER = {"answer_start": int, "text": str}

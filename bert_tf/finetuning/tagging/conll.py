@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from unicodedata import normalize
 
+from bert_tf.base.output_files import atomic_write
+from bert_tf.base.progress import counted
 from bert_tf.finetuning import examples
 from bert_tf.finetuning.tables import CONLL_FORM, read_file
 from bert_tf.finetuning.tagging.conll_columns import (
@@ -16,8 +18,6 @@ from bert_tf.finetuning.tagging.conll_columns import (
     without_ranges,
 )
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
-from tfrecords.progress import counted
-from tfrecords.writer import atomic_write
 
 DOCUMENT = "-DOCSTART-"
 # The first cell of lines that begin and end a document of OntoNotes, and what they stand for.

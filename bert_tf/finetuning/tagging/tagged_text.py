@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_tf.base.progress import counted, say
 from bert_tf.finetuning.examples import choose_held_out
 from bert_tf.finetuning.labels import sorted_classes, warn_about_names
 from bert_tf.finetuning.tagging.tags import (
@@ -21,7 +22,6 @@ from bert_tf.finetuning.tagging.tags import (
     tag_entities,
     to_bio,
 )
-from tfrecords.progress import counted, say
 
 # The most tags that a message shows.
 _TAGS_SHOWN = 9

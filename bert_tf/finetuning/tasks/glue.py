@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base import files as whole_files
+from bert_tf.base.output_files import atomic_write, check_output_files
+from bert_tf.base.progress import counted, say
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.examples import TextExamples, TfdsSource
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -17,9 +20,6 @@ from bert_tf.finetuning.tasks import embedding
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.regression import RegressionTask
 from bert_tf.runs.run import Run
-from tfrecords import files as whole_files
-from tfrecords.progress import counted, say
-from tfrecords.writer import atomic_write, check_output_files
 
 _LABELLED = ("train", "dev", "dev_mismatched")
 

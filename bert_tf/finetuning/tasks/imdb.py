@@ -3,13 +3,13 @@
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.progress import progress_bar
 from bert_tf.finetuning import tables
 from bert_tf.finetuning.examples import TextExamples, TfdsSource
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.csv_tables import TableReader
-from tfrecords.progress import progress_bar
 
 LABELS = ("neg", "pos")
 

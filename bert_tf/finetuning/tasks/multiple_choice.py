@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bert_tf.base.progress import counted
 from bert_tf.config import Head
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features, encode_rows, note_constant
@@ -20,7 +21,6 @@ from bert_tf.finetuning.tasks.text_task import constant_predictions
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots.confusion import draw_confusion
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.progress import counted
 
 
 @dataclass(frozen=True)

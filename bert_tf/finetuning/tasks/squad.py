@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.base.output_files import atomic_write
 from bert_tf.config import Head
 from bert_tf.finetuning.examples import choose_held_out
 from bert_tf.finetuning.features import note_constant
@@ -24,7 +25,6 @@ from bert_tf.finetuning.task import DataFiles, Outputs, Task
 from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.writer import atomic_write
 
 _FLAGS = (
     *("data_dir", "train_file", "dev_file", "test_file"),

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import softmax
 
+from bert_tf.base.progress import counted
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.metrics import OF_A_CLASS, precision_recall_f1
@@ -24,7 +25,6 @@ from bert_tf.models.feature_tagger import FeatureTagger
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots.confusion import draw_confusion
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.progress import counted
 
 Logits = Mapping[str, list[np.ndarray]]
 

@@ -12,9 +12,9 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from bert_tf.base.output_files import atomic_write, check_output_files
 from bert_tf.inference.explorer.exploring import Exploration, Explorer
 from bert_tf.inference.inference_options import ExplorerOptions
-from tfrecords.writer import atomic_write, check_output_files
 
 
 def page_of(

@@ -10,6 +10,8 @@ from collections.abc import Collection
 
 import tensorflow as tf
 
+from bert_tf.base.files import errors_at, named_errors, read_json
+from bert_tf.base.output_files import atomic_write
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.runs.run import CONFIG, VOCAB, Run
 from bert_tf.training.checkpoints import check_name, listed_checkpoint, tensors_by_key
@@ -22,8 +24,6 @@ from bert_tf.weights.formats.architectures import (
 )
 from bert_tf.weights.names import part_of, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
-from tfrecords.files import errors_at, named_errors, read_json
-from tfrecords.writer import atomic_write
 
 NAME = "Google"
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.base.files import read_json
+from bert_tf.base.output_files import atomic_write
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer_files import FILES, TOKENIZER, VOCAB, WHOLE, TokenizerFiles
@@ -27,9 +29,7 @@ from bert_tf.weights.formats.sentence_transformers import FILES as EMBEDDER_FILE
 from bert_tf.weights.formats.sentence_transformers import transformer_folder
 from bert_tf.weights.formats.tensor_files import FILE, INDEX, open_tensors
 from bert_tf.weights.table import export_tensors, import_tensors
-from tfrecords.files import read_json
 from tfrecords.vocabulary import SPECIAL_TOKENS, write_vocab
-from tfrecords.writer import atomic_write
 
 NAME = "Hugging Face"
 CONFIG = "config.json"

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.base.files import errors_at
 from bert_tf.config import BertConfig, Head
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.architectures import ARCHITECTURES, config_values, renamed
 from bert_tf.weights.names import HEAD_BIAS, weights
 from bert_tf.weights.table import Row
-from tfrecords.files import errors_at
 
 # The ends of the paths of weights that PyTorch stores as [out, in].
 _TRANSPOSED = ("kernel", "own_embeddings")

@@ -14,6 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.base.files import errors_at, read_json
+from bert_tf.base.output_files import atomic_write, make_folder
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
@@ -21,9 +23,7 @@ from bert_tf.weights.formats import download_errors
 from bert_tf.weights.formats.tensor_files import hdf5_tensors, write_hdf5
 from bert_tf.weights.names import HEAD_BIAS, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
-from tfrecords.files import errors_at, read_json
 from tfrecords.vocabulary import load_vocab, write_vocab
-from tfrecords.writer import atomic_write, make_folder
 
 NAME = "KerasHub"
 

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.files import read_json
+from bert_tf.base.output_files import atomic_write
 from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.text.tokenizer_files import TOKENIZER, TokenizerFiles
@@ -26,8 +28,6 @@ from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.tensor_files import FILE, open_tensors
 from bert_tf.weights.names import HEAD_BIAS, HEAD_KERNEL
-from tfrecords.files import read_json
-from tfrecords.writer import atomic_write
 
 MODULES, _CONFIG = "modules.json", "config.json"
 _LENGTH, _OTHERS = "sentence_bert_config.json", "config_sentence_transformers.json"

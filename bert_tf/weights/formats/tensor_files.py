@@ -12,8 +12,8 @@ import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.files import read_file, read_json, reading
 from bert_tf.training.checkpoints import Tensor
-from tfrecords.files import read_file, read_json, reading
 
 FILE = "model.safetensors"
 INDEX = f"{FILE}.index.json"

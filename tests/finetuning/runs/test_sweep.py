@@ -16,6 +16,7 @@ from tensorboard.plugins.hparams import list_session_groups
 from tensorboard.plugins.hparams.api_pb2 import ListSessionGroupsRequest
 from tensorboard.plugins.hparams.backend_context import Context
 
+from bert_tf.base.output_files import atomic_write, make_folder
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.compression_options import COMPRESSION, CompressionOptions
 from bert_tf.finetuning.fine_tune import fine_tune
@@ -26,7 +27,6 @@ from bert_tf.finetuning.runs.sweep import list_settings, summarize, sweep
 from bert_tf.finetuning.runs.tables import aligned, markdown
 from bert_tf.finite import NonFinite
 from bert_tf.runs.run import FINISHED, FLAGS, Run
-from tfrecords.writer import atomic_write, make_folder
 
 
 def make_options(folder, **flags) -> FineTuningOptions:

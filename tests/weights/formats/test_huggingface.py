@@ -15,6 +15,7 @@ from checkpoints import assert_equal, of_model, pretrainer, written
 from safetensors.numpy import load_file
 
 import bert_tf
+from bert_tf.base.files import read_json
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
@@ -25,7 +26,6 @@ from bert_tf.text.tokenizer_files import TokenizerFiles
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
 from export import bundle, classifier
-from tfrecords.files import read_json
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab, write_vocab
 
 HERE = pathlib.Path(__file__).parent

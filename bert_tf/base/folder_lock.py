@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
-from tfrecords.writer import make_folder
+from bert_tf.base.output_files import make_folder
 
 LOCK = "lock"
 # Seconds. A killed process holds its locks until the system has freed its memory.

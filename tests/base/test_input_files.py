@@ -5,9 +5,10 @@ import pathlib
 
 import pytest
 
-from tfrecords.files import read_file
-from tfrecords.input_files import check_complete, check_finished, expand_files, match_files
-from tfrecords.manifest import file_sha256, find_manifests, write_manifest
+from bert_tf.base.files import file_sha256, read_file
+from bert_tf.base.input_files import expand_files, match_files
+from tfrecords.completeness import check_complete, check_finished
+from tfrecords.manifest import find_manifests, write_manifest
 from tfrecords.records import compression_of
 from tfrecords.vocabulary import load_vocab
 

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bert_tf import folder_lock
-from bert_tf.folder_lock import locked
+from bert_tf.base import folder_lock
+from bert_tf.base.folder_lock import locked
 
 
 def test_the_second_is_refused_and_told_who_is_first(tmp_path, monkeypatch):

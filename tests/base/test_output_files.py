@@ -7,16 +7,16 @@ import subprocess
 import pytest
 import tensorflow as tf
 
-from tfrecords import writer
-from tfrecords.writer import (
+from bert_tf.base import output_files
+from bert_tf.base.output_files import (
     atomic_write,
     check_new_folder,
     check_output_files,
     join_files,
     whole_file,
     whole_folder,
-    write_records,
 )
+from tfrecords.writer import write_records
 
 RECORDS = [b"a", b"b", b"c", b"d", b"e"]
 
@@ -81,14 +81,14 @@ def test_what_killed_processes_left_goes(tmp_path):
     """Oracles: the names that stay: of living processes, of other hosts, and a user's own."""
     dead = subprocess.Popen(["true"])
     dead.wait()
-    mine = writer.temporary_name(f"{tmp_path}/new")
-    assert mine != writer.temporary_name(f"{tmp_path}/new")
+    mine = output_files.temporary_name(f"{tmp_path}/new")
+    assert mine != output_files.temporary_name(f"{tmp_path}/new")
     left = mine.replace(f"-{os.getpid()}-", f"-{dead.pid}-")
     kept = [mine, left.replace(".tmp-", ".tmp-0"), f"{tmp_path}/new.tmp-1", f"{left}.txt"]
     for path in (*kept, left, f"{left[:-8]}01234567/old"):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         pathlib.Path(path).touch()
-    writer._remove_left.cache_clear()
+    output_files._remove_left.cache_clear()
     with whole_folder(f"{tmp_path}/new") as folder:
         atomic_write(f"{folder}/file", "text")
     assert sorted(map(str, tmp_path.iterdir())) == sorted([*kept, f"{tmp_path}/new"])

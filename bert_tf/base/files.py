@@ -2,10 +2,11 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -147,3 +148,18 @@ def _check_kind(value: Any, kind: Any, name: str = "") -> None:
         items = value.items() if outer is dict else enumerate(value)
         for key, item in items:
             _check_kind(item, inner[-1], f"{name}[{key!r}]")
+
+
+def lines_sha256(lines: Iterable[str]) -> str:
+    """Returns the checksum of lines, regardless of the line endings in their file."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def file_sha256(path: str, on_read: Callable[[int], object] = lambda size: None) -> str:
+    """Returns the checksum of a file in hexadecimal; `on_read` gets the size of each block read."""
+    digest = hashlib.sha256()
+    with reading(path) as file:
+        while block := file.read(2**22):
+            digest.update(block)
+            on_read(len(block))
+    return digest.hexdigest()

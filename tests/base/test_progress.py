@@ -7,8 +7,8 @@ import termios
 
 import pytest
 
-from tfrecords import progress
-from tfrecords.progress import progress_bar, say
+from bert_tf.base import progress
+from bert_tf.base.progress import progress_bar, say
 
 
 def test_a_file_gets_whole_lines(capsys, monkeypatch):

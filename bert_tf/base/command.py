@@ -14,9 +14,9 @@ from typing import Any, ClassVar, NoReturn
 
 from absl import flags, logging
 
-from tfrecords import __version__
-from tfrecords.command_help import docstring, flag_name, help_text, is_required, value_type
-from tfrecords.process import (
+from bert_tf.base import __version__
+from bert_tf.base.command_help import docstring, flag_name, help_text, is_required, value_type
+from bert_tf.base.process import (
     NO_READER,
     check_backend,
     end_process,
@@ -24,7 +24,7 @@ from tfrecords.process import (
     import_tensorflow,
     prepare,
 )
-from tfrecords.progress import be_quiet, shows_bars
+from bert_tf.base.progress import be_quiet, shows_bars
 
 # How messages call the types of values.
 _NEEDS = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tfrecords.files import read_json
+from bert_tf.base.files import read_json
 
 _MODULE = {"path": str, "size?": int | None, "tags?": str | list[str], "scores?": dict[str, float]}
 

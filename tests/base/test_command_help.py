@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from tfrecords import command
-from tfrecords.command import option, rare_option
-from tfrecords.command_help import command_line, help_text, unused_name, wrapped
+from bert_tf.base import command
+from bert_tf.base.command import option, rare_option
+from bert_tf.base.command_help import command_line, help_text, unused_name, wrapped
 
 DOC = """Does it.
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tfrecords import command
-from tfrecords.command import option
+from bert_tf.base import command
+from bert_tf.base.command import option
 
 PROGRAM = """
 '''Prints its options.
@@ -21,9 +21,9 @@ PROGRAM = """
 '''
 import atexit, json, os, signal, sys, threading, time
 from dataclasses import dataclass
-from tfrecords import command
-from tfrecords.command import option
-from tfrecords.progress import say
+from bert_tf.base import command
+from bert_tf.base.command import option
+from bert_tf.base.progress import say
 
 command.import_tensorflow = lambda: None
 # Background jobs of a shell inherit an ignored SIGINT.
@@ -234,7 +234,7 @@ def test_slow_packages_are_imported_when_needed():
     """Oracle: the modules of the process, before and after the packages are used."""
     code = """if True:
         import sys
-        from tfrecords import command
+        from bert_tf.base import command
         command.import_tensorflow()
         print({"matplotlib", "sklearn"} & {name.split(".")[0] for name in sys.modules})
         import matplotlib.pyplot, sklearn.metrics

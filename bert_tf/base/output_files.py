@@ -1,0 +1,198 @@
+"""Writes files and folders atomically: they appear complete or not at all.
+
+Until then, they are called NAME.tmp-HOST-PROCESS-RANDOM. If a process is killed, the next one on
+the same host that writes to the folder removes such files.
+"""
+
+import contextlib
+import functools
+import hashlib
+import os
+import re
+import secrets
+import socket
+from collections.abc import Iterator, Sequence
+
+import tensorflow as tf
+
+from bert_tf.base.files import named_errors
+
+# What to do about a file that a command finds where it would write.
+REPLACE = "name another file, or replace it with --overwrite"
+
+_PID_SPACE = "/proc/self/ns/pid"  # Containers may share a host's name, but not its process numbers.
+_HOST = f"{socket.gethostname()} {os.path.exists(_PID_SPACE) and os.stat(_PID_SPACE).st_ino}"
+_HOST = hashlib.sha256(_HOST.encode()).hexdigest()[:8]
+_OURS = re.compile(rf"\.tmp-{_HOST}-(\d+)-[0-9a-f]{{8}}$")
+TEMPORARY = r"\.tmp-[0-9a-f]{8}-\d+-[0-9a-f]{8}"
+
+
+def temporary_name(path: str) -> str:
+    """Returns a new name for a file or folder, to use until it is complete."""
+    if "://" not in path:
+        _remove_left(os.path.dirname(path) or ".")
+    return f"{path}.tmp-{_HOST}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+@functools.cache
+def _remove_left(folder: str) -> None:
+    """Removes what killed processes of this host left in a folder; looks only once."""
+    with contextlib.suppress(OSError, tf.errors.OpError):  # no folder, or others were faster
+        for name in os.listdir(folder):
+            if (ours := _OURS.search(name)) and not _is_alive(int(ours[1])):
+                path = f"{folder}/{name}"
+                (remove_folder if os.path.isdir(path) else remove)(path)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
+
+
+@contextlib.contextmanager
+def whole_file(path: str, overwrite: bool = True) -> Iterator[str]:
+    """Yields the name of a temporary file that becomes `path` when the block succeeds.
+
+    If the block raises, the temporary file is removed and `path` stays as it was. The folder is
+    created if necessary. Without `overwrite`, it is an error if `path` exists by then.
+    """
+    # In the same folder, because a rename is atomic only within a file system.
+    temporary = temporary_name(path)
+    try:
+        with named_errors(f"cannot write {path}"):
+            if folder := os.path.dirname(path):
+                tf.io.gfile.makedirs(folder)
+            yield temporary
+            publish(temporary, path, overwrite)
+    finally:
+        remove(temporary)
+
+
+def publish(temporary: str, path: str, overwrite: bool = True) -> None:
+    """Gives a complete file its name; without `overwrite`, it is an error if `path` exists."""
+    if not overwrite:
+        check_free(path)
+    with named_errors(f"cannot write {path}"):
+        tf.io.gfile.rename(temporary, path, overwrite=True)
+
+
+def check_free(*paths: str, advice: str = REPLACE) -> None:
+    """Raises a FileExistsError that ends with `advice` if one of the paths exists."""
+    for path in paths:
+        if tf.io.gfile.exists(path) or os.path.islink(path):
+            raise FileExistsError(f"{path} exists: {advice}")
+
+
+def make_folder(path: str) -> None:
+    """Creates a folder and its parents if they do not exist."""
+    with named_errors(f"cannot create the folder {path}"):
+        tf.io.gfile.makedirs(path)
+
+
+def check_new_folder(path: str) -> None:
+    """Raises a ValueError unless `path` is new or an empty folder."""
+    if not tf.io.gfile.exists(path):
+        return
+    if not tf.io.gfile.isdir(path):
+        raise ValueError(f"{path} is a file: name a new folder")
+    if tf.io.gfile.listdir(path):
+        raise ValueError(f"{path} exists and is not empty: remove it or name another folder")
+    if os.path.ismount(path) or os.path.abspath(path) == os.getcwd():
+        raise ValueError(f"{path} cannot be replaced: name a new folder in it")
+
+
+@contextlib.contextmanager
+def whole_folder(path: str) -> Iterator[str]:
+    """Yields a temporary folder that becomes `path` when the block succeeds.
+
+    If the block raises, or if `path` holds files by then, the temporary folder is removed.
+    Creates parent folders.
+    """
+    check_new_folder(path)
+    path = absolute_path(path).rstrip("/")
+    temporary = temporary_name(path)
+    try:
+        with named_errors(f"cannot write {path}"):
+            tf.io.gfile.makedirs(temporary)
+            yield temporary
+            check_new_folder(path)
+            if "://" in path:
+                remove_folder(path)  # an empty one, which a rename replaces only on disk
+            tf.io.gfile.rename(temporary, path, overwrite=True)
+    finally:
+        remove_folder(temporary)
+
+
+def remove_folder(path: str) -> None:
+    """Removes a folder and everything in it, if it exists."""
+    if tf.io.gfile.isdir(path):
+        tf.io.gfile.rmtree(path)
+
+
+def remove(*paths: str) -> None:
+    """Removes the files that exist; ignores the others."""
+    for path in paths:
+        if tf.io.gfile.exists(path):
+            tf.io.gfile.remove(path)
+
+
+def atomic_write(path: str, data: bytes | str, overwrite: bool = True) -> None:
+    """Writes `data` to `path` atomically; see `whole_file`."""
+    mode = "wb" if isinstance(data, bytes) else "w"
+    with whole_file(path, overwrite) as temporary, tf.io.gfile.GFile(temporary, mode) as file:
+        file.write(data)
+
+
+def join_files(parts: Sequence[str], path: str) -> None:
+    """Concatenates the files `parts` into `path` atomically.
+
+    Concatenated TFRecord files, even compressed ones, are a valid TFRecord file.
+    """
+    with whole_file(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as target:
+        for part in parts:
+            with tf.io.gfile.GFile(part, "rb") as source:
+                while block := source.read(2**20):
+                    target.write(block)
+
+
+def check_output_files(
+    files: Sequence[str],
+    inputs: Sequence[str | None],
+    overwrite: bool = True,
+    flag: str = "output_file",
+) -> None:
+    """Checks that output files replace neither inputs nor each other.
+
+    Without `overwrite`, they must be new. Errors name the `flag`. Inputs that are None are ignored.
+    """
+    if not files:
+        raise ValueError(f"--{flag} names no file: give it a name")
+    used = {_identity(file): "is an input file too" for file in inputs if file}
+    for file in files:
+        if problem := used.get(_identity(file)):
+            raise ValueError(f"--{flag}: {file} {problem}: choose another name")
+        used[_identity(file)] = "is named twice"
+        if file.endswith("/") or tf.io.gfile.isdir(file):
+            raise ValueError(f"--{flag}: {file} is a directory: name a file in it")
+    if not overwrite:
+        check_free(*files)
+
+
+def _identity(path: str) -> object:
+    """Returns a value that all names of a file share, hard links included."""
+    path = absolute_path(path)
+    if not os.path.exists(path):
+        return path
+    stat = os.stat(path)
+    return stat.st_dev, stat.st_ino
+
+
+def absolute_path(path: str) -> str:
+    """Returns the canonical path of a file, to recognize it under different names."""
+    path = path.removeprefix("file://")
+    return path if "://" in path else os.path.realpath(path)

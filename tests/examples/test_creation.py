@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 import tensorflow as tf
 
-from bert_tf import folder_lock
+from bert_tf.base import folder_lock
 from bert_tf.create_pretraining_data import run
 from bert_tf.examples import creation, plan, steps
 from tfrecords import inspect

@@ -8,8 +8,8 @@ from typing import Any
 
 from bert_tf import __version__
 from bert_tf.base.files import read_file
+from bert_tf.base.provenance import FILE
 from bert_tf.config import BertConfig
-from bert_tf.runs.provenance import FILE
 from bert_tf.runs.run import RECORDS, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.weights.checkpoint import Checkpoint

@@ -9,10 +9,10 @@ import textwrap
 import pytest
 import tensorflow as tf
 
-from bert_tf import workers
 from bert_tf.create_pretraining_data import Options, run
 from bert_tf.examples import steps
 from bert_tf.examples.job import make_job
+from bert_tf.jobs import workers
 from tfrecords.manifest import find_manifests
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -11,8 +11,8 @@ import tensorflow as tf
 from bert_tf.base.files import read_file
 from bert_tf.base.output_files import atomic_write
 from bert_tf.base.progress import say
+from bert_tf.base.provenance import check_same
 from bert_tf.finetuning.saved_run import PRECOMPUTED
-from bert_tf.runs.provenance import check_same
 from bert_tf.runs.run import Run
 from bert_tf.weights.checkpoint import Checkpoint, fingerprint
 

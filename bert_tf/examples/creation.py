@@ -33,6 +33,7 @@ from bert_tf.base.folder_lock import locked
 from bert_tf.base.input_files import shortened
 from bert_tf.base.output_files import REPLACE, atomic_write, check_free, remove
 from bert_tf.base.progress import progress_bar, say
+from bert_tf.base.provenance import check_same, describe_file, description_of, differences
 from bert_tf.examples.counts import CreationStatistics, ExampleCounts, TextCounts
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.estimate import estimate
@@ -40,9 +41,8 @@ from bert_tf.examples.job import Job, make_job
 from bert_tf.examples.plan import plan_shards
 from bert_tf.examples.report import LONGER_DOCUMENTS, example_report, next_steps, text_report
 from bert_tf.examples.steps import make_shards, tokenize, useful_workers
-from bert_tf.examples.work_folder import WorkFolder, finish, is_finished, read_counts, read_json
-from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
-from bert_tf.workers import RunChunks, num_processes, open_runner
+from bert_tf.jobs.work_folder import WorkFolder, finish, is_finished, read_counts, read_json
+from bert_tf.jobs.workers import RunChunks, num_processes, open_runner
 from tfrecords.manifest import read_manifest, unfinished_path, write_manifest
 from tfrecords.vocabulary import warn_about_casing
 

@@ -5,37 +5,9 @@ Flags that google-research/bert's script of the same name has keep their names a
 
 from dataclasses import dataclass
 
-from bert_tf.base import command
 from bert_tf.base.command import option, rare_option
-from bert_tf.choices import MASKINGS, OBJECTIVES, PAIR_LENGTH, SEED, SHARE, TOKENS, WORKERS
-
-_BEAM = ("DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner", "PortableRunner")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunnerOptions(command.Options):
-    """Where work in chunks runs, and whether its output may replace another one."""
-
-    num_workers: int | None = rare_option(
-        None, "Number of processes. Default: as many as save time.", **WORKERS
-    )
-    runner: str = rare_option(
-        "local",
-        "Where the work runs: on this machine, or on a runner of Apache Beam.",
-        choices=("local", *_BEAM),
-    )
-    beam_options: str | None = rare_option(
-        None, "Further Beam options, such as '--project=P --region=R --temp_location=gs://...'."
-    )
-    overwrite: bool = option(
-        False, "Replace output that was created with other settings or from other input."
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        flag = "beam_options" if self.runner == "local" else "num_workers"
-        if getattr(self, flag) is not None:
-            raise ValueError(f"--{flag} has no effect with --runner={self.runner}: omit it")
+from bert_tf.choices import MASKINGS, OBJECTIVES, PAIR_LENGTH, SEED, SHARE, TOKENS
+from bert_tf.jobs.runner_options import RunnerOptions
 
 
 @dataclass(frozen=True, kw_only=True)

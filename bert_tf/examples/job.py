@@ -12,10 +12,11 @@ from bert_tf.base.input_files import expand_files, shortened
 from bert_tf.base.output_files import check_output_files
 from bert_tf.corpus.lines import check_language, check_separator
 from bert_tf.corpus.sources import Block, group_files, is_json, read_blocks, tfds_blocks
-from bert_tf.examples.creation_options import DataOptions, RunnerOptions
+from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.plan import block_bytes
 from bert_tf.examples.units import load_segmenter, read_phrases
-from bert_tf.examples.work_folder import WorkFolder
+from bert_tf.jobs.runner_options import RunnerOptions
+from bert_tf.jobs.work_folder import WorkFolder
 from bert_tf.resolution import read_vocab_file
 from tfrecords.manifest import manifest_path, unfinished_path
 from tfrecords.vocabulary import Vocabulary

@@ -20,9 +20,9 @@ from bert_tf.examples.documents import make_chunk
 from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import make_examples, pass_seed
 from bert_tf.examples.plan import Pass, ShardPart
-from bert_tf.examples.work_folder import WorkFolder, finish, is_finished, read_counts
+from bert_tf.jobs.work_folder import WorkFolder, discard, finish, is_finished, read_counts
+from bert_tf.jobs.workers import RunChunks, available_cores
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.workers import RunChunks, available_cores
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
 from tfrecords.manifest import shard_entry
 from tfrecords.writer import write_records
@@ -59,7 +59,7 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
 
     The chunks are named in the order of their numbers in the plan.
     """
-    file = folder.part_file(part)
+    file = folder.part_file(part.shard, part.index)
     if is_finished(file, file):
         return part.tokens
     records: list[bytes] = []
@@ -101,8 +101,8 @@ def join_shard(job: Job, folder: WorkFolder, overwrite: bool, parts: Sequence[Sh
     """Joins the parts of a shard into its output file, and removes them; returns 1, a file."""
     shard = parts[0].shard
     place, output = folder.shard_file(shard), job.output_files[shard]
+    files = [folder.part_file(shard, part.index) for part in parts]
     if not is_finished(place, output):
-        files = list(map(folder.part_file, parts))
         finished = list(map(read_counts, files))
         folder.check(complete=all(finished))
         examples = sum(counts["examples"] for counts in finished)
@@ -113,7 +113,7 @@ def join_shard(job: Job, folder: WorkFolder, overwrite: bool, parts: Sequence[Sh
             entry |= {"file": job.name_in_manifest(shard), "counts": dataclasses.asdict(counts)}
             # First, so that every file that a killed run leaves is on record.
             finish(place, entry, temporary)
-    folder.remove_parts(parts)
+    discard(*files)
     return 1
 
 
@@ -150,7 +150,9 @@ def make_shards(
     )
     folder.check()
     for parts in shards:
-        if not any(read_counts(folder.part_file(part))["examples"] for part in parts):
+        if not any(
+            read_counts(folder.part_file(part.shard, part.index))["examples"] for part in parts
+        ):
             raise ValueError(
                 f"{job.output_files[parts[0].shard]} would be empty, because there is too little "
                 f"text for {len(job.output_files)} output files: ask for fewer"

@@ -13,10 +13,10 @@ import tensorflow as tf
 from bert_tf.base.files import errors_at, fields_kind
 from bert_tf.base.folder_lock import LOCK
 from bert_tf.base.output_files import absolute_path
+from bert_tf.base.provenance import check_same
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import TRAIN, DataFiles, TrainableTask
-from bert_tf.runs.provenance import check_same
 from bert_tf.runs.run import COMMAND, FLAGS, HEAD, LOCATION_FLAGS, Run
 from bert_tf.training.checkpoints import BEST
 

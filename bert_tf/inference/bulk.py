@@ -2,7 +2,7 @@
 
 One process reads the rows in order and cuts them into chunks. Worker processes, or those of Apache
 Beam, compute a part of the output from each chunk. The parts are kept in a work folder beside the
-output (see `examples.work_folder`) and become the output in the order of the rows, all or nothing.
+output (see `jobs.work_folder`) and become the output in the order of the rows, all or nothing.
 After a kill, the same command computes only the missing parts; if the output had just appeared, it
 only removes the work folder. Rows that cannot be read are listed in a file of their own.
 """
@@ -34,12 +34,12 @@ from bert_tf.base.output_files import (
     remove,
 )
 from bert_tf.base.progress import counted, progress_bar, say
+from bert_tf.base.provenance import check_same, describe_file, description_of, differences
 from bert_tf.corpus.content import is_utf8
-from bert_tf.examples.creation_options import RunnerOptions
-from bert_tf.examples.work_folder import WorkFolder, finish, is_finished, read_json
 from bert_tf.inference.texts import Numbered, Row, in_groups, read_files, rows_in
-from bert_tf.runs.provenance import check_same, describe_file, description_of, differences
-from bert_tf.workers import num_processes, open_runner
+from bert_tf.jobs.runner_options import RunnerOptions
+from bert_tf.jobs.work_folder import WorkFolder, finish, is_finished, read_json
+from bert_tf.jobs.workers import num_processes, open_runner
 
 _CHUNK_ROWS = 1024
 # Flags that do not change the output, or that are described otherwise.

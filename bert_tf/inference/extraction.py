@@ -12,7 +12,6 @@ from bert_tf.base.input_files import expand_files
 from bert_tf.base.output_files import join_files
 from bert_tf.base.progress import counted
 from bert_tf.config import EMBEDDING
-from bert_tf.examples.work_folder import read_counts
 from bert_tf.finetuning.columns import Columns
 from bert_tf.finetuning.table_rows import import_pyarrow
 from bert_tf.finite import count_non_finite
@@ -38,6 +37,7 @@ from bert_tf.inference.vector_files import (
     write_projector,
 )
 from bert_tf.inference.vectors import VectorExtractor
+from bert_tf.jobs.work_folder import read_counts
 from bert_tf.weights.checkpoint import fingerprint
 from tfrecords.writer import write_records
 

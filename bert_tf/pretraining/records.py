@@ -18,11 +18,11 @@ import tensorflow as tf
 from bert_tf.base.files import reading
 from bert_tf.base.input_files import expand_files, normalized
 from bert_tf.base.output_files import absolute_path, atomic_write
+from bert_tf.base.provenance import FILE, check_same
 from bert_tf.config import ModelSpec
 from bert_tf.pretraining.phases import phase_named, read_phases
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
 from bert_tf.resolution import agreed, check_length
-from bert_tf.runs.provenance import FILE, check_same
 from bert_tf.runs.run import RECORDS, Run
 from tfrecords.completeness import check_complete, check_finished, listed_files
 from tfrecords.dynamic_masking import DynamicMasking

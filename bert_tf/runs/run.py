@@ -25,8 +25,8 @@ import tensorflow as tf
 
 from bert_tf.base.files import read_json
 from bert_tf.base.output_files import atomic_write, check_free
+from bert_tf.base.provenance import check_same
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.runs.provenance import check_same
 from bert_tf.text.tokenizer_files import CHECKSUM, TOKENIZER, VOCAB, TokenizerFiles
 from bert_tf.training.checkpoints import BEST, check_name
 from tfrecords.vocabulary import Vocabulary, write_vocab

@@ -11,8 +11,8 @@ import tensorflow as tf
 from bert_tf.base.progress import progress_bar
 from bert_tf.corpus.lines import read_documents
 from bert_tf.corpus.sources import Block, read_blocks
+from bert_tf.jobs.workers import Workers, num_processes
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.workers import Workers, num_processes
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 BLOCK_BYTES = 2**22

@@ -24,10 +24,10 @@ from support import calls_of
 from bert_tf import extract_features, predict
 from bert_tf.base.files import read_file
 from bert_tf.config import Head
-from bert_tf.examples.work_folder import WorkFolder
 from bert_tf.finetuning import table_rows, tables
 from bert_tf.inference import bulk, predicting, texts
 from bert_tf.inference.predictor import load_predictor
+from bert_tf.jobs.work_folder import WorkFolder
 from tfrecords.writer import write_records
 
 ROOT = pathlib.Path(__file__).parents[2]

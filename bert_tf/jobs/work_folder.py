@@ -26,8 +26,7 @@ import tensorflow as tf
 from bert_tf.base import files
 from bert_tf.base.files import file_sha256, lines_sha256
 from bert_tf.base.output_files import TEMPORARY, absolute_path, atomic_write, remove, remove_folder
-from bert_tf.examples.plan import ShardPart
-from bert_tf.runs.provenance import MADE, description_of
+from bert_tf.base.provenance import MADE, description_of
 
 # The names of what jobs write into the folder, and into its subfolders.
 _FOLDERS = ("chunks", "parts", "shards")
@@ -110,14 +109,8 @@ class WorkFolder:
         names = sorted(file.removesuffix(".chunk") for file in found if file.endswith(".chunk"))
         return {name: read_counts(self.chunk_file(name)) for name in names}
 
-    def part_file(self, part: ShardPart) -> str:
-        return self._file("parts", f"{part.shard:05}-{part.index:05}.tfrecord")
-
-    def remove_parts(self, parts: Iterable[ShardPart]) -> None:
-        for part in parts:
-            # The counts come first: they must not outlive the file that they describe.
-            file = self.part_file(part)
-            remove(_counts_file(file), file)
+    def part_file(self, shard: int, index: int) -> str:
+        return self._file("parts", f"{shard:05}-{index:05}.tfrecord")
 
     def shard_file(self, shard: int) -> str:
         """Returns the place of a shard's manifest entry; see `finish`."""
@@ -144,6 +137,13 @@ def finish(place: str, counts: dict, *files: str) -> None:
     """Records at a place that the files of a chunk, a part or a shard are complete."""
     state = {"counts": counts, "sha256": _checksum(counts, files)}
     atomic_write(_counts_file(place), json.dumps(state))
+
+
+def discard(*files: str) -> None:
+    """Removes finished files and what `finish` recorded of them."""
+    for file in files:
+        # The counts come first: they must not outlive the file that they describe.
+        remove(_counts_file(file), file)
 
 
 def is_finished(place: str, *files: str) -> bool:

@@ -11,7 +11,7 @@ import time
 import pytest
 import tensorflow as tf
 
-from bert_tf.workers import Workers
+from bert_tf.jobs.workers import Workers
 
 
 def test_one_worker_is_this_process_and_runs_tasks_in_order():
@@ -26,7 +26,7 @@ def test_two_workers(monkeypatch):
 
     Oracles: the results in this process; half of the cores.
     """
-    monkeypatch.setattr("bert_tf.workers.available_cores", lambda: 6)
+    monkeypatch.setattr("bert_tf.jobs.workers.available_cores", lambda: 6)
     with Workers(2) as workers:
         numbers = range(50)
         results = workers.results((math.sqrt, number) for number in numbers)
@@ -71,7 +71,7 @@ def _pid_after(seconds: float) -> int:
 def test_workers_end_with_their_parent():
     """Oracle: the process table, after the parent was killed with SIGKILL."""
     program = (
-        "import os\nfrom bert_tf.workers import Workers\n"
+        "import os\nfrom bert_tf.jobs.workers import Workers\n"
         "if __name__ == '__main__':\n"
         "    with Workers(2) as workers:\n"
         "        for _, pid in workers.results([(os.getpid,)] * 2):\n"

@@ -32,17 +32,6 @@ PLACEMENTS = ("append", "unused")
 VECTOR_TYPES = ("similarity", "pairs")
 LABEL_TYPES = ("class", "classes", "number", "tags", *VECTOR_TYPES)
 
-# The questions that ablation answers.
-GRIDS = ("sizes", "tasks", "steps", "masking", "entities")
-
-# How a fine-tuned model is compressed.
-RECIPES = tuple(
-    """layers distilbert pkd6 pkd3 pd tinybert mobilebert mixed-vocabulary albert internal
-    internal-progressive theseus heads weights q8bert qbert minibert bilstm""".split()
-)
-# Those of them that also compress a pre-trained model.
-GENERAL_RECIPES = ("distilbert", "tinybert", "mobilebert", "mixed-vocabulary")
-
 # Ranges of numbers, for `option`. Larger numbers crash libraries or exhaust memory.
 SHARE = {"at_least": 0, "at_most": 1}
 SEED = {"at_least": 0, "at_most": 2**32 - 1}

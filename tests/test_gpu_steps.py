@@ -56,8 +56,8 @@ TAGGING, RANKING = tuning.TaggingObjective(), tuning.RankingObjective(0.05)
 SIMILARITY = tuning.SimilarityObjective(2.5, 1.0)
 TOGETHER = [TASKS["sst2"], TASKS["stsb"]]
 SPEC = ModelSpec(CONFIG, Vocabulary((*SPECIAL_TOKENS, *"abcdef")), True)
-TERMS = {str(term): term for recipe in RECIPES.values() for term in recipe.terms}
-EVERY_TERM = dataclasses.replace(RECIPES["pd"], terms=tuple(TERMS.values()))
+TERMS = {str(term): term for recipe in RECIPES.values() for term in recipe.loss.terms}
+EVERY_TERM = dataclasses.replace(RECIPES["pd"].loss, terms=tuple(TERMS.values()))
 
 
 def task(config=CONFIG, outputs=2, kind="classifier"):
@@ -89,7 +89,7 @@ STEPS = {
     "pretrainer": (lambda: BertPretrainer(CONFIG, "selective"), MASKS, MASKED),
     "rematerialized": (lambda: BertPretrainer(MOBILE, "layers"), MASKS, MASKED),
     "distillation": (student_and_teacher, DistillationObjective(CLASSES, EVERY_TERM), STEP),
-    "theseus": (student_and_teacher, DistillationObjective(CLASSES, RECIPES["theseus"]), STEP),
+    "theseus": (student_and_teacher, DistillationObjective(CLASSES, RECIPES["theseus"].loss), STEP),
     "dual": (
         lambda: DualPretrainer(CONFIG, TEACHER, "none"),
         DualObjective(MixedRows(SPEC, SPEC, 0.2)),

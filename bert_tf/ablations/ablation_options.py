@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_tf.ablations.grids import GRIDS as _GRIDS
-from bert_tf.ablations.grids import Row, select_rows
+from bert_tf.ablations.grids import GRIDS, GridRow, select_rows
 from bert_tf.base.command import option, rare_option
-from bert_tf.choices import GRIDS, PAIR_LENGTH, RATE
+from bert_tf.choices import PAIR_LENGTH, RATE
 from bert_tf.pretraining.pretraining_options import SharedOptions
 
 # Flags of run_pretraining that rows set.
@@ -30,7 +29,7 @@ class AblationOptions(SharedOptions):
         "task": "use --tasks",
     }
 
-    grid: str = option(help="What to compare.", choices=GRIDS)
+    grid: str = option(help="What to compare.", choices=tuple(GRIDS))
     output_dir: str = option(help="Folder for the runs and the tables of one or more grids.")
     rows: str | None = option(
         None,
@@ -73,7 +72,7 @@ class AblationOptions(SharedOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in _OF_ROWS:
-            if getattr(self, name) and any(name in row.flags for row in _GRIDS[self.grid].rows):
+            if getattr(self, name) and any(name in row.flags for row in GRIDS[self.grid].rows):
                 raise ValueError(f"--{name} does not suit --grid={self.grid}: omit it")
         if self.grid == "sizes" and (self.preset or self.bert_config_file):
             raise ValueError("--grid=sizes: choose sizes with --rows, not --preset or a file")
@@ -91,14 +90,14 @@ class AblationOptions(SharedOptions):
         return f"{self.output_dir.rstrip('/')}/{self.grid}"
 
     @property
-    def selected_rows(self) -> tuple[Row, ...]:
+    def selected_rows(self) -> tuple[GridRow, ...]:
         """The rows to run."""
         return select_rows(self.grid, self.rows)
 
     @property
     def data_dirs(self) -> dict[str, str | None]:
         """The folder of each task's data, by the name that the user gave the task."""
-        given = ",".join(_GRIDS[self.grid].tasks) if self.tasks is None else self.tasks
+        given = ",".join(GRIDS[self.grid].tasks) if self.tasks is None else self.tasks
         pairs = [part.strip().partition("=") for part in given.split(",")]
         return {
             name: folder or self.data_dir for name, _, folder in pairs if name not in ("", "none")

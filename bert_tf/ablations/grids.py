@@ -15,7 +15,7 @@ PERPLEXITY = "LM perplexity"
 PAPER = "paper"
 
 
-class Column(NamedTuple):
+class TaskColumn(NamedTuple):
     """A column of results: its heading, and the task of run_finetuning.
 
     `metric` is None for the one that chooses the best weights. With `features`, the encoder is
@@ -33,7 +33,7 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class GridRow:
     """A row: how it is pre-trained, and what the paper reports.
 
     Attributes:
@@ -65,25 +65,25 @@ class Grid:
     """
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[GridRow, ...]
     tasks: tuple[str, ...]
     results: tuple[str, ...] = ()
 
 
 _COLUMNS = {
-    "mnli": Column("MNLI-m", "mnli", "eval_accuracy"),
-    "qnli": Column("QNLI", "qnli", "eval_accuracy"),
-    "mrpc": Column("MRPC", "mrpc", "eval_accuracy"),
-    "sst2": Column("SST-2", "sst2", "eval_accuracy"),
-    "squad": Column("SQuAD F1", "squad", "eval_f1"),
-    "ner": Column("NER F1", "ner", "eval_f1"),
+    "mnli": TaskColumn("MNLI-m", "mnli", "eval_accuracy"),
+    "qnli": TaskColumn("QNLI", "qnli", "eval_accuracy"),
+    "mrpc": TaskColumn("MRPC", "mrpc", "eval_accuracy"),
+    "sst2": TaskColumn("SST-2", "sst2", "eval_accuracy"),
+    "squad": TaskColumn("SQuAD F1", "squad", "eval_f1"),
+    "ner": TaskColumn("NER F1", "ner", "eval_f1"),
 }
-_FEATURES = Column("NER features F1", "ner", "eval_f1", features=True)
+_FEATURES = TaskColumn("NER features F1", "ner", "eval_f1", features=True)
 
 
-def columns(grid: str, task: str) -> tuple[Column, ...]:
+def columns(grid: str, task: str) -> tuple[TaskColumn, ...]:
     """Returns the columns of a task; the paper's metrics where it has the task."""
-    found = _COLUMNS.get(task, Column(task, task))
+    found = _COLUMNS.get(task, TaskColumn(task, task))
     return (found, _FEATURES) if (grid, task) == ("masking", "ner") else (found,)
 
 
@@ -100,9 +100,9 @@ def _published(names: str, scores: Sequence[float]) -> dict[str, float]:
     return dict(zip(names.split(", "), scores, strict=True))
 
 
-def _sized(name: str, scores: Sequence[float] = ()) -> Row:
+def _sized(name: str, scores: Sequence[float] = ()) -> GridRow:
     published = _published(f"{PERPLEXITY}, MNLI-m, MRPC, SST-2", scores) if scores else {}
-    return Row(name, size=parse_size(name), published=published)
+    return GridRow(name, size=parse_size(name), published=published)
 
 
 # Table 6.
@@ -123,15 +123,15 @@ _SMALL_SIZES = tuple(
 _LEFT_TO_RIGHT = {"masking": "left_to_right", "objective": "mlm"}
 
 
-def _objective(name: str, flags: Mapping[str, str], *scores: float, is_decoder=False) -> Row:
+def _objective(name: str, flags: Mapping[str, str], *scores: float, is_decoder=False) -> GridRow:
     published = _published("MNLI-m, QNLI, MRPC, SST-2, SQuAD F1", scores)
-    return Row(name, flags, is_decoder=is_decoder, published=published)
+    return GridRow(name, flags, is_decoder=is_decoder, published=published)
 
 
-def _masked(mask: int, same: int, random: int, *scores: float) -> Row:
+def _masked(mask: int, same: int, random: int, *scores: float) -> GridRow:
     flags = {"replacements": f"{mask},{same},{random}"}
     published = _published("MNLI-m, NER F1, NER features F1", scores)
-    return Row(f"{mask}-{same}-{random}", flags, published=published)
+    return GridRow(f"{mask}-{same}-{random}", flags, published=published)
 
 
 GRIDS = {
@@ -154,7 +154,7 @@ GRIDS = {
         "Pre-training steps; figure 5 of BERT: from 500,000 to 1,000,000 steps, base gains almost "
         "1.0 on MNLI-m",
         tuple(
-            Row(f"{run}-{percent}", flags, is_decoder=bool(flags), run=run, percent=percent)
+            GridRow(f"{run}-{percent}", flags, is_decoder=bool(flags), run=run, percent=percent)
             for run, flags in (("mlm", {}), ("ltr", _LEFT_TO_RIGHT))
             for percent in (20, 40, 60, 80, 100)
         ),
@@ -175,8 +175,8 @@ GRIDS = {
     "entities": Grid(
         "Masking of single tokens or of whole words and phrases, as in ERNIE",
         (
-            Row("wordpiece", {"masking": "wordpiece"}),
-            Row("entity", {"masking": "whole_word"}),
+            GridRow("wordpiece", {"masking": "wordpiece"}),
+            GridRow("entity", {"masking": "whole_word"}),
         ),
         (),
         ("entity_accuracy", "token_accuracy"),
@@ -184,7 +184,7 @@ GRIDS = {
 }
 
 
-def select_rows(grid: str, names: str | None) -> tuple[Row, ...]:
+def select_rows(grid: str, names: str | None) -> tuple[GridRow, ...]:
     """Returns the rows that --rows names, by default all; the name of a run stands for its rows."""
     rows = GRIDS[grid].rows
     if not names:

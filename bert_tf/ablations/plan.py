@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.ablations.ablation_options import AblationOptions
-from bert_tf.ablations.grids import Column, Row, columns
+from bert_tf.ablations.grids import GridRow, TaskColumn, columns
 from bert_tf.base.files import lines_sha256, read_json
 from bert_tf.base.output_files import check_free
 from bert_tf.base.process import machine_memory
@@ -30,13 +30,12 @@ from bert_tf.pretraining.records import (
     stated_by_manifests,
 )
 from bert_tf.resolution import EncoderFlags, resolve_model
-from bert_tf.runs.run import Run
+from bert_tf.runs.run import CONFIG, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.weights.names import PARTS
 from bert_tf.weights.table import entries, own_rows
 from tfrecords.order import RecordSet
 
-_CONFIG = "bert_config.json"
 # What a process with TensorFlow needs besides, as measured on the CPU: 1.0 GB of 2.7 GB at a width
 # of 768, and of 2.1 GB at 512, with 4 layers and 32 sequences of length 128.
 _TENSORFLOW = 1_000_000_000
@@ -50,12 +49,12 @@ class RowPlan:
     `step` is the training step of the checkpoint that is fine-tuned.
     """
 
-    row: Row
+    row: GridRow
     folder: str
     config: BertConfig
     pretraining: PretrainingOptions
     step: int
-    finetuning: Mapping[Column, FineTuningOptions]
+    finetuning: Mapping[TaskColumn, FineTuningOptions]
     records: RecordSet
 
     @property
@@ -162,10 +161,10 @@ def _shared_flags(options: AblationOptions, kind: type) -> dict[str, Any]:
     return {field.name: getattr(options, field.name) for field in dataclasses.fields(kind)}
 
 
-def _pretraining(options: AblationOptions, row: Row) -> PretrainingOptions:
+def _pretraining(options: AblationOptions, row: GridRow) -> PretrainingOptions:
     folder = f"{options.folder}/{row.run or row.name}"
     flags = _shared_flags(options, SharedOptions) | row.flags
-    flags |= {"output_dir": f"{folder}/pretraining", "bert_config_file": f"{folder}/{_CONFIG}"}
+    flags |= {"output_dir": f"{folder}/pretraining", "bert_config_file": f"{folder}/{CONFIG}"}
     if row.run:
         # A run that was stopped has checkpoints of other steps as well.
         steps = options.num_train_steps // 5
@@ -187,7 +186,9 @@ def _read_tasks(options: AblationOptions) -> dict[str, str | None]:
     return tasks
 
 
-def _feature_flags(column: Column, config: BertConfig, options: AblationOptions) -> dict[str, Any]:
+def _feature_flags(
+    column: TaskColumn, config: BertConfig, options: AblationOptions
+) -> dict[str, Any]:
     """Returns the flags that differ where the encoder is frozen."""
     if not column.features:
         return {"learning_rate": options.finetuning_learning_rate}

@@ -17,10 +17,9 @@ from bert_tf.ablations.plan import RowPlan, changed_flags, count_parameters, mak
 from bert_tf.base.command_help import command_line
 from bert_tf.base.output_files import atomic_write, check_free
 from bert_tf.base.progress import say
-from bert_tf.comparison.runs import Table
-from bert_tf.finetuning.runs.run_process import run_apart
-from bert_tf.finetuning.runs.sweep import sweep
-from bert_tf.finetuning.runs.tables import Score, aligned
+from bert_tf.finetuning.sweeps.run_process import run_apart
+from bert_tf.finetuning.sweeps.scores import Score, ScoreTable
+from bert_tf.finetuning.sweeps.sweep import sweep
 from bert_tf.finite import NonFinite
 from bert_tf.runs.run import FLAGS, SWEEP_RESULTS, Run
 
@@ -59,7 +58,7 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
             _run_row(options, plan)
         except NonFinite as error:
             print(f"WARNING: {plan.row.name} diverged: {error}")
-        values = write_table(options, plans)
+        values = write_grid(options, plans)
     print(f"\n{values['text']}\nWrote {options.folder}.txt and {options.folder}.json.")
     return values
 
@@ -107,7 +106,7 @@ def read_scores(plan: RowPlan) -> dict[str, Score]:
     return scores
 
 
-def write_table(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, Any]:
+def write_grid(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, Any]:
     """Writes GRID.txt and GRID.json; returns the values of GRID.json, with the table as `text`."""
     grid = GRIDS[options.grid]
     names = [*grid.results, *(column.name for column in plans[0].finetuning)]
@@ -126,14 +125,14 @@ def write_table(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str,
                 "published": dict(row.published),
             }
         )
-    text = f"{grid.title}\n{aligned(_table(grid.title, names, rows).cells())}"
+    text = _table(grid.title, names, rows).text()
     values = {"grid": options.grid, "title": grid.title, "columns": names, "rows": rows}
     atomic_write(f"{options.folder}.json", json.dumps(values, indent=2) + "\n")
     atomic_write(f"{options.folder}.txt", f"{text}\n")
     return values | {"text": text}
 
 
-def _table(title: str, names: Sequence[str], rows: Sequence[Values]) -> Table:
+def _table(title: str, names: Sequence[str], rows: Sequence[Values]) -> ScoreTable:
     """Returns the table, with a column of the paper beside each of ours that it has."""
     published = {name for row in rows for name in row["published"]}
     has_steps = any(row["run"] for row in rows)
@@ -156,4 +155,4 @@ def _table(title: str, names: Sequence[str], rows: Sequence[Values]) -> Table:
         lines.append([*line, row["paper_row"]] if has_others else line)
     if has_others:
         header.append("paper's row")
-    return Table(title, header, lines, form=",.1f")
+    return ScoreTable(title, header, lines, form=",.1f")

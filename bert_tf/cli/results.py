@@ -37,7 +37,7 @@ class Options(command.Options):
 def run(options: Options) -> None:
     """Prints and writes the tables."""
     from bert_tf.base.output_files import atomic_write, check_output_files
-    from bert_tf.comparison import runs
+    from bert_tf.comparison.results import print_tables, published_tables, read_groups, task_tables
     from bert_tf.runs.run import VOCAB
     from bert_tf.training.reports import EVAL_RESULTS
 
@@ -46,14 +46,14 @@ def run(options: Options) -> None:
         beside = os.path.dirname(options.output_file)
         kept = (os.path.join(beside, name) for name in (VOCAB, EVAL_RESULTS))
         check_output_files([options.output_file], [options.folder, *kept], options.overwrite)
-    groups, unfinished = runs.read_groups(options.folder)
-    tables = runs.task_tables(groups) + runs.published_tables(groups)
-    text = runs.print_tables(tables, unfinished)
+    groups, unfinished = read_groups(options.folder)
+    tables = task_tables(groups) + published_tables(groups)
+    print_tables(tables, unfinished)
     if not options.output_file:
         return
-    if options.output_file.endswith(".md"):
-        text = runs.as_markdown(tables)
-    atomic_write(options.output_file, text + "\n", options.overwrite)
+    as_markdown = options.output_file.endswith(".md")
+    texts = (table.markdown() if as_markdown else table.text() for table in tables)
+    atomic_write(options.output_file, "\n\n".join(texts) + "\n", options.overwrite)
     print(f"\nWrote {options.output_file}.")
 
 

@@ -12,11 +12,11 @@ import tensorflow as tf
 from bert_tf.base.output_files import atomic_write, check_output_files
 from bert_tf.base.progress import progress_bar, say
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.comparison.runs import Group, Table, as_markdown, print_tables, read_groups
+from bert_tf.comparison.results import Group, print_tables, read_groups
 from bert_tf.compression.compression_options import ReportOptions
 from bert_tf.compression.outcome import Outcome
 from bert_tf.compression.recipes import RECIPES
-from bert_tf.finetuning.runs.tables import Score
+from bert_tf.finetuning.sweeps.scores import Score, ScoreTable
 from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models
 from bert_tf.weights.checkpoint import load_weights
@@ -65,7 +65,7 @@ def report(options: ReportOptions) -> None:
     table, picture = (os.path.join(folder, f"compression.{end}") for end in ("md", "png"))
     check_output_files([table, picture], [], options.overwrite, "report")
     students, unfinished = read_students(folder)
-    speed_ups = measure(students)
+    speed_ups = measure_speed_ups(students)
     found = tables(students, speed_ups)
     print_tables(found, unfinished)
     models = [
@@ -79,7 +79,7 @@ def report(options: ReportOptions) -> None:
         for row in RECIPES[recipe].published
     ]
     drawn = compressed_models(models, published).png()
-    atomic_write(table, as_markdown(found) + "\n", options.overwrite)
+    atomic_write(table, "\n\n".join(x.markdown() for x in found) + "\n", options.overwrite)
     atomic_write(picture, drawn, options.overwrite)
     print(f"\nWrote {table} and {picture}.")
 
@@ -109,7 +109,7 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
     return order, unfinished + lacking
 
 
-def measure(students: Sequence[Student]) -> list[float | None]:
+def measure_speed_ups(students: Sequence[Student]) -> list[float | None]:
     """Measures how many times as fast as its teacher each student is.
 
     Students whose teacher cannot be read get None, and a warning.
@@ -164,16 +164,16 @@ def sequences_per_second(encoders: Sequence[keras.Model]) -> list[float]:
     return list(_BATCH / np.min(seconds, axis=0))
 
 
-def tables(students: Sequence[Student], speed_ups: Sequence[float | None]) -> list[Table]:
+def tables(students: Sequence[Student], speed_ups: Sequence[float | None]) -> list[ScoreTable]:
     """Returns a table for each task and teacher."""
-    found: dict[str, Table] = {}
+    found: dict[str, ScoreTable] = {}
     for student, speed_up in zip(students, speed_ups, strict=True):
         outcome, recipe = student.outcome, RECIPES[student.outcome.recipe]
         metric = outcome.metric.removeprefix("eval_")
         title = f"{student.group.task}, students of {student.teacher}"
         header = ["recipe", "runs", "MB", metric, "times smaller", "kept", "times faster"]
         header += ["published", "smaller", "kept", "faster"]
-        rows = found.setdefault(title, Table(title, header, [])).rows
+        rows = found.setdefault(title, ScoreTable(title, header, [])).rows
         size, value = f"{outcome.teacher_bytes / 1e6:.1f}", f"{outcome.teacher_value:.4f}"
         teacher = ["teacher", "1", size, value, "1.00", "100.0%", "1.00", *4 * ["-"]]
         # One for each dev set that its students were compared on.

@@ -12,10 +12,10 @@ from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.precomputed import computed_once
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.weights.checkpoint import Checkpoint
+from tfrecords.vocabulary import MASK
 
 # The target that is 1 where the labels are those of the data, and 0 for the copies.
 LABELED = "labeled"
-MASK = "[MASK]"
 _LONGEST_NGRAM = 5
 
 Words = Sequence[str]

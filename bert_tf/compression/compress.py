@@ -7,21 +7,46 @@ from bert_tf.base.progress import say
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.outcome import Outcome, num_parameters
-from bert_tf.compression.recipes import RECIPES, Recipe
-from bert_tf.compression.student import known_spec
+from bert_tf.compression.pruning import HeadsTraining, ZeroingTraining
+from bert_tf.compression.quantized_student import Q8BertTraining, QBertTraining
+from bert_tf.compression.recipes import RECIPES
+from bert_tf.compression.student import (
+    BiLSTMTraining,
+    DistillingTraining,
+    SharingTraining,
+    StudentTraining,
+    known_spec,
+)
 from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.fine_tuned import in_task_order
 from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.registry import make_task, task_name, with_length
-from bert_tf.finetuning.runs.sweep import sweep
 from bert_tf.finetuning.saved_run import check_resumable
+from bert_tf.finetuning.sweeps.sweep import sweep
 from bert_tf.finetuning.task import Task
 from bert_tf.resolution import check_readable
 from bert_tf.runs.run import Run
 from bert_tf.session import Session
 from bert_tf.training.strategy import make_strategy
 from bert_tf.weights.checkpoint import Checkpoint
+
+TRAININGS: dict[str, type[StudentTraining]] = {
+    "albert": SharingTraining,
+    "heads": HeadsTraining,
+    "weights": ZeroingTraining,
+    "q8bert": Q8BertTraining,
+    "qbert": QBertTraining,
+    "bilstm": BiLSTMTraining,
+}
+"""The trainings of recipes that do more than compare a student with its teacher."""
+
+
+def training_of(recipe: str) -> type[StudentTraining]:
+    """Returns what trains the students of a recipe on a task."""
+    loss = RECIPES[recipe].loss
+    alone = not (loss.terms or loss.replaces)
+    return TRAININGS.get(recipe, StudentTraining if alone else DistillingTraining)
 
 
 def compress(options: CompressionOptions) -> dict[str, float]:
@@ -37,7 +62,8 @@ def compress(options: CompressionOptions) -> dict[str, float]:
     if "," in options.task:
         raise ValueError(f"--task={options.task}: a student learns one task, so name one")
     recipe, run = RECIPES[options.recipe], Run(options.output_dir)
-    _check_flags(options, recipe)
+    training_type = training_of(options.recipe)
+    _check_flags(options, training_type)
     teacher = open_checkpoint(options.teacher)
     options = hold_out_as_teacher(options, teacher)
     if not teacher.head:
@@ -56,10 +82,10 @@ def compress(options: CompressionOptions) -> dict[str, float]:
         raise ValueError(f"compress has no --label_type={options.label_type}: omit it")
     teacher, init = in_task_order(teacher, task, say), None
     if check_resumable(options, run):
-        training = recipe.training.evaluation(task, run.path)
+        training = training_type.evaluation(task, run.path)
     else:
-        training = recipe.training(options, recipe, task, teacher)
-        init = None if run.has_checkpoint else training.initial_student()
+        training = training_type(options, task, teacher, recipe.loss)
+        init = None if run.has_checkpoint else training.initial_student(recipe.layers)
     results = fine_tune(options, task, init, training)
     outcome = Outcome.read(run.path)
     if not outcome:
@@ -92,15 +118,15 @@ def hold_out_as_teacher(options: CompressionOptions, teacher: Checkpoint) -> Com
     return dataclasses.replace(options, hold_out_seed=seed)
 
 
-def _check_flags(options: CompressionOptions, recipe: Recipe) -> None:
+def _check_flags(options: CompressionOptions, training: type[StudentTraining]) -> None:
     """Raises a ValueError for flags that do not suit the recipe."""
-    unsuited = {"feature_based", "lora_rank", "sparsity", "bits"}
-    unsuited |= {*recipe.training.unsuited}
-    if recipe.last_stage:
+    loss = RECIPES[options.recipe].loss
+    unsuited = {"feature_based", "lora_rank", "sparsity", "bits", *training.unsuited}
+    if loss.last_stage:
         unsuited.add("early_stopping")  # it would end the run before the last stage
-    if not recipe.terms:
+    if not loss.terms:
         unsuited.add("augment")  # without a teacher, copies have no labels
-    for name in sorted(unsuited.difference(recipe.training.own_flags)):
+    for name in sorted(unsuited.difference(training.own_flags)):
         if getattr(options, name) != getattr(CompressionOptions, name):
             raise ValueError(f"--{name} does not suit --recipe={options.recipe}: omit it")
 
@@ -117,7 +143,7 @@ def _compare(
     evaluator = load_evaluator(session, Training(task), teacher, splits)
     count = num_parameters(student)
     facts = {"student_bytes": 4 * count}
-    facts |= RECIPES[options.recipe].training.facts(options, teacher, student)
+    facts |= training_of(options.recipe).facts(options, teacher, student)
     return Outcome(
         recipe=options.recipe,
         teacher=options.teacher,

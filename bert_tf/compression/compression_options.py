@@ -7,13 +7,12 @@ from typing import ClassVar
 
 from bert_tf.base import command
 from bert_tf.base.command import option, rare_option
-from bert_tf.choices import GENERAL_RECIPES, RECIPES, SHARE
+from bert_tf.choices import SEED, SHARE
+from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 
 COMPRESSION = "compression.json"
-# The recipes whose students do not start with layers of the teacher unless the flags say so.
-_OWN_STUDENTS = ("mixed-vocabulary", "mobilebert", "albert")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +34,7 @@ class StudentOptions(command.Options):
         own = self.init_checkpoint or self.is_random
         if self.recipe == "mobilebert":
             own = own or self.student_layers
-        if self.recipe in _OWN_STUDENTS and not own:
+        if not (own or RECIPES[self.recipe].has_default):
             raise ValueError(
                 f"--recipe={self.recipe} has no default student: give --init_checkpoint, or "
                 "--bert_config_file or --preset, as docs/compression.md describes"
@@ -65,7 +64,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
 
     recipe: str = option(
         help="The method, such as pkd6 or tinybert; --helpfull describes all of them.",
-        choices=RECIPES,
+        choices=tuple(RECIPES),
     )
     teacher: str = option(
         help="The model to compress: the output folder of run_finetuning on the same task, or a "
@@ -100,6 +99,12 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         None,
         "For --augment: word vectors in GloVe's format, such as glove.6B.300d.txt, to replace "
         "words of several tokens, too. All vectors stay in memory: 0.6 GB for this file.",
+    )
+    hold_out_seed: int | None = rare_option(
+        None,
+        "Seed that chooses which tenth of the training set to hold out if there is no dev set. "
+        "Default: the one with which the teacher was trained.",
+        **SEED,
     )
     bits: str | None = rare_option(
         None,
@@ -154,7 +159,7 @@ class GeneralOptions(StudentOptions, PretrainingOptions):
     recipe: str = option(
         help="The method: distilbert, tinybert, mobilebert or mixed-vocabulary. With --task, there "
         "are more.",
-        choices=GENERAL_RECIPES,
+        choices=tuple(GENERAL_RECIPES),
     )
     teacher: str = option(
         help="The model to compress: the output folder of run_pretraining, or a checkpoint of "

@@ -1,37 +1,31 @@
 """Trains a student with its teacher: the model, the objective, and layers that they mix."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from bert_tf.compression.augmentation import LABELED
-from bert_tf.compression.losses import Pair, Term, active, teacher_layer
+from bert_tf.compression.losses import Pair, active, term_loss
 from bert_tf.compression.outputs import (
-    Outputs,
+    ModelOutputs,
     StudentModel,
     compute,
     distributions,
     encoder_inputs,
 )
+from bert_tf.compression.recipes import REPLACED_AFTER, Loss, Term, teacher_layer
+from bert_tf.finetuning.objectives import Tensors
 from bert_tf.layers.layer import truncated_normal
 from bert_tf.models.encoder import skip_padding
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.trainer import Objective
 
-if TYPE_CHECKING:
-    from bert_tf.compression.recipes import Recipe
-
 # The target that holds the teacher's predictions if they were made before training.
 TEACHER = "teacher_outputs"
 
-# The paper leaves both to a search.
+# The paper leaves it, as well as REPLACED_AFTER, to a search.
 _FIRST_RATE = 0.3
-REPLACED_AFTER = 2 / 3
-"""The share of the steps after which the student trains alone."""
-
-Tensors = Mapping[str, tf.Tensor]
 
 
 class Distillation(StudentModel):
@@ -89,7 +83,7 @@ class Distillation(StudentModel):
 
 
 class DistillationObjective:
-    """The task's own loss, `labels`, and the terms of a recipe, each measured with its factor.
+    """The task's own loss, `labels`, and the terms of a `Loss`, each measured with its factor.
 
     A term is the mean over the examples. If it compares the predictions of taggers or masked LMs,
     it is the mean over the tokens with a tag or a mask; in training, taggers divide by the count of
@@ -98,19 +92,19 @@ class DistillationObjective:
     Trains a `Distillation`; predicts what the objective of the task predicts, with the student.
     """
 
-    def __init__(self, base: Objective, recipe: "Recipe", num_train_steps: int = 1):
-        self._base, self._recipe, self._steps = base, recipe, num_train_steps
+    def __init__(self, base: Objective, loss: Loss, num_train_steps: int = 1):
+        self._base, self._loss, self._steps = base, loss, num_train_steps
         own = tuple(name for name in base.measures if name != "loss")
-        terms = tuple(term.name for term in recipe.terms)
-        labels = ("labels",) if recipe.labels else ()
+        terms = tuple(term.name for term in loss.terms)
+        labels = ("labels",) if loss.labels else ()
         self.losses = (*labels, *terms)
         self.measures = (*self.losses, *own)
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
         counts = self._base.counts(_labeled(batch))
-        if self._recipe.labels:
+        if self._loss.labels:
             counts["labels"] = counts[self._base.losses[0]]
-        for term in self._recipe.terms:
+        for term in self._loss.terms:
             if term.predicts and "tags" in batch:
                 counts[term.name] = counts[self._base.losses[0]]
             else:
@@ -118,17 +112,17 @@ class DistillationObjective:
         return {name: counts[name] for name in self.measures}
 
     def sums(self, model: Distillation, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
-        recipe, progress = self._recipe, tf.constant(1.0)
+        loss, progress = self._loss, tf.constant(1.0)
         if "step" in batch:
             progress = tf.cast(batch["step"], tf.float32) / self._steps
-        if recipe.replaces and training:
+        if loss.replaces and training:
             rate = replacing_rate(progress)
             output, sums = mixed_logits(model.student, model.teacher, batch, rate), {}
         else:
             output, sums = self._compare(model, batch, progress, training)
         own = self._base.sums(_Called(model.student, output), _labeled(batch), training)
-        if recipe.labels:
-            factor = recipe.labels * active(progress, recipe.labels_during)
+        if loss.labels:
+            factor = loss.labels * active(progress, loss.labels_during)
             sums["labels"] = factor * own[self._base.losses[0]]
         return own | sums
 
@@ -139,10 +133,10 @@ class DistillationObjective:
         self, model: Distillation, batch: Tensors, progress: tf.Tensor, training: bool
     ) -> tuple[Any, dict[str, tf.Tensor]]:
         """Returns the student's output and the sums of the terms."""
-        reads, mask = self._recipe.reads, encoder_inputs(model.student, batch)["input_mask"]
+        reads, mask = self._loss.reads, encoder_inputs(model.student, batch)["input_mask"]
         student = compute(model.student, batch, reads, training)
         if TEACHER in batch:
-            teacher = Outputs(None, batch[TEACHER], [], [])
+            teacher = ModelOutputs(None, batch[TEACHER], [], [])
         else:
             teacher = compute(model.teacher, batch, reads, False)
         ours, theirs = (
@@ -150,10 +144,10 @@ class DistillationObjective:
         )
         theirs = tf.nest.map_structure(lambda x: x if x is None else tf.stop_gradient(x), theirs)
         pair, sums = Pair(theirs, ours, mask, progress, model.project), {}
-        for term in self._recipe.terms:
+        for term in self._loss.terms:
             weights = _weights(term, batch)
             # Several losses of one weight count with their mean.
-            losses = tf.reshape(term.loss(pair), tf.concat([tf.shape(weights), [-1]], axis=0))
+            losses = tf.reshape(term_loss(term, pair), tf.concat([tf.shape(weights), [-1]], axis=0))
             total = tf.reduce_sum(tf.reduce_mean(losses, axis=-1) * weights)
             sums[term.name] = term.weight * active(progress, term.during) * total
         return student.output, sums

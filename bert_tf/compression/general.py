@@ -11,7 +11,7 @@ from bert_tf.compression.distillation import Distillation, DistillationObjective
 from bert_tf.compression.mixed_vocabulary import DualTraining
 from bert_tf.compression.outcome import num_parameters
 from bert_tf.compression.precomputed import check_same_teacher
-from bert_tf.compression.recipes import GENERAL_RECIPES, Recipe
+from bert_tf.compression.recipes import GENERAL_RECIPES, Loss
 from bert_tf.compression.student import check_comparable, initial_student
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder
@@ -38,18 +38,18 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     resumes = run.has_checkpoint
     if resumes:
         # Stages are shares of the steps.
-        names = ["recipe", "teacher", *(["num_train_steps"] if recipe.last_stage else [])]
+        names = ["recipe", "teacher", *(["num_train_steps"] if recipe.loss.last_stage else [])]
         flags = {name: getattr(options, name) for name in names}
         run.check_flags(flags | {COMMAND: options.command})
     teacher = open_checkpoint(options.teacher)
     if not options.replace_vocab:
         check_readable(teacher)
-    if recipe.terms:
-        task = GeneralStudent(recipe, teacher, run.path if options.do_train else None)
+    if recipe.loss.terms:
+        task = GeneralStudent(recipe.loss, teacher, run.path if options.do_train else None)
     else:
         task = DualTraining(teacher, masked_lm_prob(options, name_records(options)[0]))
     say(f"Recipe {options.recipe}: {recipe.paper}.")
-    init = None if resumes else initial_student(options, recipe, teacher)
+    init = None if resumes else initial_student(options, recipe.layers, teacher)
     results = pretrain(options, task, init)
     before, after = (num_parameters(model) for model in (teacher, open_checkpoint(run.path)))
     say(
@@ -60,41 +60,41 @@ def distill(options: GeneralOptions) -> dict[str, float]:
 
 
 class GeneralStudent(PretrainingTask):
-    """A student that learns from a pre-trained teacher with one of `GENERAL_RECIPES`.
+    """A student that learns from a pre-trained teacher with the loss of one of `GENERAL_RECIPES`.
 
     `run_folder` is where the teacher's checksum is kept; None to keep none.
     """
 
-    def __init__(self, recipe: Recipe, teacher: Checkpoint, run_folder: str | None = None):
-        self._recipe, self._teacher, self._run_folder = recipe, teacher, run_folder
+    def __init__(self, loss: Loss, teacher: Checkpoint, run_folder: str | None = None):
+        self._loss, self._teacher, self._run_folder = loss, teacher, run_folder
         self._theirs = teacher.spec.config
         self.readers = {teacher.path: teacher.spec}
-        if recipe.predicts and "masked_lm" not in map(part_of, teacher.tensors):
+        if loss.predicts and "masked_lm" not in map(part_of, teacher.tensors):
             raise ValueError(
                 f"{teacher.path} has no masked-LM head, whose predictions this recipe compares: "
                 "use another --teacher, or --recipe=tinybert, which compares layers alone"
             )
 
     def build_model(self, spec: ModelSpec, rematerialize: str) -> keras.Model:
-        source, recipe, ours, theirs = self._teacher, self._recipe, spec.config, self._theirs
-        equal = [*recipe.equal, *(["vocab_size"] if recipe.predicts else [])]
-        check_comparable(ours, theirs, equal, recipe.absent)
+        source, loss, ours, theirs = self._teacher, self._loss, spec.config, self._theirs
+        equal = [*loss.equal, *(["vocab_size"] if loss.predicts else [])]
+        check_comparable(ours, theirs, equal, loss.absent)
         if self._run_folder:
             check_same_teacher(self._run_folder, source)
-        model_type = BertPretrainer if recipe.predicts else BertEncoder
+        model_type = BertPretrainer if loss.predicts else BertEncoder
         student, teacher = model_type(ours, rematerialize), model_type(theirs)
         load_weights(source.path, source.tensors, teacher.weights, optional_parts=OPTIONAL)
         return Distillation(student, teacher)
 
     def objective(self, name: str, spec: ModelSpec, num_train_steps: int) -> DistillationObjective:
-        base = PretrainingObjective(next_sentence=False) if self._recipe.predicts else _Nothing()
-        return DistillationObjective(base, self._recipe, num_train_steps)
+        base = PretrainingObjective(next_sentence=False) if self._loss.predicts else _Nothing()
+        return DistillationObjective(base, self._loss, num_train_steps)
 
     def initial_weights(self, model: Distillation) -> Sequence[keras.Variable]:
         return model.student.weights
 
     def training_flops(self, config: BertConfig, length: int, predictions: int) -> int:
-        predicted = predictions if self._recipe.predicts else 0
+        predicted = predictions if self._loss.predicts else 0
         ours = super().training_flops(config, length, predicted)
         # The teacher has a forward pass only.
         return ours + super().training_flops(self._theirs, length, predicted) // 3

@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from bert_tf.compression.recipes import ATTENTION
 from bert_tf.finetuning.objectives import MultiLabelObjective, RegressionObjective, SpanObjective
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.trainer import Objective
 
-HIDDEN, ATTENTION = "hidden", "attention"
 
-
-class Outputs(NamedTuple):
+class ModelOutputs(NamedTuple):
     """What a model computed for a batch, in float32.
 
     Attributes:
@@ -60,7 +59,7 @@ class StudentModel(keras.Model):
 
 def compute(
     model: keras.Model, batch: Mapping[str, tf.Tensor], reads: Collection[str], training: bool
-) -> Outputs:
+) -> ModelOutputs:
     """Calls a task model, a pre-trainer or an encoder; returns what `reads` names, and the logits.
 
     Attention scores are computed from the input of each layer, because the attention itself does
@@ -77,7 +76,7 @@ def compute(
         output = outputs = model(batch, training=training)
         logits = tf.cast(outputs["mlm_logits"], tf.float32) if "mlm_logits" in outputs else None
     if not reads:
-        return Outputs(output, logits, [], [])
+        return ModelOutputs(output, logits, [], [])
     # With the seeds of the call above, so that the same elements are dropped.
     embeddings = encoder.embeddings(
         rows["input_word_ids"],
@@ -89,7 +88,7 @@ def compute(
     scores = []
     if ATTENTION in reads:
         scores = [encoder.block(i).attention.scores(x) for i, x in enumerate(hidden[:-1])]
-    return Outputs(output, logits, [tf.cast(x, tf.float32) for x in hidden], scores)
+    return ModelOutputs(output, logits, [tf.cast(x, tf.float32) for x in hidden], scores)
 
 
 def encoder_inputs(model: keras.Model, batch: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:

@@ -9,20 +9,20 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.files import read_file
-from bert_tf.base.output_files import atomic_write
+from bert_tf.base.output_files import atomic_write, check_free
 from bert_tf.base.progress import say
 from bert_tf.base.provenance import check_same
 from bert_tf.finetuning.saved_run import PRECOMPUTED
 from bert_tf.runs.run import Run
 from bert_tf.weights.checkpoint import Checkpoint, fingerprint
 
-Arrays = dict[str, np.ndarray]
+_Arrays = dict[str, np.ndarray]
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def computed_once(
-    run_folder: str, name: str, inputs: object, compute: Callable[[], Arrays]
-) -> Arrays:
+    run_folder: str, name: str, inputs: object, compute: Callable[[], _Arrays]
+) -> _Arrays:
     """Returns the result of `compute`; keeps it in the run folder and reads it there the next time.
 
     The file holds a checksum of the inputs and the arrays, then the arrays in NumPy's npz format.
@@ -59,5 +59,7 @@ def check_same_teacher(run_folder: str, teacher: Checkpoint) -> None:
     if stored and Run(run_folder).has_checkpoint:
         then, now = ({teacher.path: {"sha256": x}} for x in (stored, digest))
         check_same(run_folder, then, now, "restore it, or choose another --output_dir")
+    if stored and len(stored) != len(digest):
+        check_free(path, advice="it holds no checksum, so choose another --output_dir")
     if stored != digest:
         atomic_write(path, digest)

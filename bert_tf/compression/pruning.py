@@ -14,7 +14,7 @@ import tensorflow as tf
 from bert_tf.base.progress import say
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.outcome import weights_of
-from bert_tf.compression.student import StudentTraining, training_features
+from bert_tf.compression.student import Layers, StudentTraining, training_features
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import load_task_model
@@ -34,9 +34,9 @@ class HeadsTraining(StudentTraining):
     unsuited = ("init_checkpoint", "preset", "bert_config_file")
     own_flags = ("sparsity",)
 
-    def initial_student(self) -> Checkpoint:
+    def initial_student(self, layers: Layers) -> Checkpoint:
         """Returns a fine-tuned model without its least important heads; see `head_importance`."""
-        options, checkpoint = self._options, super().initial_student()
+        options, checkpoint = self._options, super().initial_student(layers)
         config = checkpoint.spec.config
         if config.model_type == "mobilebert" or config.num_hidden_groups:
             raise ValueError(

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,6 +14,7 @@ import tensorflow as tf
 from bert_tf.base.progress import progress_bar, say
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.quantization import STATE, Quantization, QuantizedModel, is_quantized
+from bert_tf.compression.recipes import Loss
 from bert_tf.compression.student import StudentTraining, training_features
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import train_batches
@@ -28,16 +29,13 @@ from bert_tf.training.trainer import Batch, Objective
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.names import num_layers
 
-if TYPE_CHECKING:
-    from bert_tf.compression.recipes import Recipe
-
 # The parts of the training data whose eigenvalues are measured.
 _PARTS, _EXAMPLES = 10, 8
 # Where the power iteration ends: at a change of the eigenvalue by this share, or after so many
 # products.
 _TOLERANCE, _MOST_PRODUCTS = 0.01, 20
 
-Tensors = Sequence[tf.Tensor]
+Vector = Sequence[tf.Tensor]
 
 
 class QuantizedTraining(StudentTraining):
@@ -50,10 +48,8 @@ class QuantizedTraining(StudentTraining):
     quantization: Quantization
     default_bits: tuple[int, ...] = (8,)
 
-    def __init__(
-        self, options: CompressionOptions, recipe: "Recipe", task: Task, teacher: Checkpoint
-    ):
-        super().__init__(options, recipe, task, teacher)
+    def __init__(self, options: CompressionOptions, task: Task, teacher: Checkpoint, loss: Loss):
+        super().__init__(options, task, teacher, loss)
         self._bits = options.layer_bits or self.default_bits
         self._layer_bits = self._measured_bits()
 
@@ -143,7 +139,7 @@ def _state(folder: str) -> dict[str, np.ndarray]:
     }
 
 
-def top_eigenvalue(product: Callable[[Tensors], Tensors], start: Tensors) -> float:
+def top_eigenvalue(product: Callable[[Vector], Vector], start: Vector) -> float:
     """Returns the eigenvalue of a symmetric matrix with the largest absolute value, to about 1%.
 
     `product` multiplies the matrix by a vector, a list of tensors; `start` is a random vector.
@@ -167,7 +163,7 @@ def hessian_product(
     objective: Objective,
     weights: Sequence[tf.Variable],
     batch: Batch,
-    vector: Tensors,
+    vector: Vector,
 ) -> list[tf.Tensor]:
     """Multiplies the Hessian of a batch's loss with respect to some weights by a vector."""
     with tf.GradientTape() as outer:
@@ -229,5 +225,5 @@ def choose_bits(moments: np.ndarray, few: int, many: int) -> list[int]:
     return [many if layer in sensitive else few for layer in range(len(omega))]
 
 
-def _dot(left: Tensors, right: Tensors) -> tf.Tensor:
+def _dot(left: Vector, right: Vector) -> tf.Tensor:
     return tf.add_n([tf.reduce_sum(a * b) for a, b in zip(left, right, strict=True)])

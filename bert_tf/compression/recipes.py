@@ -2,79 +2,73 @@
 
 Every recipe fine-tunes a student on a task; the teacher is a model that was fine-tuned on the same
 task. Some also train a student of a pre-trained model on pre-training records, with the masked LM
-in place of the task.
+in place of the task. Importing this does not import TensorFlow.
 """
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from bert_tf import choices
-from bert_tf.compression import losses
-from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Changes
-from bert_tf.compression.distillation import REPLACED_AFTER
-from bert_tf.compression.losses import (
-    ALWAYS,
-    BELOW_LAST,
-    EMBEDDINGS,
-    LAST,
-    PROGRESSIVE,
-    PROJECTED,
-    STACKED,
-    Span,
-    Term,
-    teacher_layer,
-)
-from bert_tf.compression.outputs import ATTENTION, HIDDEN
-from bert_tf.compression.pruning import HeadsTraining, ZeroingTraining
-from bert_tf.compression.quantized_student import Q8BertTraining, QBertTraining
-from bert_tf.compression.student import (
-    BiLSTMTraining,
-    DistillingTraining,
-    SharingTraining,
-    StudentTraining,
-)
+# Shares of the steps of a run.
+Span = tuple[float, float]
+ALWAYS = (0.0, 1.0)
+
+# What a term compares: predictions, hidden states, those that are projected to the teacher's width,
+# or attention scores.
+LOGITS, HIDDEN, PROJECTED, ATTENTION = "logits", "hidden", "projected", "attention"
+
+# The layers of the student to compare. The last two divide a span among the layers, from the lowest
+# to the highest: a STACKED layer stays active once it has begun, PROGRESSIVE layers take turns.
+EMBEDDINGS, LAST, BELOW_LAST, EVERY = "embeddings", "last", "below last", "every"
+STACKED, PROGRESSIVE = "stacked", "progressive"
+
+REPLACED_AFTER = 2 / 3
+"""The share of the steps after which a student whose layers replace its teacher's trains alone."""
 
 
-class Published(NamedTuple):
-    """The row of a model in the survey, relative to BERT-base.
+class Term(NamedTuple):
+    """A term of the loss: the sum over its layers or, for `BELOW_LAST`, their mean.
 
-    It is `compression` times smaller, keeps `quality` of BERT-base's, and is `speed_up` times
-    faster, if that is stated.
-
-    Source: Compressing Large-Scale Transformer-Based Models (arXiv:2002.11985).
+    It compares `values` of some layers with `compare`, one of the functions in `losses`, which has
+    a `temperature` or none. `weight` is its factor in the loss, `during` the part of the run in
+    which it counts, and `name` its name in the metrics.
     """
 
     name: str
-    compression: float
-    quality: float
-    speed_up: float | None
+    compare: str
+    weight: float = 1.0
+    values: str = LOGITS
+    layers: str = EVERY
+    during: Span = ALWAYS
+    temperature: float | None = None
+
+    @property
+    def predicts(self) -> bool:
+        """Whether it compares predictions."""
+        return self.values == LOGITS
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What it needs besides the logits; see `outputs.compute`."""
+        if self.predicts:
+            return ()
+        return (HIDDEN, ATTENTION) if self.values == ATTENTION else (HIDDEN,)
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """A method.
+class Loss:
+    """What a student minimizes: the loss of its task, and terms that compare it with its teacher.
 
     Attributes:
-        layers: maps the teacher's number of layers to the indices of those that the student starts
-            with, counted from 0; all of them by default.
         labels: the factor of the task's own loss.
         labels_during: when that loss counts.
         replaces: whether training mixes layers of teacher and student; see `mixed_logits`.
-        training: what the student is, and how it learns a task.
-        changes: what --augment does to copies of texts.
     """
 
-    paper: str
-    layers: Callable[[int], Sequence[int]] = range
     labels: float = 1.0
     labels_during: Span = ALWAYS
     terms: tuple[Term, ...] = ()
     replaces: bool = False
-    training: type[StudentTraining] = DistillingTraining
-    changes: Changes = REPLACED
-    published: tuple[Published, ...] = ()
 
     @property
     def reads(self) -> frozenset[str]:
@@ -110,23 +104,49 @@ class Recipe:
         return max(start for start, _ in (self.labels_during, *(x.during for x in self.terms)))
 
 
-def lowest(divisor: int) -> Callable[[int], Sequence[int]]:
-    """Keeps the lowest layers, as many as one out of `divisor`."""
-    return lambda layers: range(_kept(layers, divisor))
+class Published(NamedTuple):
+    """The row of a model in the survey, relative to BERT-base.
+
+    It is `compression` times smaller, keeps `quality` of BERT-base's, and is `speed_up` times
+    faster, if that is stated.
+
+    Source: Compressing Large-Scale Transformer-Based Models (arXiv:2002.11985).
+    """
+
+    name: str
+    compression: float
+    quality: float
+    speed_up: float | None
 
 
-def spread(divisor: int) -> Callable[[int], Sequence[int]]:
-    """Keeps one layer out of `divisor`: those that the student's layers are compared with."""
+@dataclass(frozen=True)
+class Recipe:
+    """A method. Students that are more than layers of BERT have a training in `compress.TRAININGS`.
 
-    def layers(num_teacher: int) -> list[int]:
-        kept = _kept(num_teacher, divisor)
-        return [teacher_layer(layer, kept, num_teacher) - 1 for layer in range(1, kept + 1)]
+    Attributes:
+        divisor: the student starts with one out of so many layers of the teacher, the lowest ones.
+        spread: whether it starts with those that its layers are compared with instead.
+        has_default: whether there is a student if the flags name none.
+    """
 
-    return layers
+    paper: str
+    loss: Loss = Loss()
+    divisor: int = 1
+    spread: bool = False
+    has_default: bool = True
+    published: tuple[Published, ...] = ()
+
+    def layers(self, count: int) -> Sequence[int]:
+        """Returns which of `count` layers the student starts with, counted from 0."""
+        kept = max(1, round(count / self.divisor))
+        if not self.spread:
+            return range(kept)
+        return [teacher_layer(layer, kept, count) - 1 for layer in range(1, kept + 1)]
 
 
-def _kept(layers: int, divisor: int) -> int:
-    return max(1, round(layers / divisor))
+def teacher_layer(layer: int, num_student: int, num_teacher: int) -> int:
+    """Returns the teacher's layer for a student's layer; both count from 1, and 0 maps to 0."""
+    return round(layer * num_teacher / num_student)
 
 
 # Intermediate layers first, then predictions. With one learning rate that falls over both stages,
@@ -138,91 +158,102 @@ _TRANSFER, _DISTILLATION = (0.0, 1 / 3), (1 / 3, 1.0)
 
 
 def _soft_labels(weight: float, temperature: float, during: Span = ALWAYS) -> Term:
-    compare = functools.partial(losses.soft_labels, temperature=temperature)
-    return Term("soft_labels", compare, weight, during=during)
+    return Term("soft_labels", "soft_labels", weight, during=during, temperature=temperature)
 
 
 def _imitated(during: Span) -> tuple[Term, ...]:
     """The terms of TinyBERT's intermediate layers."""
     return (
-        Term("attention", losses.attention_error, 1.0, ATTENTION, during=during),
-        Term("hidden", losses.hidden_error, 1.0, PROJECTED, during=during),
-        Term("embeddings", losses.hidden_error, 1.0, PROJECTED, EMBEDDINGS, during),
+        Term("attention", "attention_error", 1.0, ATTENTION, during=during),
+        Term("hidden", "hidden_error", 1.0, PROJECTED, during=during),
+        Term("embeddings", "hidden_error", 1.0, PROJECTED, EMBEDDINGS, during),
     )
 
 
-def _internal(layers: str) -> tuple[Term, ...]:
-    return (
-        Term("attention", losses.attention_divergence, 1.0, ATTENTION, layers, _BOTTOM_UP),
-        Term("cosine", losses.first_token_cosine, 1.0, HIDDEN, layers, _BOTTOM_UP),
-        _soft_labels(0.5, temperature=1.0, during=_AFTERWARDS),
+def _internal(layers: str) -> Loss:
+    return Loss(
+        0.5,
+        _AFTERWARDS,
+        (
+            Term("attention", "attention_divergence", 1.0, ATTENTION, layers, _BOTTOM_UP),
+            Term("cosine", "first_token_cosine", 1.0, HIDDEN, layers, _BOTTOM_UP),
+            _soft_labels(0.5, temperature=1.0, during=_AFTERWARDS),
+        ),
     )
 
 
-RECIPES: dict[str, Recipe] = {
+# The factors are those of the authors' commands.
+_MOBILEBERT = (
+    Term("attention", "attention_divergence", 1.0, ATTENTION, STACKED, _TRANSFER),
+    Term("hidden", "hidden_error", 100.0, PROJECTED, STACKED, _TRANSFER),
+    _soft_labels(0.5, temperature=1.0, during=_DISTILLATION),
+)
+# The weights are in the ratio of the authors' code, 5 : 2 : 1, with labels as the masked LM.
+_DISTILBERT = (
+    _soft_labels(0.625, temperature=2.0),
+    Term("cosine", "token_cosine", 0.125, HIDDEN, LAST),
+)
+_PATIENT = Loss(
+    0.5,
+    terms=(
+        _soft_labels(0.5, temperature=10.0),
+        Term("patience", "patience", 100.0, HIDDEN, BELOW_LAST),
+    ),
+)
+_PREDICTIONS = Loss(0.0, terms=(_soft_labels(1.0, temperature=1.0),))
+
+RECIPES = {
     "layers": Recipe(
         "Sajjad et al., On the Effect of Dropping Layers (arXiv:2004.03844)",
-        lowest(2),
-        training=StudentTraining,
+        divisor=2,
     ),
-    # The weights are in the ratio of the authors' code, 5 : 2 : 1; on a task, labels are in the
-    # place of the masked LM.
     "distilbert": Recipe(
         "Sanh et al., DistilBERT (arXiv:1910.01108)",
-        spread(2),
-        labels=0.25,
-        terms=(
-            _soft_labels(0.625, temperature=2.0),
-            Term("cosine", losses.token_cosine, 0.125, HIDDEN, LAST),
-        ),
+        Loss(0.25, terms=_DISTILBERT),
+        divisor=2,
+        spread=True,
         published=(Published("DistilBERT", 2.5, 0.90, 1.6),),
     ),
     "pkd6": Recipe(
         "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
-        lowest(2),
-        labels=0.5,
-        terms=(
-            _soft_labels(0.5, temperature=10.0),
-            Term("patience", losses.patience, 100.0, HIDDEN, BELOW_LAST),
-        ),
+        _PATIENT,
+        divisor=2,
         published=(Published("BERT6-PKD", 1.6, 0.97, 1.9),),
+    ),
+    "pkd3": Recipe(
+        "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
+        _PATIENT,
+        divisor=4,
+        published=(Published("BERT3-PKD", 2.4, 0.92, 3.7),),
     ),
     "pd": Recipe(
         "Turc et al., Well-Read Students Learn Better (arXiv:1908.08962)",
-        lowest(2),
-        labels=0.0,
-        terms=(_soft_labels(1.0, temperature=1.0),),
+        _PREDICTIONS,
+        divisor=2,
         published=(Published("PD", 1.6, 0.98, 2.5),),
     ),
     "tinybert": Recipe(
         "Jiao et al., TinyBERT (arXiv:1909.10351)",
-        spread(3),
-        labels=0.0,
-        terms=(*_imitated(_FIRST), _soft_labels(1.0, temperature=1.0, during=_SECOND)),
+        Loss(0.0, terms=(*_imitated(_FIRST), _soft_labels(1.0, temperature=1.0, during=_SECOND))),
+        divisor=3,
+        spread=True,
         published=(Published("TinyBERT", 7.5, 0.96, 9.4),),
     ),
-    # The factors are those of the authors' commands; the student is chosen by the user.
     "mobilebert": Recipe(
         "Sun et al., MobileBERT (arXiv:2004.02984)",
-        labels=0.5,
-        labels_during=_DISTILLATION,
-        terms=(
-            Term("attention", losses.attention_divergence, 1.0, ATTENTION, STACKED, _TRANSFER),
-            Term("hidden", losses.hidden_error, 100.0, PROJECTED, STACKED, _TRANSFER),
-            _soft_labels(0.5, temperature=1.0, during=_DISTILLATION),
-        ),
+        Loss(0.5, _DISTILLATION, _MOBILEBERT),
+        has_default=False,
         published=(Published("MobileBERT", 4.3, 1.0, 4.0),),
     ),
     # On a task, the student learns from labels alone.
     "mixed-vocabulary": Recipe(
         "Zhao et al., Optimal Subwords and Shared Projections (arXiv:1909.11687v1)",
-        training=StudentTraining,
+        has_default=False,
         published=(Published("BERT-192", 5.7, 0.94, 22.0), Published("BERT-48", 62.0, 0.87, 77.0)),
     ),
-    # The user chooses the student, which learns from labels alone.
     "albert": Recipe(
         "Lan et al., ALBERT (arXiv:1909.11942)",
-        training=SharingTraining,
+        has_default=False,
         published=(
             Published("ALBERT-base", 9.0, 0.97, 5.6),
             Published("ALBERT-xxlarge", 0.47, 1.07, 0.3),
@@ -230,66 +261,51 @@ RECIPES: dict[str, Recipe] = {
     ),
     "internal": Recipe(
         "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
-        spread(2),
-        labels=0.5,
-        labels_during=_AFTERWARDS,
-        terms=_internal(STACKED),
+        _internal(STACKED),
+        divisor=2,
+        spread=True,
         published=(Published("Aguilar et al.", 2.0, 0.94, None),),
+    ),
+    "internal-progressive": Recipe(
+        "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
+        _internal(PROGRESSIVE),
+        divisor=2,
+        spread=True,
     ),
     "theseus": Recipe(
         "Xu et al., BERT-of-Theseus (arXiv:2002.02925)",
-        lowest(2),
-        replaces=True,
+        Loss(replaces=True),
+        divisor=2,
         published=(Published("BERT-of-Theseus", 1.6, 0.98, None),),
     ),
-    "heads": Recipe(
-        "Michel et al., Are Sixteen Heads Really Better than One? (arXiv:1905.10650)",
-        training=HeadsTraining,
-    ),
-    "weights": Recipe(
-        "Gordon et al., Compressing BERT (arXiv:2002.08307)", training=ZeroingTraining
-    ),
+    "heads": Recipe("Michel et al., Are Sixteen Heads Really Better than One? (arXiv:1905.10650)"),
+    "weights": Recipe("Gordon et al., Compressing BERT (arXiv:2002.08307)"),
     "q8bert": Recipe(
         "Zafrir et al., Q8BERT (arXiv:1910.06188)",
-        training=Q8BertTraining,
         published=(Published("Q8BERT", 4.0, 0.99, None),),
     ),
     "qbert": Recipe(
         "Shen et al., Q-BERT (arXiv:1909.05840)",
-        training=QBertTraining,
         published=(Published("Q-BERT", 13.0, 0.99, None),),
+    ),
+    "minibert": Recipe(
+        "Tsai et al., Small and Practical BERT Models for Sequence Labeling (arXiv:1909.00100)",
+        _PREDICTIONS,
+        divisor=4,
+        published=(Published("MiniBERT", 6.0, 0.98, 27.0),),
     ),
     "bilstm": Recipe(
         "Tang et al., Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136)",
-        labels=0.0,
-        terms=(Term("outputs", losses.squared_error),),
-        training=BiLSTMTraining,
-        changes=MASKED_AND_SAMPLED,
+        Loss(0.0, terms=(Term("outputs", "squared_error"),)),
         published=(Published("BiLSTM (Tang et al.)", 110.0, 0.91, 434.0),),
     ),
 }
 """The recipes by the values of --recipe."""
 
-
-RECIPES |= {
-    "pkd3": replace(
-        RECIPES["pkd6"],
-        layers=lowest(4),
-        published=(Published("BERT3-PKD", 2.4, 0.92, 3.7),),
-    ),
-    "internal-progressive": replace(
-        RECIPES["internal"], terms=_internal(PROGRESSIVE), published=()
-    ),
-    "minibert": replace(
-        RECIPES["pd"],
-        paper="Tsai et al., Small and Practical BERT Models for Sequence Labeling "
-        "(arXiv:1909.00100)",
-        layers=lowest(4),
-        published=(Published("MiniBERT", 6.0, 0.98, 27.0),),
-    ),
-}
-
-GENERAL_RECIPES = {name: RECIPES[name] for name in choices.GENERAL_RECIPES} | {
-    "tinybert": replace(RECIPES["tinybert"], terms=_imitated(ALWAYS))
+GENERAL_RECIPES = {
+    "distilbert": RECIPES["distilbert"],
+    "tinybert": replace(RECIPES["tinybert"], loss=Loss(0.0, terms=_imitated(ALWAYS))),
+    "mobilebert": RECIPES["mobilebert"],
+    "mixed-vocabulary": RECIPES["mixed-vocabulary"],
 }
 """The recipes for pre-training records."""

@@ -6,11 +6,10 @@ import tensorflow as tf
 
 from bert_tf.config import ModelSpec
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.training.trainer import Batch
 from bert_tf.weights.growing import VocabularyMapping
 from tfrecords.dynamic_masking import TRAINING, DynamicMasking, mask_batch
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, continues_word
-
-Batch = dict[str, tf.Tensor]
 
 # The probability that a word has the tokens of the student.
 _STUDENTS_SHARE = 0.5

@@ -2,19 +2,19 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Collection, Sequence, Sized
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Collection, Sequence, Sized
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.progress import counted, say
-from bert_tf.compression.augmentation import Augmentation
+from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augmentation, Changes
 from bert_tf.compression.compression_options import CompressionOptions, StudentOptions
 from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
-from bert_tf.compression.outputs import HIDDEN
 from bert_tf.compression.precomputed import check_same_teacher, computed_once
+from bert_tf.compression.recipes import HIDDEN, Loss
 from bert_tf.config import BertConfig, BiLSTMConfig, ModelSpec
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.examples import TextExamples
@@ -33,14 +33,16 @@ from bert_tf.weights.checkpoint import Checkpoint, fingerprint
 from bert_tf.weights.reshaping import keep_layers, parse_layers
 from tfrecords.vocabulary import Vocabulary
 
-if TYPE_CHECKING:
-    from bert_tf.compression.recipes import Recipe
+Layers = Callable[[int], Sequence[int]]
 
 
 def initial_student(
-    options: StudentOptions, recipe: "Recipe", teacher: Checkpoint
+    options: StudentOptions, layers: Layers, teacher: Checkpoint
 ) -> Checkpoint | None:
-    """Returns what the student starts with; None for random weights."""
+    """Returns what the student starts with; None for random weights.
+
+    `layers` maps a number of layers to the indices of those to keep if the flags name none.
+    """
     if options.is_random:
         return None
     given = open_init_checkpoint(options, Run(options.output_dir))
@@ -48,8 +50,8 @@ def initial_student(
     count = source.spec.config.num_hidden_layers
     if options.student_layers:
         return keep_layers(source, parse_layers(options.student_layers, count, "student_layers"))
-    layers = recipe.layers(count)
-    return given or (source if len(layers) == count else keep_layers(source, layers))
+    kept = layers(count)
+    return given or (source if len(kept) == count else keep_layers(source, kept))
 
 
 def known_spec(teacher: Checkpoint, vocab: Vocabulary, lower_case: bool) -> ModelSpec:
@@ -65,7 +67,7 @@ def training_features(options: CompressionOptions, task: Task, model: Checkpoint
     return read_features(options, task, model_spec(session), [TRAIN], lambda line: None)[TRAIN]
 
 
-def predict(task: Task, teacher: Checkpoint, features: Features) -> np.ndarray:
+def teacher_predictions(task: Task, teacher: Checkpoint, features: Features) -> np.ndarray:
     """Returns what a teacher predicts for every example: logits [N, C] or numbers [N].
 
     It computes on the first GPU, if there is one, or else on the CPU.
@@ -94,11 +96,9 @@ class StudentTraining(Training):
     unsuited: ClassVar[tuple[str, ...]] = ()
     own_flags: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(
-        self, options: CompressionOptions, recipe: "Recipe", task: Task, teacher: Checkpoint
-    ):
+    def __init__(self, options: CompressionOptions, task: Task, teacher: Checkpoint, loss: Loss):
         super().__init__(task)
-        self._options, self._recipe, self._teacher = options, recipe, teacher
+        self._options, self._teacher, self._loss = options, teacher, loss
 
     @staticmethod
     def evaluation(task: Task, folder: str) -> Training:
@@ -112,9 +112,9 @@ class StudentTraining(Training):
         """Returns what the `Outcome` of a finished student says in addition."""
         return {}
 
-    def initial_student(self) -> Checkpoint | None:
-        """Returns what the student starts with; None for random weights."""
-        return initial_student(self._options, self._recipe, self._teacher)
+    def initial_student(self, layers: Layers) -> Checkpoint | None:
+        """Returns what the student starts with; see `initial_student`."""
+        return initial_student(self._options, layers, self._teacher)
 
     def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
         head = [] if self._options.init_checkpoint else model.head.weights
@@ -142,19 +142,19 @@ class DistillingTraining(StudentTraining):
     """
 
     unsuited = ("class_weights", "freeze_encoder")
+    # What --augment does to copies of texts.
+    changes: ClassVar[Changes] = REPLACED
 
-    def __init__(
-        self, options: CompressionOptions, recipe: "Recipe", task: Task, teacher: Checkpoint
-    ):
-        super().__init__(options, recipe, task, teacher)
-        compares_layers = recipe.reads or recipe.replaces
+    def __init__(self, options: CompressionOptions, task: Task, teacher: Checkpoint, loss: Loss):
+        super().__init__(options, task, teacher, loss)
+        compares_layers = loss.reads or loss.replaces
         per_example = task.head.kind in ("classifier", "multiple_choice")
         self._predicts_once = per_example and not compares_layers
-        self._augmentation = Augmentation.of(options, recipe.changes, teacher)
+        self._augmentation = Augmentation.of(options, self.changes, teacher)
         self._train: Any = None
 
     def objective(self, num_train_steps: int) -> Objective:
-        return DistillationObjective(self.task.objective, self._recipe, num_train_steps)
+        return DistillationObjective(self.task.objective, self._loss, num_train_steps)
 
     def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
         if TRAIN in names:
@@ -203,21 +203,21 @@ class DistillingTraining(StudentTraining):
             self._options.output_dir,
             "predictions",
             (fingerprint(self._teacher), self.task.head, precision, digests),
-            lambda: {"values": predict(self.task, self._teacher, read)},
+            lambda: {"values": teacher_predictions(self.task, self._teacher, read)},
         )
         targets = {**features.targets, TEACHER: found["values"]}
         return dataclasses.replace(features, targets=targets)
 
     def build_model(self, config: BertConfig) -> keras.Model:
-        theirs, recipe = self._teacher.spec.config, self._recipe
-        check_comparable(config, theirs, recipe.equal, recipe.absent)
+        loss = self._loss
+        check_comparable(config, self._teacher.spec.config, loss.equal, loss.absent)
         student = super().build_model(config)
         teacher = None if self._predicts_once else load_task_model(self.task, self._teacher)
-        return Distillation(student, teacher, projects=HIDDEN in recipe.reads)
+        return Distillation(student, teacher, projects=HIDDEN in loss.reads)
 
     def first_best_step(self, num_train_steps: int) -> int:
         """See `Training.first_best_step`; the last stage of the recipe must have begun."""
-        return min(num_train_steps, int(self._recipe.last_stage * num_train_steps) + 1)
+        return min(num_train_steps, int(self._loss.last_stage * num_train_steps) + 1)
 
 
 class BiLSTMTraining(DistillingTraining):
@@ -227,8 +227,9 @@ class BiLSTMTraining(DistillingTraining):
         *DistillingTraining.unsuited,
         *("student_layers", "preset", "bert_config_file", "layer_decay"),
     )
+    changes = MASKED_AND_SAMPLED
 
-    def initial_student(self) -> Checkpoint:
+    def initial_student(self, layers: Layers) -> Checkpoint:
         """Returns the word embeddings of an encoder, as the start of a BiLSTM.
 
         Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) section 4.3, for

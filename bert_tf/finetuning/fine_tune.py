@@ -21,7 +21,7 @@ from bert_tf.finetuning.lora import LoraTraining
 from bert_tf.finetuning.metrics import OF_A_CLASS
 from bert_tf.finetuning.multi_task import MultiTask, MultiTaskTraining
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
-from bert_tf.finetuning.runs.tables import aligned
+from bert_tf.finetuning.sweeps.scores import aligned
 from bert_tf.finetuning.task import DataFiles, Task, TrainableTask
 from bert_tf.models.encoder import skip_padding
 from bert_tf.resolution import resolve_model

@@ -236,7 +236,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     hold_out_seed: int | None = rare_option(
         None,
         "Seed that chooses which tenth of the training set to hold out if there is no dev "
-        "set. Default: --random_seed; in compress, that of the model to compress.",
+        "set. Default: --random_seed.",
         **SEED,
     )
     bias_correction: bool = rare_option(

@@ -26,7 +26,7 @@ DATA_CHECKSUMS = "data_checksums"
 RESULTS_OF = "results_of.json"
 # The file with what trained beside frozen weights.
 ADAPTERS = "adapters.npz"
-# The folder of the results that `compress` computes before training.
+# The folder of results that take long to compute, which a run may have before its first step.
 PRECOMPUTED = "precomputed"
 # Flags that say what to do with a run, and so may differ from those it was trained with.
 _FREE = frozenset({"do_train", "do_eval", "do_predict", "eval_batch_size", "test_file"})

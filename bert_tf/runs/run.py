@@ -42,7 +42,7 @@ HEAD = "head.json"
 # What a new run writes first, or into every folder.
 _FILES = (CONFIG, VOCAB, TOKENIZER, FLAGS, RECORDS, HEAD, "checkpoint", "curves.png")
 _FILES += ("metrics.jsonl", "eval_metrics.jsonl", "eval_results.txt", "eval_results.json")
-# In a folder of several runs: which is the best, among others; see `finetuning.runs.sweep`.
+# In a folder of several runs: which is the best, among others.
 SWEEP_RESULTS = "results.json"
 # Flags that do not affect what a run learns: its location and its devices.
 LOCATION_FLAGS = frozenset(

@@ -130,7 +130,7 @@ def test_a_teacher_that_is_gone_has_no_speed(add_student, runs, monkeypatch, cap
     add_student("a", 0.4, "pd")
     add_student("b", 0.3, "pd", facts={"teacher": "other"}, learning_rate=1e-5)
     students, _ = reporting.read_students(str(runs))
-    assert reporting.measure(students) == [None, 2.0]
+    assert reporting.measure_speed_ups(students) == [None, 2.0]
     assert "WARNING: no speed for students of big: big is gone" in capsys.readouterr().out
 
 

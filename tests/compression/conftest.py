@@ -12,6 +12,7 @@ from support import assert_same_state, quick_runs, save_run  # noqa: F401
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options
+from bert_tf.compression.compress import training_of
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.general import distill
 from bert_tf.compression.recipes import RECIPES
@@ -91,8 +92,9 @@ def make_training(make_options) -> Callable:
     """A function that returns what trains the student of a recipe."""
 
     def make(recipe: str, task: Task = TASKS["sst2"], teacher: Checkpoint | None = None, **changes):
-        options, found = make_options(recipe, **changes), RECIPES[recipe]
-        return found.training(options, found, task, teacher or open_checkpoint(options.teacher))
+        options = make_options(recipe, **changes)
+        teacher = teacher or open_checkpoint(options.teacher)
+        return training_of(recipe)(options, task, teacher, RECIPES[recipe].loss)
 
     return make
 

@@ -148,7 +148,7 @@ def test_copies_are_a_function_of_the_seed(masked_lm, tmp_path):
     assert len({*twins.texts_a[2:]}) > 5
     assert len(make(examples, Changes(0.0), 1)) == 3
 
-    objective = DistillationObjective(ClassificationObjective(), RECIPES["pkd6"])
+    objective = DistillationObjective(ClassificationObjective(), RECIPES["pkd6"].loss)
     batch = {
         "labels": tf.constant([0, 1, 1]), "example_weights": tf.ones(3),
         LABELED: tf.constant([1.0, 0.0, 0.0]),

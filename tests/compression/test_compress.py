@@ -11,20 +11,21 @@ import tensorflow as tf
 from support import assert_same_state, save_run
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.comparison.runs import published_tables, read_groups
+from bert_tf.comparison.results import published_tables, read_groups
 from bert_tf.compress import run
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augmentation
 from bert_tf.compression.compress import hold_out_as_teacher
 from bert_tf.compression.distillation import TEACHER
 from bert_tf.compression.losses import soft_labels
 from bert_tf.compression.outcome import num_parameters
+from bert_tf.compression.recipes import RECIPES
 from bert_tf.config import Head, ModelSpec
 from bert_tf.conversion.converting import write_run
 from bert_tf.finetuning.batches import eval_batches, train_batches
 from bert_tf.finetuning.fine_tune import read_features
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.registry import TASKS, make_task
-from bert_tf.finetuning.runs import sweep
+from bert_tf.finetuning.sweeps import sweep
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options as FineTuningOptions
@@ -42,14 +43,19 @@ SST2 = TASKS["sst2"]
 def test_all_layers_of_the_teacher_are_the_teacher(teacher, make_training, batch, config):
     """Oracle: the teacher's outputs; half of its layers by default."""
     training = make_training("layers", student_layers="0-2")
-    student = training.initial_student()
+    student = training.initial_student(range)
     model, expected = training.build_model(student.spec.config), BertTaskModel(config, 2)
     load_weights(teacher, student.tensors, training.initial_weights(model))
     load_weights(teacher, open_checkpoint(teacher).tensors, expected.weights)
     np.testing.assert_array_equal(model(batch), expected(batch))
-    assert make_training("layers").initial_student().spec.config.num_hidden_layers == 2
+    assert (
+        make_training("layers")
+        .initial_student(RECIPES["layers"].layers)
+        .spec.config.num_hidden_layers
+        == 2
+    )
     with pytest.raises(ValueError, match="--student_layers=0-3: the layers are 0 to 2"):
-        make_training("pd", student_layers="0-3").initial_student()
+        make_training("pd", student_layers="0-3").initial_student(range)
 
 
 def test_the_outputs_of_a_teacher_may_have_another_order(teacher, make_options, tmp_path):
@@ -64,13 +70,13 @@ def test_the_outputs_of_a_teacher_may_have_another_order(teacher, make_options, 
 def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, make_training, batch, tmp_path):
     """Oracles: the teacher's table; the model that was saved; the message of other commands."""
     source, training = open_checkpoint(teacher), make_training("bilstm")
-    student = training.initial_student()
+    student = training.initial_student(range)
     config = student.spec.config
     # 150 units and 400, as in section 4.3 of the paper.
     assert (config.intermediate_size, config.hidden_size, config.embedding_size) == (150, 400, 16)
     assert config.bilstm == "single" and student.spec.vocab == source.spec.vocab
     for name in ("mrpc", "swag"):
-        pairs = make_training("bilstm", TASKS[name]).initial_student()
+        pairs = make_training("bilstm", TASKS[name]).initial_student(range)
         assert pairs.spec.config.bilstm == "siamese"
     model = training.build_model(config)
     (words,) = training.initial_weights(model)
@@ -298,7 +304,8 @@ def test_models_that_a_recipe_refuses(teacher, make_options, make_training, mobi
         ValueError, match="is a MobileBERT or shares weights .* heads cannot be removed"
     ):
         spec = ModelSpec(mobile, source.spec.vocab, True)
-        make_training("heads", teacher=dataclasses.replace(source, spec=spec)).initial_student()
+        training = make_training("heads", teacher=dataclasses.replace(source, spec=spec))
+        training.initial_student(range)
     with pytest.raises(ValueError, match="--recipe=albert is for students whose layers share"):
         run(make_options("albert", init_checkpoint=teacher))
     assert not Run(str(tmp_path / "student")).has_checkpoint

@@ -13,9 +13,9 @@ from bert_tf.compression.distillation import (
     mixed_logits,
     replacing_rate,
 )
-from bert_tf.compression.losses import Pair, patience, teacher_layer, token_cosine
-from bert_tf.compression.outputs import ATTENTION, HIDDEN, compute
-from bert_tf.compression.recipes import RECIPES
+from bert_tf.compression.losses import Pair, patience, term_loss, token_cosine
+from bert_tf.compression.outputs import compute
+from bert_tf.compression.recipes import ATTENTION, HIDDEN, RECIPES, teacher_layer
 from bert_tf.finetuning.objectives import (
     ClassificationObjective,
     MultiLabelObjective,
@@ -60,7 +60,7 @@ def test_outputs_are_the_models(config, batch):
     assert compute(model, batch, (), False).hidden == []
 
 
-@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.terms])
+@pytest.mark.parametrize("name", [name for name, recipe in RECIPES.items() if recipe.loss.terms])
 def test_a_student_that_is_its_teacher_has_no_loss(name, config, batch):
     """Oracle: 0 for every term, whatever its weight."""
     model = BertTaskModel(config, 2)
@@ -68,8 +68,9 @@ def test_a_student_that_is_its_teacher_has_no_loss(name, config, batch):
     for progress in (0.0, 0.4, 0.9):
         rest = batch["input_mask"], tf.constant(progress), lambda x, embeddings: x
         pair = Pair(outputs, outputs, *rest)
-        for term in RECIPES[name].terms:
-            np.testing.assert_allclose(term.loss(pair), np.zeros(4), atol=1e-5, err_msg=term.name)
+        for term in RECIPES[name].loss.terms:
+            found = term_loss(term, pair)
+            np.testing.assert_allclose(found, np.zeros(4), atol=1e-5, err_msg=term.name)
 
 
 def test_layers_are_compared_as_published():
@@ -89,7 +90,7 @@ def make(config, recipe, student=None, steps=10, base=None, outputs=2, kind="cla
     student = student or dataclasses.replace(config, num_hidden_layers=2)
     models = (BertTaskModel(x, outputs, kind) for x in (student, config))
     objective = base or ClassificationObjective()
-    return Distillation(*models), DistillationObjective(objective, RECIPES[recipe], steps)
+    return Distillation(*models), DistillationObjective(objective, RECIPES[recipe].loss, steps)
 
 
 def sums_at(step, model, objective, batch, training=True):
@@ -274,13 +275,13 @@ def test_stages_follow_the_steps(config, batch):
 
 def test_patience_is_the_mean_over_layers(config, batch):
     """Oracle: PKD's loss of layer 1 and of layer 2, apart; 0 for a student of one layer."""
-    (term,) = RECIPES["pkd6"].terms[1:]
+    (term,) = RECIPES["pkd6"].loss.terms[1:]
     teacher, student = (compute(BertTaskModel(config, 2), batch, BOTH, False) for _ in range(2))
     rest = batch["input_mask"], tf.constant(0.0), None
     parts = [patience(teacher.hidden[i], student.hidden[i], rest[0]) for i in (1, 2)]
-    np.testing.assert_allclose(term.loss(Pair(teacher, student, *rest)), np.mean(parts, 0))
+    np.testing.assert_allclose(term_loss(term, Pair(teacher, student, *rest)), np.mean(parts, 0))
     one = student._replace(hidden=student.hidden[:2])
-    np.testing.assert_array_equal(term.loss(Pair(teacher, one, *rest)), np.zeros(4))
+    np.testing.assert_array_equal(term_loss(term, Pair(teacher, one, *rest)), np.zeros(4))
 
 
 def test_the_teacher_is_no_part_of_what_is_trained_and_saved(config):

@@ -86,9 +86,10 @@ def make_student(pretrained, make_options):
     """A function that returns the model as training starts, and its objective."""
 
     def make(recipe: str, **changes):
-        source, found = open_checkpoint(pretrained), GENERAL_RECIPES[recipe]
-        task, options = GeneralStudent(found, source), make_options(recipe, **changes)
-        init = initial_student(options, found, source)
+        options = make_options(recipe, **changes)
+        source, recipe = open_checkpoint(pretrained), GENERAL_RECIPES[recipe]
+        task = GeneralStudent(recipe.loss, source)
+        init = initial_student(options, recipe.layers, source)
         model = task.build_model(init.spec, "none")
         load_weights("", init.tensors, task.initial_weights(model), optional_parts=OPTIONAL)
         return model, task.objective("nsp", init.spec, 4)
@@ -125,16 +126,18 @@ def test_flops_are_those_of_both_models(pretrained, config):
     source, small = open_checkpoint(pretrained), dataclasses.replace(config, num_hidden_layers=1)
     for recipe, predictions in (("distilbert", 3), ("tinybert", 0)):
         student, teacher = (training_flops(c, LENGTH, predictions) for c in (small, config))
-        found = GeneralStudent(GENERAL_RECIPES[recipe], source).training_flops(small, LENGTH, 3)
+        found = GeneralStudent(GENERAL_RECIPES[recipe].loss, source).training_flops(
+            small, LENGTH, 3
+        )
         assert found == student + teacher // 3
 
 
-@pytest.mark.parametrize("recipe", [name for name, x in GENERAL_RECIPES.items() if x.terms])
+@pytest.mark.parametrize("recipe", [name for name, x in GENERAL_RECIPES.items() if x.loss.terms])
 def test_a_student_that_is_its_teacher_has_no_loss(recipe, make_student, masked):
     """Oracle: 0 for every term, with all layers and the masked-LM head of the teacher."""
     model, objective = make_student(recipe, student_layers="0-2")
     sums = objective.sums(model, masked, False)
-    terms = [term.name for term in GENERAL_RECIPES[recipe].terms]
+    terms = [term.name for term in GENERAL_RECIPES[recipe].loss.terms]
     assert [float(sums[name]) for name in terms] == pytest.approx([0] * len(terms), abs=1e-5)
     if recipe == "tinybert":
         assert objective.measures == objective.losses == ("attention", "hidden", "embeddings")
@@ -178,15 +181,15 @@ def test_what_does_not_fit(pretrained, make_options, config, tmp_path):
     encoder = {path: x for path, x in source.tensors.items() if path.startswith("encoder")}
     headless = dataclasses.replace(source, tensors=encoder)
     with pytest.raises(ValueError, match="has no masked-LM head, whose predictions this recipe"):
-        GeneralStudent(GENERAL_RECIPES["distilbert"], headless)
-    GeneralStudent(GENERAL_RECIPES["tinybert"], headless)
+        GeneralStudent(GENERAL_RECIPES["distilbert"].loss, headless)
+    GeneralStudent(GENERAL_RECIPES["tinybert"].loss, headless)
     for changes, message in (
         ({"vocab_size": 14}, "whose vocab_size are 14 and 13"),
         ({"hidden_size": 8}, "whose hidden_size are 8 and 16"),
     ):
         spec = dataclasses.replace(source.spec, config=dataclasses.replace(config, **changes))
         with pytest.raises(ValueError, match=message):
-            GeneralStudent(GENERAL_RECIPES["distilbert"], source).build_model(spec, "none")
+            GeneralStudent(GENERAL_RECIPES["distilbert"].loss, source).build_model(spec, "none")
     write_vocab(file := str(tmp_path / "vocab.txt"), Vocabulary(source.spec.vocab.tokens[::-1]))
     for changes, message in (
         (

@@ -46,13 +46,13 @@ def test_a_run_that_starts_again_computes_nothing_twice(
     with monkeypatch.context() as patch:
         patch.setattr(FineTuner, "set_weights", stop)
         patch.setattr(MaskedLM, "candidates", None)
-        patch.setattr(student, "predict", None)
+        patch.setattr(student, "teacher_predictions", None)
         with pytest.raises(KeyboardInterrupt):
             run(options)
     capsys.readouterr()
     # Neither is the result of other flags.
     with monkeypatch.context() as patch:
-        patch.setattr(student, "predict", stop)
+        patch.setattr(student, "teacher_predictions", stop)
         with pytest.raises(KeyboardInterrupt):
             run(dataclasses.replace(options, precision="bfloat16"))
         patch.setattr(MaskedLM, "candidates", stop)
@@ -100,7 +100,7 @@ def test_a_run_keeps_its_teacher(teacher, config, make_training, tmp_path):
     save_checkpoint(folder, BertPretrainer(config))
     check_same_teacher(folder, source)
     learner = make_training("pkd6", teacher=other, output_dir=folder)
-    general = GeneralStudent(GENERAL_RECIPES["tinybert"], other, folder)
+    general = GeneralStudent(GENERAL_RECIPES["tinybert"].loss, other, folder)
     message = f"{folder} was made from .*{teacher}.* has changed"
     # Before the teacher predicts anything.
     with pytest.raises(ValueError, match=message):

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from support import tuning_options
 
-from bert_tf.comparison.runs import read_groups
+from bert_tf.comparison.results import read_groups
 from bert_tf.config import BertConfig
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.conversion.converting import convert

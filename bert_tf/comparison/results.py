@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,9 +12,9 @@ from bert_tf.comparison.published import TABLES, PublishedTable
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
 from bert_tf.finetuning.multi_task import TOGETHER
 from bert_tf.finetuning.registry import task_of_run
-from bert_tf.finetuning.runs.sweep import summarize
-from bert_tf.finetuning.runs.tables import Score, aligned, markdown
 from bert_tf.finetuning.saved_run import DATA_CHECKSUMS
+from bert_tf.finetuning.sweeps.scores import Score, ScoreTable
+from bert_tf.finetuning.sweeps.sweep import summarize
 from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, LOCATION_FLAGS, Run
 from bert_tf.training.reports import rank
 
@@ -59,41 +59,11 @@ class Group:
         return len(self.paths)
 
 
-class Table(NamedTuple):
-    """A table: its title, the names of its columns, and its rows of names and scores.
-
-    `factor` and `form` are those of the scores as text.
-    """
-
-    title: str
-    header: list[str]
-    rows: list[list[str | Score | None]]
-    factor: float = 1.0
-    form: str = ".4f"
-
-    def cells(self) -> list[list[str]]:
-        """Returns header and rows as text."""
-
-        def text(cell: str | Score | None) -> str:
-            if isinstance(cell, Score):
-                return cell.text(self.factor, self.form)
-            return "-" if cell is None else cell
-
-        return [self.header, *(list(map(text, row)) for row in self.rows)]
-
-
-def print_tables(tables: Sequence[Table], unfinished: Sequence[str]) -> str:
-    """Prints tables, and the folders of unfinished runs; returns the tables as text."""
-    text = "\n\n".join(f"{table.title}\n{aligned(table.cells())}" for table in tables)
-    print(text)
+def print_tables(tables: Sequence[ScoreTable], unfinished: Sequence[str]) -> None:
+    """Prints tables, and the folders of unfinished runs."""
+    print(*(table.text() for table in tables), sep="\n\n")
     if unfinished:
         print(f"\nLeft out, because they are unfinished: {', '.join(unfinished)}.")
-    return text
-
-
-def as_markdown(tables: Sequence[Table]) -> str:
-    """Returns tables as Markdown."""
-    return "\n\n".join(f"**{table.title}**\n\n{markdown(table.cells())}" for table in tables)
 
 
 def read_groups(folder: str) -> tuple[list[Group], list[str]]:
@@ -133,7 +103,7 @@ def _group(folder: str, results: Mapping[Run, Mapping[str, float]]) -> Group:
     return Group(common, first.flags, paths, scores, metrics)
 
 
-def task_tables(groups: Sequence[Group]) -> list[Table]:
+def task_tables(groups: Sequence[Group]) -> list[ScoreTable]:
     """Returns a table for each task, with a row for each group, the best first.
 
     The columns are the flags in which the groups differ, and the metric that chooses the best
@@ -150,7 +120,7 @@ def task_tables(groups: Sequence[Group]) -> list[Table]:
             + [g.scores.get(name) for name in metrics]
             for g in own
         ]
-        tables.append(Table(task, ["folder", *flags, "runs", *metrics], rows))
+        tables.append(ScoreTable(task, ["folder", *flags, "runs", *metrics], rows))
     return tables
 
 
@@ -169,7 +139,7 @@ def _rank(group: Group, metric: str) -> float:
     return rank(metric, group.scores[metric].mean) if metric in group.scores else -np.inf
 
 
-def published_tables(groups: Sequence[Group]) -> list[Table]:
+def published_tables(groups: Sequence[Group]) -> list[ScoreTable]:
     """Returns the published tables on the groups' tasks, in percent, with a row for each model.
 
     For each model and task, the dev set chooses one of several groups.
@@ -191,7 +161,7 @@ def published_tables(groups: Sequence[Group]) -> list[Table]:
             if published.average:
                 header.append("average")
             shown = [row for row in rows if any(row[1:])]
-            tables.append(Table(published.title, header, shown, factor=100, form=".1f"))
+            tables.append(ScoreTable(published.title, header, shown, factor=100, form=".1f"))
     return tables
 
 

@@ -22,9 +22,9 @@ from bert_tf.compression.compression_options import COMPRESSION, CompressionOpti
 from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
-from bert_tf.finetuning.runs import sweep as sweep_module
-from bert_tf.finetuning.runs.sweep import list_settings, summarize, sweep
-from bert_tf.finetuning.runs.tables import aligned, markdown
+from bert_tf.finetuning.sweeps import sweep as sweep_module
+from bert_tf.finetuning.sweeps.scores import ScoreTable
+from bert_tf.finetuning.sweeps.sweep import list_settings, summarize, sweep
 from bert_tf.finite import NonFinite
 from bert_tf.runs.run import FINISHED, FLAGS, Run
 
@@ -245,6 +245,6 @@ def test_summaries_and_tables():
     # A type of entity that only one of the taggers predicted.
     assert summarize([{"f1": 0.5, "f1_MISC": 0.0}, {"f1": 0.5}]).keys() == {"f1"}
     assert summarize([{"f1": 0.5}, {"f1": 0.5, "f1_MISC": 0.0}]).keys() == {"f1"}
-    rows = [["run", "f1"], ["a|b", "0.25"], ["c", "1,5"]]
-    assert aligned(rows) == "run    f1\na|b  0.25\nc     1,5"
-    assert markdown(rows) == "| run | f1 |\n|---|---|\n| a\\|b | 0.25 |\n| c | 1,5 |"
+    table = ScoreTable("F1", ["run", "f1"], [["a|b", "0.25"], ["c", "1,5"]])
+    assert table.text() == "F1\nrun    f1\na|b  0.25\nc     1,5"
+    assert table.markdown() == "**F1**\n\n| run | f1 |\n|---|---|\n| a\\|b | 0.25 |\n| c | 1,5 |"

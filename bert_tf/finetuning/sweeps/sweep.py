@@ -15,9 +15,9 @@ from bert_tf.base.progress import say
 from bert_tf.finetuning.fine_tune import fine_tune, next_step
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_name
-from bert_tf.finetuning.runs.run_process import run_apart
-from bert_tf.finetuning.runs.tables import Score, aligned
 from bert_tf.finetuning.saved_run import has_last_files, resumed_flags, with_values_of
+from bert_tf.finetuning.sweeps.run_process import run_apart
+from bert_tf.finetuning.sweeps.scores import Score, aligned
 from bert_tf.finetuning.task import TrainableTask
 from bert_tf.finite import NonFinite
 from bert_tf.runs.run import SWEEP_RESULTS, Run
@@ -32,7 +32,8 @@ GRID = {
     "num_train_epochs": (2.0, 3.0, 4.0),
 }
 _NAME = "batch-{train_batch_size}-rate-{learning_rate:g}-epochs-{num_train_epochs:g}"
-_OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt)|compression\.(md|png)|events\..*)/?$")
+# Comparisons of the runs, as Markdown and as a picture, may lie beside them.
+_OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt)|.*\.(md|png)|events\..*)/?$")
 
 Results = Mapping[str, float]
 

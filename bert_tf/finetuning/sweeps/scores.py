@@ -1,11 +1,9 @@
-"""Scores of several runs; tables of strings as text and Markdown."""
+"""Scores of several runs, and tables of them as text and Markdown."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
-
-Rows = Sequence[Sequence[str]]
 
 
 class Score(NamedTuple):
@@ -29,7 +27,42 @@ class Score(NamedTuple):
         return {name: x for name, x in self._asdict().items() if x is not None}
 
 
-def aligned(rows: Rows) -> str:
+class ScoreTable(NamedTuple):
+    """A table: its title, the names of its columns, and its rows of names and scores.
+
+    `factor` and `form` are those of the scores as text.
+    """
+
+    title: str
+    header: list[str]
+    rows: list[list[str | Score | None]]
+    factor: float = 1.0
+    form: str = ".4f"
+
+    def cells(self) -> list[list[str]]:
+        """Returns header and rows as text."""
+
+        def text(cell: str | Score | None) -> str:
+            if isinstance(cell, Score):
+                return cell.text(self.factor, self.form)
+            return "-" if cell is None else cell
+
+        return [self.header, *(list(map(text, row)) for row in self.rows)]
+
+    def text(self) -> str:
+        """Returns the title, and lines of aligned cells."""
+        return f"{self.title}\n{aligned(self.cells())}"
+
+    def markdown(self) -> str:
+        """Returns the table in Markdown."""
+        first, *others = (
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+            for row in self.cells()
+        )
+        return "\n".join([f"**{self.title}**\n", first, "|" + "---|" * len(self.header), *others])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Returns lines with the first column to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
@@ -38,9 +71,3 @@ def aligned(rows: Rows) -> str:
         cells += [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
-
-
-def markdown(rows: Rows) -> str:
-    """Returns a Markdown table whose first row is the header."""
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])

@@ -17,9 +17,9 @@ from bert_tf.compression.compression_options import ReportOptions
 from bert_tf.compression.outcome import Outcome
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.finetuning.sweeps.scores import Score, ScoreTable
+from bert_tf.inference.models import load_model
 from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models
-from bert_tf.weights.checkpoint import load_weights
 
 # Speed is measured with batches of this size and length, in so many rounds.
 _BATCH, _LENGTH, _ROUNDS = 32, 128, 10
@@ -130,11 +130,8 @@ def measure_speed_ups(students: Sequence[Student]) -> list[float | None]:
 
 
 def _load_encoder(folder: str) -> keras.Model:
-    checkpoint = open_checkpoint(folder, any_encoder=True)
-    encoder = make_encoder(checkpoint.spec.config)
     # The values of the pooler do not affect the speed.
-    load_weights(checkpoint.path, checkpoint.tensors, encoder.weights, optional_parts=("pooler",))
-    return encoder
+    return load_model(open_checkpoint(folder, any_encoder=True), make_encoder, ["encoder"])
 
 
 def sequences_per_second(encoders: Sequence[keras.Model]) -> list[float]:

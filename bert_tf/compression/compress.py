@@ -44,9 +44,8 @@ TRAININGS: dict[str, type[StudentTraining]] = {
 
 def training_of(recipe: str) -> type[StudentTraining]:
     """Returns what trains the students of a recipe on a task."""
-    loss = RECIPES[recipe].loss
-    alone = not (loss.terms or loss.replaces)
-    return TRAININGS.get(recipe, StudentTraining if alone else DistillingTraining)
+    compares = RECIPES[recipe].loss.compares
+    return TRAININGS.get(recipe, DistillingTraining if compares else StudentTraining)
 
 
 def compress(options: CompressionOptions) -> dict[str, float]:
@@ -63,7 +62,6 @@ def compress(options: CompressionOptions) -> dict[str, float]:
         raise ValueError(f"--task={options.task}: a student learns one task, so name one")
     recipe, run = RECIPES[options.recipe], Run(options.output_dir)
     training_type = training_of(options.recipe)
-    _check_flags(options, training_type)
     teacher = open_checkpoint(options.teacher)
     options = hold_out_as_teacher(options, teacher)
     if not teacher.head:
@@ -113,22 +111,8 @@ def hold_out_as_teacher(options: CompressionOptions, teacher: Checkpoint) -> Com
     """
     if options.hold_out_seed is not None or teacher.run is None:
         return options
-    seeds = [teacher.run.flags.get(name) for name in ("hold_out_seed", "random_seed")]
-    seed = next((seed for seed in seeds if seed is not None), None)
-    return dataclasses.replace(options, hold_out_seed=seed)
-
-
-def _check_flags(options: CompressionOptions, training: type[StudentTraining]) -> None:
-    """Raises a ValueError for flags that do not suit the recipe."""
-    loss = RECIPES[options.recipe].loss
-    unsuited = {"feature_based", "lora_rank", "sparsity", "bits", *training.unsuited}
-    if loss.last_stage:
-        unsuited.add("early_stopping")  # it would end the run before the last stage
-    if not loss.terms:
-        unsuited.add("augment")  # without a teacher, copies have no labels
-    for name in sorted(unsuited.difference(training.own_flags)):
-        if getattr(options, name) != getattr(CompressionOptions, name):
-            raise ValueError(f"--{name} does not suit --recipe={options.recipe}: omit it")
+    seed, default = map(teacher.run.flags.get, ("hold_out_seed", "random_seed"))
+    return dataclasses.replace(options, hold_out_seed=default if seed is None else seed)
 
 
 def _compare(

@@ -129,6 +129,21 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
             raise ValueError("--glove_file has no effect without --augment: omit it")
         if self.bits and not re.fullmatch(r"[2-8](/[2-8])?", self.bits):
             raise ValueError(f"--bits={self.bits}: give a number from 2 to 8, or two such as 2/3")
+        for name in sorted(self._unsuited):
+            if getattr(self, name) != getattr(CompressionOptions, name):
+                raise ValueError(f"--{name} does not suit --recipe={self.recipe}: omit it")
+
+    @property
+    def _unsuited(self) -> set[str]:
+        recipe, loss = RECIPES[self.recipe], RECIPES[self.recipe].loss
+        names = {"feature_based", "lora_rank", "sparsity", "bits", *recipe.unsuited}
+        if loss.compares:
+            names |= {"class_weights", "freeze_encoder"}
+        if loss.last_stage:
+            names.add("early_stopping")  # it would end the run before the last stage
+        if not loss.terms:
+            names.add("augment")  # without a teacher, copies have no labels
+        return names.difference(recipe.flags)
 
     @property
     def layer_bits(self) -> tuple[int, ...]:

@@ -31,9 +31,6 @@ from bert_tf.weights.reshaping import remove_heads
 class HeadsTraining(StudentTraining):
     """Trains a student that starts as its teacher, without some of the heads."""
 
-    unsuited = ("init_checkpoint", "preset", "bert_config_file")
-    own_flags = ("sparsity",)
-
     def initial_student(self, layers: Layers) -> Checkpoint:
         """Returns a fine-tuned model without its least important heads; see `head_importance`."""
         options, checkpoint = self._options, super().initial_student(layers)
@@ -174,9 +171,6 @@ def keep_mask(matrix: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
 
 class ZeroingTraining(StudentTraining):
     """Trains a student while more and more of its weights become zero."""
-
-    unsuited = ("freeze_encoder",)
-    own_flags = ("sparsity",)
 
     @staticmethod
     def facts(

@@ -112,8 +112,6 @@ class Q8BertTraining(QuantizedTraining):
 class QBertTraining(QuantizedTraining):
     """Trains a student that starts as its teacher, and whose sensitive layers have more bits."""
 
-    unsuited = ("init_checkpoint", "student_layers", "preset", "bert_config_file")
-    own_flags = ("bits",)
     quantization = Quantization(symmetric=False, groups=128)
     default_bits = (2, 3)
 

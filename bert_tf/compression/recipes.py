@@ -71,6 +71,11 @@ class Loss:
     replaces: bool = False
 
     @property
+    def compares(self) -> bool:
+        """Whether training needs the teacher."""
+        return bool(self.terms) or self.replaces
+
+    @property
     def reads(self) -> frozenset[str]:
         """What the terms need besides the logits; see `outputs.compute`."""
         return frozenset(name for term in self.terms for name in term.reads)
@@ -127,6 +132,8 @@ class Recipe:
         divisor: the student starts with one out of so many layers of the teacher, the lowest ones.
         spread: whether it starts with those that its layers are compared with instead.
         has_default: whether there is a student if the flags name none.
+        flags: those that only few recipes read.
+        unsuited: flags that do not suit the student.
     """
 
     paper: str
@@ -134,6 +141,8 @@ class Recipe:
     divisor: int = 1
     spread: bool = False
     has_default: bool = True
+    flags: tuple[str, ...] = ()
+    unsuited: tuple[str, ...] = ()
     published: tuple[Published, ...] = ()
 
     def layers(self, count: int) -> Sequence[int]:
@@ -278,14 +287,24 @@ RECIPES = {
         divisor=2,
         published=(Published("BERT-of-Theseus", 1.6, 0.98, None),),
     ),
-    "heads": Recipe("Michel et al., Are Sixteen Heads Really Better than One? (arXiv:1905.10650)"),
-    "weights": Recipe("Gordon et al., Compressing BERT (arXiv:2002.08307)"),
+    "heads": Recipe(
+        "Michel et al., Are Sixteen Heads Really Better than One? (arXiv:1905.10650)",
+        flags=("sparsity",),
+        unsuited=("init_checkpoint", "preset", "bert_config_file"),
+    ),
+    "weights": Recipe(
+        "Gordon et al., Compressing BERT (arXiv:2002.08307)",
+        flags=("sparsity",),
+        unsuited=("freeze_encoder",),
+    ),
     "q8bert": Recipe(
         "Zafrir et al., Q8BERT (arXiv:1910.06188)",
         published=(Published("Q8BERT", 4.0, 0.99, None),),
     ),
     "qbert": Recipe(
         "Shen et al., Q-BERT (arXiv:1909.05840)",
+        flags=("bits",),
+        unsuited=("init_checkpoint", "student_layers", "preset", "bert_config_file"),
         published=(Published("Q-BERT", 13.0, 0.99, None),),
     ),
     "minibert": Recipe(
@@ -297,6 +316,7 @@ RECIPES = {
     "bilstm": Recipe(
         "Tang et al., Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136)",
         Loss(0.0, terms=(Term("outputs", "squared_error"),)),
+        unsuited=("student_layers", "preset", "bert_config_file", "layer_decay"),
         published=(Published("BiLSTM (Tang et al.)", 110.0, 0.91, 434.0),),
     ),
 }

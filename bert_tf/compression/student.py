@@ -87,14 +87,7 @@ def teacher_predictions(task: Task, teacher: Checkpoint, features: Features) -> 
 
 
 class StudentTraining(Training):
-    """Trains a task that a student learns from the labels alone.
-
-    The teacher was fine-tuned on the task. Flags that do not suit the training are `unsuited`, and
-    `own_flags` those that only few recipes read.
-    """
-
-    unsuited: ClassVar[tuple[str, ...]] = ()
-    own_flags: ClassVar[tuple[str, ...]] = ()
+    """Trains a task that a student learns from the labels alone; its teacher learned it before."""
 
     def __init__(self, options: CompressionOptions, task: Task, teacher: Checkpoint, loss: Loss):
         super().__init__(task)
@@ -141,7 +134,6 @@ class DistillingTraining(StudentTraining):
     vocabulary: each model reads the same text with its own tokenizer.
     """
 
-    unsuited = ("class_weights", "freeze_encoder")
     # What --augment does to copies of texts.
     changes: ClassVar[Changes] = REPLACED
 
@@ -223,10 +215,6 @@ class DistillingTraining(StudentTraining):
 class BiLSTMTraining(DistillingTraining):
     """Trains a BiLSTM on the outputs of its teacher."""
 
-    unsuited = (
-        *DistillingTraining.unsuited,
-        *("student_layers", "preset", "bert_config_file", "layer_decay"),
-    )
     changes = MASKED_AND_SAMPLED
 
     def initial_student(self, layers: Layers) -> Checkpoint:

@@ -96,7 +96,7 @@ def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, make_trainin
 
 
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("recipe", ["theseus", "weights", "heads", "bilstm", "mobilebert"])
+@pytest.mark.parametrize("recipe", ["theseus", "heads", "bilstm", "mobilebert"])
 def test_recipes_resume_exactly(
     recipe, teacher, make_options, mobile, tmp_path, capsys, run_and_copy
 ):

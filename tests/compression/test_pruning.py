@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import two_replicas
+from support import assert_same_state, two_replicas
 
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
@@ -226,8 +226,11 @@ def test_weights_are_sorted_at_most_ten_times():
 
 
 @pytest.mark.slow
-def test_a_sparse_student(teacher, make_options, tmp_path, monkeypatch, capsys):
-    """Oracles: the request, in every matrix at every evaluation; the weights of the best epoch."""
+@pytest.mark.usefixtures("eagerly")
+def test_a_sparse_student(teacher, make_options, tmp_path, monkeypatch, capsys, run_and_copy):
+    """Oracles: the request, in every matrix at every evaluation; the weights of the best epoch; the
+    uninterrupted run.
+    """
     options = make_options("weights", sparsity=0.75, student_layers="1")
     evaluate, shares = Evaluator.evaluate, []
 
@@ -239,7 +242,7 @@ def test_a_sparse_student(teacher, make_options, tmp_path, monkeypatch, capsys):
         return evaluate(self, split, *args)
 
     monkeypatch.setattr(Evaluator, "evaluate", evaluate_and_count)
-    run(options)
+    results, copy = run_and_copy(run, options)
     # Twice in training, and in the end the teacher.
     assert shares == [{0.75}, {0.75}, {0.0}]
     line = capsys.readouterr().out.splitlines()[-2]
@@ -254,3 +257,5 @@ def test_a_sparse_student(teacher, make_options, tmp_path, monkeypatch, capsys):
     )
     assert values["teacher_gzip_bytes"] == len(gzip.compress(before, 6))
     assert values["student_bytes"] == len(gzip.compress(after, 6)) < 0.6 * len(after)
+    assert run(copy) == results
+    assert_same_state(options.output_dir, copy.output_dir, rtol=1e-7, atol=1e-6)

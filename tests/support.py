@@ -68,6 +68,14 @@ def calls_of(monkeypatch: pytest.MonkeyPatch, target: object, name: str) -> list
 
 
 @contextlib.contextmanager
+def one_line(match: str):
+    """Expects an error in the user's input, which a single line that matches explains."""
+    with pytest.raises((ValueError, OSError), match=match) as caught:
+        yield
+    assert "\n" not in str(caught.value)
+
+
+@contextlib.contextmanager
 def without_tracing():
     """Runs functions eagerly."""
     tf.config.run_functions_eagerly(True)

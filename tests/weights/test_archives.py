@@ -102,14 +102,12 @@ def test_an_archive_that_expands_without_end_is_refused(tmp_path, temporary, end
         os.rename(temporary / name, tmp_path / name)
     monkeypatch.setattr(archives, "_ALWAYS_ALLOWED", 0)
     limit = 100 * os.path.getsize(path)
-    assert f"{path} expands to more than {limit:,} bytes, the limit of its" in problem(
-        path, temporary
-    )
+    line = f"{path} expands to more than {limit:,} bytes, the limit of its"
+    assert line in problem(path, temporary)
     usage = type("usage", (), {"free": 1000})
     monkeypatch.setattr(archives.shutil, "disk_usage", lambda _: usage)
-    assert "more than 1,000 bytes, the limit of its size and of the disk" in problem(
-        path, temporary
-    )
+    line = "more than 1,000 bytes, the limit of its size and of the disk"
+    assert line in problem(path, temporary)
     monkeypatch.undo()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     monkeypatch.setattr(archives, "_MAX_FILES", 1)

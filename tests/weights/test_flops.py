@@ -22,12 +22,10 @@ def product_flops(graph: tf.Graph) -> int:
     total = 0
     for operation in graph.get_operations():
         if operation.type in ("MatMul", "BatchMatMulV2"):
-            transposed = operation.get_attr(
-                "transpose_a" if operation.type == "MatMul" else "adj_x"
-            )
+            flag = "transpose_a" if operation.type == "MatMul" else "adj_x"
             if operation.outputs[0].shape[-2] == 1:
                 continue
-            inner = operation.inputs[0].shape[-2 if transposed else -1]
+            inner = operation.inputs[0].shape[-2 if operation.get_attr(flag) else -1]
             total += 2 * inner * math.prod(operation.outputs[0].shape)
     return total
 

@@ -1,6 +1,7 @@
-"""A checkpoint grows with its vocabulary, from build_vocab to both commands that train.
+"""A checkpoint grows with its vocabulary in both commands that train.
 
 Oracle: the rows of new tokens are means of rows of the checkpoint; all other weights are the same.
+tests/test_build_vocab.py has the mappings that build_vocab writes.
 """
 
 import dataclasses
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from support import quick_runs, save_checkpoint, tuning_options  # noqa: F401
 
-from bert_tf import build_vocab, run_finetuning, run_pretraining
+from bert_tf import run_finetuning, run_pretraining
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training.checkpoints import saved_tensors
@@ -24,14 +25,19 @@ from tfrecords.writer import write_records
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] [unused0] [unused1] a b ##a ##b good bad".split()
 CONFIG = BertConfig(len(TOKENS), 16, 1, 2, 32, max_position_embeddings=32)
 TABLE, BIAS = "encoder/embeddings/word_embeddings", "pretrainer/masked_lm/output_bias"
+# A token that replaces an unused one, and two that are appended: a ##a ##b and a ##b, as before.
+NEW = {5: (7, 10), 13: (7, 9, 10), 14: (7, 10)}
 
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory) -> pathlib.Path:
-    """A checkpoint of random weights with its vocabulary, a text and records of a domain."""
+    """A checkpoint of random weights with its vocabulary, a longer one, and data."""
     folder = tmp_path_factory.mktemp("old")
     (folder / "vocab.txt").write_text("\n".join(TOKENS))
-    (folder / "domain.txt").write_text("aab ab aab good\nab bad aab\n")
+    longer = [*TOKENS[:5], "abb", *TOKENS[6:], "aab", "ab"]
+    (folder / "longer.txt").write_text("\n".join(longer))
+    mapping = VocabularyMapping(13, 15, NEW, {index: longer[index] for index in NEW})
+    (folder / "mapping.json").write_text(mapping.to_json())
     model = BertPretrainer(CONFIG)
     model.masked_lm.output_bias.assign(np.random.default_rng(0).normal(size=len(TOKENS)))
     save_checkpoint(folder, model, step=9)
@@ -54,12 +60,8 @@ def old(tmp_path_factory) -> pathlib.Path:
     return folder
 
 
-def extend(old: pathlib.Path, placement: str) -> dict[str, str]:
-    """aab and ab are a ##a ##b and a ##b in the old vocabulary: one token each in the new."""
-    output = str(old / f"{placement}.txt")
-    flags = dict(input_file=str(old / "domain.txt"), extend_vocab=str(old / "vocab.txt"))
-    build_vocab.run(build_vocab.Options(**flags, output_file=output, placement=placement))
-    return {"vocab_file": output, "init_vocab_mapping": f"{output}.mapping.json"}
+def grown(old: pathlib.Path) -> dict[str, str]:
+    return {"vocab_file": f"{old}/longer.txt", "init_vocab_mapping": f"{old}/mapping.json"}
 
 
 def pretraining_options(old: pathlib.Path, folder: pathlib.Path, **changes):
@@ -81,32 +83,27 @@ def weights(checkpoint: pathlib.Path) -> dict[str, np.ndarray]:
     return {path: tensor.read() for path, tensor in saved_tensors(str(checkpoint)).items()}
 
 
+def assert_grown(found: np.ndarray, before: np.ndarray) -> None:
+    expected = np.concatenate([before, before])[:15]
+    for new_id, old_ids in NEW.items():
+        expected[new_id] = before[[*old_ids]].astype(np.float64).mean(axis=0)
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.usefixtures("no_learning", "eagerly")
-@pytest.mark.parametrize(("placement", "new_ids"), [("append", (13, 14)), ("unused", (5, 6))])
-def test_pretraining_starts_from_a_grown_checkpoint(old, tmp_path, capsys, placement, new_ids):
+def test_pretraining_starts_from_a_grown_checkpoint(old, tmp_path, capsys):
     """The run saves the weights that it started from."""
-    flags = extend(old, placement)
-    run_pretraining.run(pretraining_options(old, tmp_path, **flags))
-    size = len(TOKENS) + 2 * (placement == "append")
-    assert f"2 of {size} word embeddings start from the mean" in capsys.readouterr().out
+    run_pretraining.run(pretraining_options(old, tmp_path, **grown(old)))
+    assert "3 of 15 word embeddings start from the mean" in capsys.readouterr().out
     before, after = weights(old / "ckpt-9"), weights(tmp_path / "ckpt-1")
     for path in (TABLE, BIAS):
-        expected = np.concatenate([before[path], before[path]])[:size]
-        for new_id, old_ids in zip(new_ids, [[7, 9, 10], [7, 10]], strict=True):
-            mean = before[path][old_ids].astype(np.float64).mean(axis=0)
-            expected[new_id] = mean.astype(np.float32)
-        np.testing.assert_array_equal(after[path], expected)
+        assert_grown(after[path], before[path])
     assert before.keys() == after.keys()
     for path in before.keys() - {TABLE, BIAS}:
         np.testing.assert_array_equal(after[path], before[path])
-    config = json.loads((tmp_path / "bert_config.json").read_text())
-    assert config["vocab_size"] == size
-
-    if placement == "unused":
-        return
+    assert json.loads((tmp_path / "bert_config.json").read_text())["vocab_size"] == 15
     # The same command resumes the run and does not grow it again.
-    again = pretraining_options(old, tmp_path, **flags, num_train_steps=2)
-    run_pretraining.run(again)
+    run_pretraining.run(pretraining_options(old, tmp_path, **grown(old), num_train_steps=2))
     assert "Resuming from" in capsys.readouterr().out
     np.testing.assert_array_equal(weights(tmp_path / "ckpt-2")[TABLE], after[TABLE])
 
@@ -114,17 +111,14 @@ def test_pretraining_starts_from_a_grown_checkpoint(old, tmp_path, capsys, place
 @pytest.mark.usefixtures("no_learning", "eagerly")
 def test_fine_tuning_starts_from_a_grown_checkpoint(old, tmp_path, capsys):
     flags = dict(init_checkpoint=str(old), do_lower_case=True, bert_config_file=None)
-    flags |= dict(do_eval=False, train_batch_size=8, num_train_epochs=1.0) | extend(old, "append")
+    flags |= dict(do_eval=False, train_batch_size=8, num_train_epochs=1.0) | grown(old)
     run_finetuning.run(tuning_options(old, tmp_path / "run", **flags))
-    assert "2 of 15 word embeddings start from the mean" in capsys.readouterr().out
-    before, after = weights(old / "ckpt-9")[TABLE], weights(tmp_path / "run/best/ckpt-2")[TABLE]
-    np.testing.assert_array_equal(after[:13], before)
-    mean = before[[7, 9, 10]].astype(np.float64).mean(axis=0).astype(np.float32)
-    np.testing.assert_array_equal(after[13], mean)
+    assert "3 of 15 word embeddings start from the mean" in capsys.readouterr().out
+    assert_grown(weights(tmp_path / "run/best/ckpt-2")[TABLE], weights(old / "ckpt-9")[TABLE])
 
 
 def test_flags_that_do_not_fit_are_named(old, tmp_path):
-    flags = extend(old, "append")
+    flags = grown(old)
     for change, message in [
         ({"init_checkpoint": None}, "--init_vocab_mapping needs --init_checkpoint"),
         ({"init_vocab_mapping": "absent.json"}, "cannot read absent.json"),

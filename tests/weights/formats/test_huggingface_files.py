@@ -5,6 +5,7 @@ import fnmatch
 import json
 import pathlib
 import re
+from unittest import mock
 
 import huggingface_hub.constants
 import ml_dtypes
@@ -135,11 +136,7 @@ def test_bad_shards(folder, changes, damage, message):
 
 
 @pytest.mark.parametrize(
-    "content, message",
-    [
-        (b"", "header too small"),
-        (b"\5" + bytes(7) + b"{nope", "invalid JSON"),
-    ],
+    "content, message", [(b"", "header too small"), (b"\5" + bytes(7) + b"{nope", "invalid JSON")]
 )
 def test_damaged_safetensors(folder, content, message):
     """Oracle: one line that names the file and says what is wrong."""
@@ -191,15 +188,9 @@ def test_missing_weights_of_heads_start_anew(folder, tmp_path, capsys, name):
         ({"hidden_act": "quick_gelu"}, "config.json: hidden_act 'quick_gelu' is not one of"),
         ({"position_embedding_type": "relative_key"}, "config.json: position_embedding_type"),
         ({"architectures": None}, r"architectures is \[\], which does not tell what the head"),
-        (
-            {"problem_type": "regression"},
-            "problem_type is regression, but only one output can be a",
-        ),
+        ({"problem_type": "regression"}, "problem_type is regression, but only one output can"),
         ({"id2label": {"0": "a"}}, "id2label has 1 labels, but classifier has 3 outputs"),
-        (
-            {"id2label": {"0": "a", "1": "b", "2": "b"}},
-            "config.json: id2label: a label is empty or",
-        ),
+        ({"id2label": {"0": "a", "1": "b", "2": "b"}}, "config.json: id2label: a label is empty"),
         ({"id2label": {"1": "a", "2": "b"}}, "the keys of id2label are not 0, 1, 2"),
         ({"id2label": ["a"]}, r"config.json is damaged .id2label is \['a'\], not an object"),
         ({"architectures": 5}, "architectures is 5, not a list"),
@@ -227,7 +218,7 @@ def test_activations(folder, theirs, ours):
     assert (config.hidden_act, config.layer_norm_eps) == (ours, 1e-5)
 
 
-def test_the_dropout_of_a_head_is_kept(folder, tmp_path):
+def test_the_dropout_of_a_head_is_kept(folder):
     """Oracle: transformers' BertConfig, in which null stands for hidden_dropout_prob."""
     edit_json(folder / "config.json", classifier_dropout=None)
     assert open_checkpoint(str(folder)).spec.config == CONFIG
@@ -318,10 +309,7 @@ def test_a_vocabulary_in_tokenizer_json(folder):
     with pytest.raises(ValueError, match="neither vocab.txt nor tokenizer.json"):
         read_vocab_file(str(folder.parent), None)
     for change, message in (
-        (
-            {"model": {"type": "BPE"}},
-            "tokenizer.json holds no vocabulary .*: its model is BPE, but BERT's",
-        ),
+        ({"model": {"type": "BPE"}}, "json holds no vocabulary .*: its model is BPE, but BERT's"),
         ({"model": {"vocab": {"a": 0}}}, "tokenizer.json: not a BERT vocab"),
         ({"model": {"vocab": {"x\ny": 0}}}, r"its token 'x\\ny' cannot be a line"),
         ({"model": {"vocab": {"x ": 0}}}, "its token 'x ' cannot be a line of voc"),
@@ -376,6 +364,7 @@ def test_tokenizers_that_split_in_another_way(folder, capsys):
     split, template = {"type": "BertPreTokenizer"}, {"type": "TemplateProcessing"}
     whole = {"normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": split}
     whole |= {"post_processor": template, "model": {"vocab": VOCAB.ids}}
+    twice = {"type": "Sequence", "pretokenizers": [split, {"type": "Digits"}]}
     file = folder / "tokenizer_config.json"
     edit_json(file, strip_accents=True, tokenizer_class="BertTokenizerFast")
     assert open_checkpoint(str(folder)).spec.vocab.strip_accents is True
@@ -389,10 +378,7 @@ def test_tokenizers_that_split_in_another_way(folder, capsys):
         ({"truncation_side": "left"}, "truncation_side is left"),
         ({"normalizer": {"type": "NFKC"}}, "the normalizer of tokenizer.json is NFKC"),
         ({"pre_tokenizer": None}, "the pre_tokenizer of tokenizer.json is null"),
-        (
-            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, {"type": "Digits"}]}},
-            "the pre_tokenizer of tokenizer.json is BertPreTokenizer, Digits",
-        ),
+        ({"pre_tokenizer": twice}, "the pre_tokenizer of tokenizer.json is BertPreTokenizer, Digi"),
         ({"post_processor": None}, "the post_processor of tokenizer.json is null"),
         ({"post_processor": template | {"single": []}}, "the template of tokenizer.json is not"),
     ):
@@ -579,25 +565,19 @@ def test_any_error_of_a_download_is_one_line(monkeypatch, function, name):
 
 def test_only_what_is_read_is_downloaded(folder, monkeypatch):
     """Oracle: the arguments of huggingface_hub's function; never pickles."""
-    calls = []
-    monkeypatch.setattr(
-        huggingface_hub, "snapshot_download", lambda name, **k: calls.append((name, k)) or folder
-    )
-    huggingface.download("org/name@v2")
-    huggingface.download("org/name")
-    (name, arguments), (_, unpinned) = calls
-    assert (name, arguments["revision"], unpinned["revision"]) == ("org/name", "v2", None)
-    wanted = [
-        file
-        for file in (
-            *("config.json", "model.safetensors", "model-00001-of-00002.safetensors", "vocab.txt"),
-            *("model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json"),
-            *("pytorch_model.bin", "tf_model.h5", "onnx/model.onnx", "onnx/model.safetensors"),
-            *("2_Dense/model.safetensors", "0_BERT/vocab.txt", "0_BERT/pytorch_model.bin"),
-        )
-        if any(fnmatch.fnmatch(file, pattern) for pattern in arguments["allow_patterns"])
-    ]
-    assert len(wanted) == 9
+    download = mock.Mock(return_value=folder)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    for name, revision in (("org/name", None), ("org/name@v2", "v2")):
+        huggingface.download(name)
+        assert download.call_args.args == ("org/name",)
+        assert download.call_args.kwargs["revision"] == revision
+    read = ["config.json", "model.safetensors", "model-00001-of-00002.safetensors", "vocab.txt"]
+    read += ["model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json"]
+    read += ["2_Dense/model.safetensors", "0_BERT/vocab.txt"]
+    others = ["pytorch_model.bin", "tf_model.h5", "onnx/model.onnx", "onnx/model.safetensors"]
+    others += ["0_BERT/pytorch_model.bin"]
+    patterns = download.call_args.kwargs["allow_patterns"]
+    assert [x for x in read + others if any(fnmatch.fnmatch(x, y) for y in patterns)] == read
     (folder / FILE).unlink()
     with pytest.raises(ValueError, match="hf:org/name has no model.safetensors: name a revision"):
         huggingface.download("org/name")

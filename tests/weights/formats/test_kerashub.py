@@ -30,14 +30,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Skipping variable loading for op
 def models():
     """KerasHub's models by the names of their presets, with weights that matter."""
     keras.utils.set_random_seed(1)
-    backbone = keras_hub.models.BertBackbone(
-        vocabulary_size=12,
-        num_layers=2,
-        num_heads=2,
-        hidden_dim=8,
-        intermediate_dim=16,
-        max_sequence_length=10,
-    )
+    backbone = keras_hub.models.BertBackbone(12, 2, 2, 8, 16, max_sequence_length=10)
     tokenizer = keras_hub.models.BertTokenizer(VOCAB, lowercase=True)
     preprocessor = keras_hub.models.BertMaskedLMPreprocessor(tokenizer, sequence_length=10)
     masked_lm = keras_hub.models.BertMaskedLM(backbone, preprocessor=preprocessor)
@@ -197,11 +190,7 @@ BIAS = "layers/dense/vars/1"
     [
         ("more", dict(shape=(10**9, 10**3), dtype="f4", chunks=(1, 1000)), "more are not all in"),
         ("more", dict(data=h5py.Empty("f4")), "more are not all in"),
-        (
-            BIAS,
-            dict(shape=(8,), dtype="f4", external=[("/secret", 0, 32)]),
-            "1 are not all in this",
-        ),
+        (BIAS, dict(shape=(8,), dtype="f4", external=[("/secret", 0, 32)]), "1 are not all in"),
         (f"task/{BIAS}", dict(data=1.0), r"task/layers/dense/vars/1 \[\] instead of \[0\]"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The Model Garden's encoders and training checkpoints, and our exports of encoders."""
+"""SavedModels and training checkpoints of the Model Garden, and our exports of encoders."""
 
 import dataclasses
 import shutil
@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_text as tf_text
 from checkpoints import assert_equal, assert_refused, pretrainer
 from support import assert_same_tensors
 from tensorflow.core.protobuf import saved_model_pb2
@@ -16,12 +17,13 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.conversion.converting import convert
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.text.preprocessor import BertPreprocessor, pack_segments
 from bert_tf.weights.formats import model_garden
 from bert_tf.weights.formats.saved_model import read_preprocessor
 from bert_tf.weights.table import entries
 from export import check
 from export.encoder import export_encoder
-from tfrecords.vocabulary import load_vocab
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab, write_vocab
 
 CONFIG = BertConfig(12, 8, 2, 2, 16, hidden_act="gelu_new", max_position_embeddings=10)
 # The first published encoders had other names; see TF-Hub's bert_en_uncased_L-12_H-768_A-12/1.
@@ -110,34 +112,28 @@ def export(garden, tmp_path_factory):
     return model, folder
 
 
-class TestOwnExports:
-    def test_weights(self, export, garden):
-        """Oracle: the model that was exported, and its vocabulary."""
-        model, folder = export
-        checkpoint = open_checkpoint(str(folder), model.config)
-        expected = {w.path: w.numpy() for w in model.weights if "seed" not in w.path}
-        found = {name: tensor.read() for name, tensor in checkpoint.tensors.items()}
-        head = [f"pretrainer/next_sentence/dense_{name}" for name in ("kernel", "bias")]
-        assert_equal(found, {name: expected[name] for name in expected if name not in head})
-        vocab = load_vocab(str(garden / "encoder/assets/vocab.txt"))
-        assert checkpoint.spec == ModelSpec(model.config, vocab, lower_case=False)
-        assert read_preprocessor(str(folder)) is None
+def test_weights_of_an_own_export(export, garden, tmp_path):
+    """Oracles: the model that was exported, and its vocabulary; the line about its file."""
+    model, folder = export
+    checkpoint = open_checkpoint(str(folder))
+    expected = {w.path: w.numpy() for w in model.weights if "seed" not in w.path}
+    found = {name: tensor.read() for name, tensor in checkpoint.tensors.items()}
+    head = [f"pretrainer/next_sentence/dense_{name}" for name in ("kernel", "bias")]
+    assert_equal(found, {name: expected[name] for name in expected if name not in head})
+    vocab = load_vocab(str(garden / "encoder/assets/vocab.txt"))
+    assert checkpoint.spec == ModelSpec(model.config, vocab, lower_case=False)
+    assert read_preprocessor(str(folder)) is None
+    folder = shutil.copytree(folder, tmp_path / "encoder")
+    shutil.rmtree(folder / "assets.extra")
+    assert_refused(folder, "does not state its configuration: give --bert_conf")
+    assert open_checkpoint(str(folder), model.config).spec == checkpoint.spec
 
-    def test_configuration(self, export, tmp_path):
-        """Oracle: the file beside the functions."""
-        model, folder = export
-        folder = shutil.copytree(folder, tmp_path / "encoder")
-        shutil.rmtree(folder / "assets.extra", ignore_errors=True)
-        assert_refused(folder, "does not state its configuration: give --bert_conf")
-        (folder / "assets.extra").mkdir()
-        model.config.to_json_file(str(folder / "assets.extra/bert_config.json"))
-        assert open_checkpoint(str(folder)).spec.config == model.config
 
-    def test_weights_in_8_bits(self, export, tmp_path, garden):
-        """Oracle: the line."""
-        vocab = str(garden / "encoder/assets/vocab.txt")
-        export_encoder(export[0].encoder, vocab, f"{tmp_path}/e", do_lower_case=False, int8=True)
-        assert_refused(tmp_path / "e", "is an encoder in 8 bits, which is only for serving: give")
+def test_an_own_export_in_8_bits(export, tmp_path, garden):
+    """Oracle: the line."""
+    vocab = str(garden / "encoder/assets/vocab.txt")
+    export_encoder(export[0].encoder, vocab, f"{tmp_path}/e", do_lower_case=False, int8=True)
+    assert_refused(tmp_path / "e", "is an encoder in 8 bits, which is only for serving: give")
 
 
 def test_a_configuration_that_contradicts_the_source_is_refused(export, garden, tmp_path):
@@ -224,8 +220,10 @@ def training(garden, tmp_path):
 
 
 def test_every_variable_is_accounted_for(garden):
-    """Oracle: the variables in the file."""
+    """Oracles: the variables in the file; its path without the ending, however it is named."""
     path = str(garden / "training/ckpt-1")
+    for name in ("", "ckpt-1.index"):
+        assert open_checkpoint(str(garden / "training" / name)).path == path
     checkpoint = open_checkpoint(path)
     config = checkpoint.spec.config
     table = entries(model_garden.rows(config), config)
@@ -234,12 +232,6 @@ def test_every_variable_is_accounted_for(garden):
     assert len(checkpoint.unused) + count == len(in_file)
     assert "save_counter" in checkpoint.unused
     assert "pooler_transform/kernel" in checkpoint.unused
-
-
-@pytest.mark.parametrize("name", ["", "ckpt-1", "ckpt-1.index"])
-def test_ways_to_name_it(garden, name):
-    """Oracle: the path without the ending."""
-    assert open_checkpoint(str(garden / "training" / name)).path.endswith("/training/ckpt-1")
 
 
 def test_files_beside_it(garden, training):
@@ -288,3 +280,45 @@ def test_a_truncated_file(training, size):
     if size > 0:
         with pytest.raises(OSError, match="ckpt-1 is damaged"):
             open_checkpoint(str(training))
+
+
+class _GardenPreprocessor(tf.Module):
+    """Has the vocabulary and the operations of the Model Garden's preprocessors.
+
+    Source: tensorflow/models official/nlp/modeling/layers/text_layers.py `BertTokenizer`.
+    """
+
+    def __init__(self, vocab_file: str, lower_case: bool):
+        super().__init__()
+        vocab, lookup = load_vocab(vocab_file), tf.lookup.TextFileIndex
+        columns = tf.string, lookup.WHOLE_LINE, tf.int64, lookup.LINE_NUMBER
+        initializer = tf.lookup.TextFileInitializer(vocab_file, *columns)
+        self.table = tf.lookup.StaticVocabularyTable(initializer, 1, lookup_key_dtype=tf.string)
+        tokenizer = tf_text.BertTokenizer(
+            self.table, token_out_type=tf.int32, lower_case=lower_case
+        )
+        self.bert_pack_inputs = tf.Module()
+
+        @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.string)])
+        def call(sentences):
+            return pack_segments([tokenizer.tokenize(sentences)], 24, vocab)
+
+        self.call = call
+
+
+@pytest.mark.parametrize("lower_case", [False, True])
+def test_reads_the_preprocessor_of_another_program(tmp_path, lower_case):
+    """Oracles: what the SavedModel was made from, and what it computes; tests/export has ours."""
+    vocab = Vocabulary((*SPECIAL_TOKENS, "A", "É", "中", *"abcde", "##b", "##É"))
+    write_vocab(f"{tmp_path}/words.txt", vocab)
+    module, folder = _GardenPreprocessor(f"{tmp_path}/words.txt", lower_case), tmp_path / "saved"
+    tf.saved_model.save(module, str(folder), {"serving_default": module.call})
+    saved = read_preprocessor(str(folder))
+    assert saved == (vocab, lower_case, 24)
+    texts = tf.constant(["A b", "", "ÉÉ 中abc", "a b c d e a b c"])
+    expected = module.call(texts)
+    for name, values in BertPreprocessor(*saved)(texts).items():
+        np.testing.assert_array_equal(values, expected[name])
+    change_graph(folder, lambda graph: graph.signature_def.clear())
+    with pytest.raises(ValueError, match="does not state the length of its outputs"):
+        read_preprocessor(str(folder))

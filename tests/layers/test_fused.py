@@ -31,67 +31,39 @@ def dense_weights(width: int, outputs: int) -> tuple[tf.Tensor, ...]:
     return normal(width, outputs), normal(outputs)
 
 
-def feed_forward(name: str) -> tuple:
-    fast = functools.partial(fused.feed_forward, name)
-    plain = functools.partial(fused.plain_feed_forward, name)
-    return fast, plain, (normal(2, 5, 3, deviation=3.0), *dense_weights(3, 7), *dense_weights(7, 4))
-
-
-def normalization(form):
-    return lambda x, gamma, beta: form(x, gamma, beta, 1e-3)
-
-
-def dropout(form, **options):
-    return lambda x: form(x, 0.3, SEED, **options)
-
-
-def attention(form, rate: float, **options):
-    return lambda q, k, v: form(q, k, v, bias=BIAS, rate=rate, seed=SEED, **options)
+def case(fast, plain, arguments: tuple, options: dict | None = None, **shared) -> tuple:
+    """The fast form with its own options, the plain form, and what gradients are compared for."""
+    fast = functools.partial(fast, **shared, **(options or {}))
+    return fast, functools.partial(plain, **shared), arguments
 
 
 QUERY_KEY_VALUE = tuple(normal(2, 3, 7, 4) for _ in range(3))
-
 LOGITS = (normal(3, 4, 11, deviation=30.0),)
-
-# The fast form, the plain form, and the arguments that gradients are compared for.
+KEPT, RECOMPUTED = {}, {"recompute": True}
 CASES = {
-    "dense": (fused.dense, fused.plain_dense, (normal(2, 5, 3), *dense_weights(3, 4))),
-    "tied_logits": (
-        *(fused.tied_logits, fused.plain_tied_logits),
-        (normal(5, 3), normal(7, 3), normal(7)),
+    "dense": case(fused.dense, fused.plain_dense, (normal(2, 5, 3), *dense_weights(3, 4))),
+    "tied_logits": case(
+        fused.tied_logits, fused.plain_tied_logits, (normal(5, 3), normal(7, 3), normal(7))
     ),
-    **{
-        name: (fused.activation(name), fused.plain_activation(name), (normal(50, 4, deviation=3),))
-        for name in ("gelu", "gelu_new")
-    },
-    **{f"feed_forward of {name}": feed_forward(name) for name in ("gelu", "gelu_new", "relu")},
-    "layer_norm": (
-        *(normalization(fused.layer_norm), normalization(fused.plain_layer_norm)),
-        (normal(2, 5, 6), normal(6), normal(6)),
-    ),
-    **{
-        f"dropout, {options}": (
-            *(dropout(dropouts.dropout, **options), dropout(dropouts.plain_dropout)),
-            (normal(5, 4, 3),),
-        )
-        for options in ({}, {"recompute": True})
-    },
-    **{
-        f"attention, {rate}, {options}": (
-            *(attention(fused.attention, rate, **options), attention(fused.plain_attention, rate)),
-            QUERY_KEY_VALUE,
-        )
-        for rate, options in ((0.0, {}), (0.2, {}), (0.2, {"recompute": True}))
-    },
-    **{
-        f"cross_entropy, {options}": (
-            functools.partial(fused.cross_entropy, labels=LABELS, **options),
-            functools.partial(fused.plain_cross_entropy, labels=LABELS),
-            LOGITS,
-        )
-        for options in ({}, {"recompute": True})
-    },
 }
+for name in ("gelu", "gelu_new"):
+    forms = fused.activation(name), fused.plain_activation(name)
+    CASES[name] = case(*forms, (normal(50, 4, deviation=3),))
+for name in ("gelu", "gelu_new", "relu"):
+    forms = (functools.partial(x, name) for x in (fused.feed_forward, fused.plain_feed_forward))
+    arguments = normal(2, 5, 3, deviation=3.0), *dense_weights(3, 7), *dense_weights(7, 4)
+    CASES[f"feed_forward of {name}"] = case(*forms, arguments)
+CASES["layer_norm"] = case(
+    fused.layer_norm, fused.plain_layer_norm, (normal(2, 5, 6), normal(6), normal(6)), epsilon=1e-3
+)
+for options in (KEPT, RECOMPUTED):
+    forms, shared = (dropouts.dropout, dropouts.plain_dropout), dict(rate=0.3, seed=SEED)
+    CASES[f"dropout, {options}"] = case(*forms, (normal(5, 4, 3),), options, **shared)
+    forms = fused.cross_entropy, fused.plain_cross_entropy
+    CASES[f"cross_entropy, {options}"] = case(*forms, LOGITS, options, labels=LABELS)
+for rate, options in ((0.0, KEPT), (0.2, KEPT), (0.2, RECOMPUTED)):
+    forms, shared = (fused.attention, fused.plain_attention), dict(bias=BIAS, rate=rate, seed=SEED)
+    CASES[f"attention, {rate}, {options}"] = case(*forms, QUERY_KEY_VALUE, options, **shared)
 
 
 def value_and_gradients(function, *arguments) -> list[tf.Tensor]:

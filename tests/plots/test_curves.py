@@ -70,14 +70,10 @@ def test_all_metrics_of_an_evaluation_are_drawn():
     assert figure.axes[1].get_title("left") == "Accuracy" and figure.axes[1].get_ylim()[0] == 0
 
 
-def test_a_curve_of_one_point_is_visible():
-    """Oracle: matplotlib draws a line of one point only if it has a marker."""
+def test_a_long_curve_is_smoothed_and_one_of_a_single_point_is_visible():
+    """Oracles: means of 20 of 1,000 points, computed one by one; matplotlib draws markers."""
     (line,) = learning_curves([{"step": 5, "learning_rate": 0.5}]).axes[2].get_lines()
     assert line.get_marker() == "o"
-
-
-def test_a_long_curve_is_smoothed():
-    """Oracle: means of 20 of 1,000 points, computed one by one."""
     training = metrics(1000)
     loss = learning_curves(training, []).axes[0]
     raw, smooth = (line.get_xydata() for line in loss.get_lines())

@@ -20,14 +20,13 @@ RNG = np.random.default_rng(0)
 TOKENS = "[CLS] my dog is $ 5 $ [SEP]".split()
 S = len(TOKENS)
 PROBABILITIES = RNG.dirichlet(np.ones(S), (3, 2, S))
+VECTORS = RNG.normal(size=(3, S, 9))
 
 # Each draws its picture, into given axes if it takes any.
 PICTURES = {
     "attention": lambda **ax: plots.attention(PROBABILITIES[0, 0], TOKENS, **ax),
-    "embedding_map": lambda **ax: plots.embedding_map(RNG.normal(size=(S, 9)), TOKENS, **ax),
-    "embedding_sum": lambda **ax: plots.embedding_sum(
-        TOKENS, [0] * S, RNG.normal(size=(3, S, 9)), **ax
-    ),
+    "embedding_map": lambda **ax: plots.embedding_map(VECTORS[0], TOKENS, **ax),
+    "embedding_sum": lambda **ax: plots.embedding_sum(TOKENS, [0] * S, VECTORS, **ax),
     "word_probabilities": lambda **ax: plots.word_probabilities(TOKENS, [0.1] * S, **ax),
     "masked_example": lambda **ax: plots.masked_example(TOKENS, TOKENS, [2], **ax),
     "confusion_matrix": lambda **ax: plots.confusion_matrix([0, 1], [1, 1], ["$a", "b$"], **ax),
@@ -110,14 +109,10 @@ def test_an_embedding_map_keeps_the_largest_variances():
     assert axes.get_ylabel() == f"component 2 ({shares[1]:.0%} of the variance)"
     assert [len(group.get_offsets()) for group in axes.collections] == [4, 2]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["fruit", "firm"]
-    for text, point in zip(axes.texts, points, strict=True):
-        assert not pixels(text).contains(*axes.transData.transform(point))
-        assert np.abs(pixels(text).min - axes.transData.transform(point)).max() < 60
+    for text, point in zip(axes.texts, axes.transData.transform(points), strict=True):
+        box = text.get_window_extent()
+        assert not box.contains(*point) and np.abs(box.min - point).max() < 60
     assert [text.get_text() for text in axes.texts] == list("abcdef")
-
-
-def pixels(text: matplotlib.text.Text) -> matplotlib.transforms.Bbox:
-    return text.get_window_extent()
 
 
 def test_labels_do_not_cover_each_other(capfd):
@@ -126,8 +121,7 @@ def test_labels_do_not_cover_each_other(capfd):
     vectors = np.random.default_rng(1).normal(size=(8, 2)) * [1.0, 0.05]
     labels = ["this is as long as a sentence that one draws " * (i < 3) + str(i) for i in range(8)]
     axes = plots.embedding_map(vectors, labels).axes[0]
-    boxes = [pixels(text) for text in axes.texts]
-    for a, b in itertools.combinations(boxes, 2):
+    for a, b in itertools.combinations([text.get_window_extent() for text in axes.texts], 2):
         assert not a.overlaps(b)
     assert capfd.readouterr().err == ""
 

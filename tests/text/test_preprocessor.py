@@ -38,19 +38,9 @@ def test_equals_tokenizer_and_packing(texts, lower_case):
     batches = tf.data.Dataset.from_tensors(tuple(map(tf.constant, texts))).map(layer)
     assert_equal(next(iter(batches)), expected)
     symbolic = layer(*[keras.Input([], dtype="string") for _ in texts])
-    assert {name: (x.shape, x.dtype) for name, x in symbolic.items()} == {
-        name: ((None, 9), "int32") for name in expected
-    }
+    found = {name: (x.shape, x.dtype) for name, x in symbolic.items()}
+    assert found == dict.fromkeys(expected, ((None, 9), "int32"))
     assert_equal(BertPreprocessor.from_config(layer.get_config())(*texts), expected)
-
-
-def test_wrong_calls_are_named():
-    """Oracle: the messages name the shape and the length."""
-    layer = BertPreprocessor(VOCAB, lower_case=False, seq_length=4)
-    with pytest.raises(ValueError, match=r"takes strings \[batch\], not of shape \(\)"):
-        layer("a single text")
-    with pytest.raises(ValueError, match=r"takes strings \[batch\], not of shape \(1, 1\)"):
-        layer([["a"]])
 
 
 def ragged(rows):
@@ -100,43 +90,35 @@ def test_special_ids_come_from_the_vocabulary():
     np.testing.assert_array_equal(packed["input_word_ids"], [[3, 0, 2, 2, 5, 5]])
 
 
-def test_static_and_dynamic_sequence_lengths():
-    """Oracle: the static shape, and a worked example."""
+def test_graphs_for_static_and_dynamic_lengths():
+    """Oracles: the static shape, and a worked example.
+
+    oneDNN prints an error about transposed integers.
+    """
+    pack = tf.function(lambda a, b, length: pack_segments([a, b], length, VOCAB))
     spec = tf.RaggedTensorSpec([None, None], tf.int32)
-
-    @tf.function(input_signature=[spec])
-    def static(a):
-        return pack_segments([a], 8, VOCAB)
-
-    for shape in static.get_concrete_function().output_shapes.values():
-        assert shape.as_list() == [None, 8]
-
-    @tf.function(input_signature=[spec, tf.TensorSpec([], tf.int32)])
-    def dynamic(a, seq_length):
-        return pack_segments([a, a], seq_length, VOCAB)
-
-    pair = dynamic(ragged([[7, 8, 9]]), 7)["input_word_ids"]
-    np.testing.assert_array_equal(pair, [[CLS, 7, 8, SEP, 7, 8, SEP]])
+    static = pack.get_concrete_function(spec, spec, 8)
+    assert {tuple(shape) for shape in static.output_shapes.values()} == {(None, 8)}
+    assert "Transpose" not in str(static.graph.as_graph_def())
+    a = ragged([[7, 8, 9]])
+    found = pack(a, a, tf.constant(7))["input_word_ids"]
+    np.testing.assert_array_equal(found, [[CLS, 7, 8, SEP, 7, 8, SEP]])
     with pytest.raises(tf.errors.InvalidArgumentError, match="at least 5"):
-        dynamic(ragged([[7, 8, 9]]), 4)
-
-
-def test_nothing_is_transposed():
-    """Oracle: the graph. oneDNN prints an error about transposed integers."""
-    spec = tf.RaggedTensorSpec([None, None], tf.int32)
-    pack = tf.function(lambda *segments: pack_segments(segments, 9, VOCAB), [spec] * 2)
-    assert "Transpose" not in str(pack.get_concrete_function().graph.as_graph_def())
+        pack(a, a, tf.constant(4))
 
 
 def test_invalid_input_is_named():
-    """Oracle: the message names the value and the limit."""
-    a = ragged([[7]])
-    with pytest.raises(ValueError, match="seq_length 2 is too small: .* at least 3"):
-        pack_segments([a], 2, VOCAB)
-    with pytest.raises(ValueError, match="seq_length 4 is too small: .* at least 5"):
-        pack_segments([a, a], tf.constant(4), VOCAB)
-    with pytest.raises(ValueError, match="got 3 segments"):
-        pack_segments([a, a, a], 9, VOCAB)
+    """Oracle: the message names the value or the shape, and the limit."""
+    layer, a = BertPreprocessor(VOCAB, lower_case=False, seq_length=4), ragged([[7]])
+    for call, arguments, message in (
+        (pack_segments, ([a], 2, VOCAB), "seq_length 2 is too small: .* at least 3"),
+        (pack_segments, ([a, a], tf.constant(4), VOCAB), "seq_length 4 is too small: .* least 5"),
+        (pack_segments, ([a, a, a], 9, VOCAB), "got 3 segments"),
+        (layer, ("a single text",), r"takes strings \[batch\], not of shape \(\)"),
+        (layer, ([["a"]],), r"takes strings \[batch\], not of shape \(1, 1\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(*arguments)
 
 
 @pytest.mark.parametrize("rows", [(1, 2), (2, 1), (0, 1)])

@@ -5,13 +5,8 @@ import json
 
 import pytest
 
-from tfrecords.manifest import (
-    find_manifests,
-    manifest_path,
-    read_manifest,
-    shard_entry,
-    write_manifest,
-)
+from tfrecords import manifest as manifests
+from tfrecords.manifest import manifest_path, read_manifest, shard_entry, write_manifest
 
 
 @pytest.mark.parametrize(
@@ -50,10 +45,12 @@ def test_round_trip(tmp_path):
 
 def test_a_manifest_is_found_beside_its_shards(tmp_path):
     shard = str(tmp_path / "x.tfrecord-00001-of-00002")
-    assert find_manifests([shard]) == {}
+    """Oracle: the manifest that was written, once for all of its shards."""
+    assert manifests.find_manifests([shard]) == {}
     path = tmp_path / "x.manifest.json"
     write_manifest(str(path), {"shards": []})
-    assert find_manifests([shard, shard.replace("1-of", "0-of")]) == {str(path): {"shards": []}}
+    found = manifests.find_manifests([shard, shard.replace("1-of", "0-of")])
+    assert found == {str(path): {"shards": []}}
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,7 @@ import tensorflow as tf
 
 from tfrecords import order
 from tfrecords.manifest import manifest_path, shard_entry, write_manifest
-from tfrecords.order import (
-    RecordSet,
-    count_records,
-    records_in_order,
-    records_of_step,
-    training_records,
-)
+from tfrecords.order import RecordSet, count_records, records_in_order, training_records
 from tfrecords.writer import write_records
 
 SIZES = {"a": 250, "b": 101, "c": 1, "d": 30}
@@ -128,14 +122,14 @@ def test_the_records_of_a_step_are_named(files, three_epochs, part):
     for step in (0, 59):
         named = [
             f"{file.rpartition('/')[2]} {number}".encode()
-            for file, number in records_of_step(records, 7, step)
+            for file, number in order.records_of_step(records, 7, step)
         ]
         assert named == rows[7 * step : 7 * (step + 1)]
 
 
 def test_training_without_records_is_an_error_not_an_endless_loop(files):
-    message = "/c: no records are left to train on, .* first of every 100"
-    with pytest.raises(ValueError, match=message):
+    """Oracles: the only record of a file, which is held out; that record, again and again."""
+    with pytest.raises(ValueError, match="/c: no records are left to train on, .* every 100"):
         _training([files[2]], seed=1, part="train")
     assert _take(_training([files[2]], seed=1), 2) == [b"c 1"] * 2
 

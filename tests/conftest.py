@@ -185,3 +185,15 @@ def _flag(argument: str, kinds: dict) -> tuple:
         return (name, True) if name in kinds else (name.removeprefix("no"), False)
     kind = getattr(kinds[name], "__args__", (kinds[name],))[0]
     return name, kind(value)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """A function (name, text or bytes) -> the path of a file with it."""
+
+    def write(name: str, data: str | bytes) -> str:
+        path = tmp_path / name
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+        return str(path)
+
+    return write

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.content import estimate_content_bytes, read_content
 from bert_tf.base.progress import counted, progress_bar, say
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.corpus.content import estimate_content_bytes, read_content
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from bert_tf.base.content import checked_content, decode
 from bert_tf.base.files import named_errors
-from bert_tf.corpus.content import checked_content, decode
 from bert_tf.corpus.tfds import read_tfds_texts
 
 # A line of bytes that occur in encoded whitespace. Only decoding shows whether it is blank.

@@ -4,8 +4,8 @@ import itertools
 import time
 from dataclasses import replace
 
+from bert_tf.base.content import estimate_content_bytes
 from bert_tf.base.progress import counted, duration
-from bert_tf.corpus.content import estimate_content_bytes
 from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.counts import ExampleCounts, TextCounts
 from bert_tf.examples.documents import make_chunk

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from bert_tf.base.command_help import command_line, unused_name
-from bert_tf.corpus.content import describe_problems
+from bert_tf.base.content import describe_problems
 from bert_tf.examples.counts import CreationStatistics, ExampleCounts, TextCounts
 from bert_tf.examples.job import Job
 from bert_tf.presets import suggest_start

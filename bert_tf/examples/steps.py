@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.content import estimate_content_bytes
 from bert_tf.base.output_files import join_files, whole_file
-from bert_tf.corpus.content import estimate_content_bytes
 from bert_tf.corpus.sources import Block
 from bert_tf.examples.chunk import Chunk, load_chunk, save_chunk
 from bert_tf.examples.counts import CreationStatistics, ExampleCounts

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from bert_tf.corpus.content import checked_content, decode
+from bert_tf.base.content import checked_content, decode
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 Segmenter = Callable[[str], Sequence[str]]

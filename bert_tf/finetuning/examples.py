@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from bert_tf.base.progress import counted
 from bert_tf.corpus.tfds import prepare
@@ -111,6 +112,14 @@ class TfdsSource(NamedTuple):
             _targets(np.array([row["label"] for row in rows])),
             [str(row["idx"]) for row in rows] if numbered else None,
         )
+
+
+def find_file(data_dir: str, *names: str, advice: str = "name their folder as --data_dir") -> str:
+    """Returns the path of the first of these files that exists in a folder."""
+    for name in names:
+        if tf.io.gfile.exists(f"{data_dir}/{name}"):
+            return f"{data_dir}/{name}"
+    raise FileNotFoundError(f"{data_dir} contains neither {' nor '.join(names)}: {advice}")
 
 
 def read_tfds(name: str, split: str) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:

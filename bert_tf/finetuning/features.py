@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.content import is_utf8
 from bert_tf.base.progress import counted, progress_bar
-from bert_tf.corpus.content import is_utf8
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer

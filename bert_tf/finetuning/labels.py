@@ -10,12 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.base.content import is_unicode
 from bert_tf.base.input_files import shortened, similar
 from bert_tf.base.progress import counted, say
-from bert_tf.corpus.content import is_unicode
-from bert_tf.finetuning.columns import ID
-from bert_tf.finetuning.lists import class_name, other_separator, parse_list, resembles_list, split
-from bert_tf.finetuning.tables import Table, as_number, fold, shown
+from bert_tf.tables.cells import (
+    as_number,
+    class_name,
+    fold,
+    is_empty,
+    other_separator,
+    resembles_list,
+    shown,
+    split,
+)
+from bert_tf.tables.table import Table
 
 # What programs write for an empty cell.
 _MISSING = {"nan", "null", "<na>"}
@@ -26,15 +34,8 @@ _MOST_DEVIATIONS = 1e4
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 # If there are more classes with numbers as names, the numbers are probably to be predicted.
 _MANY = 10
-# The unit of TFRecord files, whose features do not show whether they are lists.
-_RECORD = "record"
 # Programs write whole numbers as 1.0 in columns with empty cells.
 _FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
-
-
-def is_empty(value: Any) -> bool:
-    """Returns whether a cell holds nothing, or an empty list."""
-    return value in (None, []) or (isinstance(value, str) and not value.strip())
 
 
 def check_label(table: Table, row: int, value: Any) -> None:
@@ -77,8 +78,8 @@ def read_several(table: Table, column: str, separator: str | None) -> list[tuple
     for row, value in enumerate(table.column(column)):
         items = value if isinstance(value, list) else [] if value is None else [value]
         if isinstance(value, str):
-            found = _parse_list(table, row, value)
-            if found is None and table.unit == _RECORD and not separator:
+            found = table.parse_list(row, value)
+            if found is None and not table.marks_lists and not separator:
                 found = [value] if value.strip() else []
             items = _split(table, row, value, separator or ",") if found is None else found
         if items:
@@ -102,7 +103,7 @@ def check_separator(table: Table, column: str, separator: str | None) -> None:
     `separator` is that of the flag; None for the default, a comma.
     """
     cells = [cell for cell in table.column(column) if isinstance(cell, str)]
-    if table.unit == _RECORD and not separator and any("," in cell for cell in cells):
+    if not table.marks_lists and not separator and any("," in cell for cell in cells):
         say(
             f"{table.path}: every value of {column!r} is one class; if commas separate classes, "
             "give --label_separator=,"
@@ -123,36 +124,6 @@ def check_separator(table: Table, column: str, separator: str | None) -> None:
             "part of the names"
         )
     say(f"WARNING: {problem}.")
-
-
-def read_words(table: Table, row: int, column: str, kind: str) -> tuple[str, ...]:
-    """Returns the words or tags in a cell; `kind` is "word" or "tag", for messages."""
-    values = cell = table.columns[column][row]
-    if isinstance(cell, str):
-        values = _parse_list(table, row, cell)
-    # A single word, not a text of several.
-    if table.unit == _RECORD and not isinstance(values, list) and len(str(cell).split()) == 1:
-        values = [cell]
-    # Tags may also be numbers.
-    if not isinstance(values, list) or not all(
-        type(x) is int or (isinstance(x, str) and is_unicode(x)) for x in values
-    ):
-        raise ValueError(f"{table.at(row)}: {column!r} is not a list of strings")
-    if "" in values:
-        raise ValueError(f"{table.at(row)}: {kind} {values.index('') + 1:,} of {column!r} is empty")
-    return tuple(map(str, values))
-
-
-def _parse_list(table: Table, row: int, text: str) -> list | None:
-    try:
-        return parse_list(text)
-    except ValueError as error:
-        if table.unit == _RECORD:
-            return None
-        raise ValueError(
-            f"{table.at(row)}: {shown(text)} starts like a list, but is {error}: write "
-            '["a", "b"], or ["(a)"] for a single name that starts with a bracket'
-        ) from None
 
 
 def _split(table: Table, row: int, text: str, separator: str) -> list[str]:
@@ -226,22 +197,6 @@ def has_labels(table: Table, columns: Sequence[str]) -> bool:
     """Returns whether any row of a table has a label; an empty list counts as one."""
     cells = [value for name in columns for value in table.columns.get(name, [])]
     return not all(value != [] and is_empty(value) for value in cells)
-
-
-def read_ids(table: Table, column: str | None) -> tuple[list[str] | None, tuple[str, ...]]:
-    """Returns the id of each row, "" if it has none, and notes on repeated ids.
-
-    Without a column of ids, the ids are None.
-    """
-    if column is None:
-        return None, ()
-    ids = ["" if value is None else str(value) for value in table.columns[column]]
-    for row, value in enumerate(ids):
-        if not is_unicode(value):
-            raise ValueError(f"{table.at(row)}: the {ID} is not UTF-8: save the file as UTF-8")
-    known = list(filter(None, ids))
-    repeated = len(known) - len(set(known))
-    return ids, (f"{repeated:,} with the id of an earlier one",) if repeated else ()
 
 
 def find_classes(

@@ -22,6 +22,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf import __version__
+from bert_tf.base.content import is_utf8
 from bert_tf.base.files import file_sha256, read_file
 from bert_tf.base.folder_lock import locked
 from bert_tf.base.output_files import (
@@ -35,7 +36,6 @@ from bert_tf.base.output_files import (
 )
 from bert_tf.base.progress import counted, progress_bar, say
 from bert_tf.base.provenance import check_same, describe_file, description_of, differences
-from bert_tf.corpus.content import is_utf8
 from bert_tf.inference.texts import Numbered, Row, in_groups, read_files, rows_in
 from bert_tf.jobs.runner_options import RunnerOptions
 from bert_tf.jobs.work_folder import WorkFolder, finish, is_finished, read_json

@@ -12,8 +12,6 @@ from bert_tf.base.input_files import expand_files
 from bert_tf.base.output_files import join_files
 from bert_tf.base.progress import counted
 from bert_tf.config import EMBEDDING
-from bert_tf.finetuning.columns import Columns
-from bert_tf.finetuning.table_rows import import_pyarrow
 from bert_tf.finite import count_non_finite
 from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.encoding import encode_lines
@@ -23,8 +21,8 @@ from bert_tf.inference.texts import (
     Row,
     columns_of_run,
     in_groups,
-    read_lines,
-    read_rows,
+    read_texts,
+    split_lines,
     table_columns,
 )
 from bert_tf.inference.vector_files import (
@@ -38,6 +36,8 @@ from bert_tf.inference.vector_files import (
 )
 from bert_tf.inference.vectors import VectorExtractor
 from bert_tf.jobs.work_folder import read_counts
+from bert_tf.tables.columns import Columns
+from bert_tf.tables.rows import import_pyarrow
 from bert_tf.weights.checkpoint import fingerprint
 from tfrecords.writer import write_records
 
@@ -90,13 +90,13 @@ def _labels(options: ExtractionOptions) -> str | None:
 def _rows(options: ExtractionOptions, file: str) -> Iterator[Numbered]:
     """Reads a file's lines, or the rows of a table."""
     if not (given := table_columns(options, file)):
-        return ((n, Row(line)) for n, line in enumerate(read_lines(file), 1))
+        return ((n, Row(line)) for n, line in enumerate(split_lines(file), 1))
     checkpoint = _open(options).checkpoint
     trained = Columns() if given.text else columns_of_run(checkpoint.run)
     if checkpoint.head and checkpoint.head.kind == EMBEDDING:
         trained = dataclasses.replace(trained, text_b=None)  # it read each text alone
     inputs = ("text", "text_b") if given.text_b or trained.text_b else ("text",)
-    return read_rows(file, given, trained, inputs)
+    return read_texts(file, given, trained, inputs)
 
 
 def _write_part(

@@ -10,12 +10,12 @@ from bert_tf.base.files import file_sha256
 from bert_tf.base.input_files import expand_files
 from bert_tf.base.output_files import atomic_write
 from bert_tf.base.progress import counted
-from bert_tf.finetuning.table_rows import import_pyarrow
 from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.prediction_files import join_predictions
 from bert_tf.inference.predictor import Predictor, line_of, load_predictor
 from bert_tf.inference.texts import Numbered, Row, example_of, read_examples, read_numbered
+from bert_tf.tables.rows import import_pyarrow
 from bert_tf.weights.checkpoint import fingerprint
 
 # Each process loads the model only once.

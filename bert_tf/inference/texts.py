@@ -7,22 +7,19 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from bert_tf.base.content import check_encoding, is_utf8, read_lines
 from bert_tf.base.input_files import expand_files
 from bert_tf.base.progress import counted
-from bert_tf.corpus.content import check_encoding, is_utf8
-from bert_tf.corpus.sources import read_blocks
-from bert_tf.finetuning import table_rows
-from bert_tf.finetuning.columns import Columns, find_columns
-from bert_tf.finetuning.labels import read_ids, read_words
-from bert_tf.finetuning.table_rows import NoRows, table_kind
-from bert_tf.finetuning.tables import Table, fold
 from bert_tf.inference.inference_options import ColumnOptions, TextOptions
 from bert_tf.runs.run import Run
+from bert_tf.tables.cells import fold
+from bert_tf.tables.columns import Columns, find_columns
+from bert_tf.tables.rows import NoRows, read_rows, table_kind
+from bert_tf.tables.table import Table
 
 CHUNK_LINES = 1024
 # A row with longer texts counts as several.
 _ROW_BYTES = 2**14
-_BLOCK_BYTES = 2**20
 PAIR = " ||| "
 # The strings by the names of the inputs, and possibly an id.
 Example = dict[str, Any]
@@ -127,7 +124,7 @@ def read_numbered(
         raise ValueError(f"{path}: a table has no lists of choices: give a .jsonl file")
     if given.text_b and len(names) == 1:
         raise ValueError("--text_b_column is only for models of pairs of texts: omit it")
-    return read_rows(path, given, trained, names, has_choices)
+    return read_texts(path, given, trained, names, has_choices)
 
 
 def _parsed_lines(
@@ -137,7 +134,7 @@ def _parsed_lines(
         # Arguments that are not UTF-8 arrive with surrogates.
         source, lines = "the arguments", (x.encode("utf-8", "surrogateescape") for x in texts)
     elif path:
-        source, lines = path, read_lines(path)
+        source, lines = path, split_lines(path)
     else:
         source, lines = "standard input", _standard_input()
     for number, line in enumerate(lines, 1):
@@ -162,10 +159,10 @@ def _parse_line(line: bytes, signature: Sequence[tf.TensorSpec]) -> tuple:
     return tuple(fields)
 
 
-def read_lines(file: str) -> Iterator[bytes]:
+def split_lines(file: str) -> Iterator[bytes]:
     """Yields the lines of a text file without their ends (LF or CRLF); blank lines, too."""
-    for block in read_blocks([file], _BLOCK_BYTES, separator=None):
-        for line in block.data.removesuffix(b"\n").split(b"\n"):
+    for part in read_lines(file):
+        for line in part.removesuffix(b"\n").split(b"\n"):
             yield line.removesuffix(b"\r")
 
 
@@ -230,7 +227,7 @@ def columns_of_run(run: Run | None) -> Columns:
     return Columns.of(*found, kind) if flags.get("task") == "csv" and kind != "tags" else Columns()
 
 
-def read_rows(
+def read_texts(
     path: str,
     given: Columns,
     trained: Columns = Columns(),  # noqa: B008
@@ -248,7 +245,7 @@ def read_rows(
         has_choices: whether the last one is a list of texts.
     """
     columns, without_id = None, 0
-    unit, numbered = table_rows.read_rows(path)
+    unit, numbered = read_rows(path)
     for chunk in in_groups(numbered, lambda item: rows_in(item[1]), CHUNK_LINES):
         if not columns:
             good = [item for item in chunk if not isinstance(item[1], ValueError)]
@@ -277,10 +274,10 @@ def _row(table: Table, columns: Columns, has_choices: bool) -> Row:
     names = [name for name in (columns.text, columns.text_b) if name]
     texts = [table.texts(name)[0] for name in names[: len(names) - has_choices]]
     if has_choices:
-        texts.append([*read_words(table, 0, names[-1], "choice")])
+        texts.append([*table.words(0, names[-1], "choice")])
         if not texts[-1]:
             raise ValueError(f"{table.at(0)}: {names[-1]!r} holds no choice")
-    read_ids(table, columns.id)  # checks it
+    table.ids(columns.id)  # checks it
     return Row(tuple(texts), table.columns[columns.id][0] if columns.id else None)
 
 

@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from bert_tf import __version__
 from bert_tf.base.command_help import command_line, unused_name
+from bert_tf.base.content import describe_problems
 from bert_tf.base.files import file_sha256, read_file, read_json
 from bert_tf.base.input_files import MANIFEST_END, expand_files, match_files
 from bert_tf.base.output_files import REPLACE, atomic_write, check_free, check_output_files
 from bert_tf.base.progress import say
 from bert_tf.base.provenance import MADE, check_same, describe_file, description_of, differences
-from bert_tf.corpus.content import describe_problems
 from bert_tf.corpus.sources import is_json
 from bert_tf.resolution import read_vocab_file
 from bert_tf.runs.run import TOKENIZER, VOCAB, Run

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from bert_tf.corpus import content
+from bert_tf.base import content
 from bert_tf.corpus.lines import read_documents
 from bert_tf.corpus.sources import Block, group_files, read_blocks
 

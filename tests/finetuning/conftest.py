@@ -31,18 +31,6 @@ def _sentences(count: int, seed: int) -> list[tuple[str, int]]:
     return rows
 
 
-@pytest.fixture
-def write(tmp_path):
-    """A function (name, text or bytes) -> the path of a file with it."""
-
-    def write(name: str, data: str | bytes) -> str:
-        path = tmp_path / name
-        path.write_bytes(data if isinstance(data, bytes) else data.encode())
-        return str(path)
-
-    return write
-
-
 @pytest.fixture(scope="session")
 def sentences():
     """A function (count, seed) -> pairs of a text and its label."""

@@ -24,10 +24,11 @@ from support import calls_of
 from bert_tf import extract_features, predict
 from bert_tf.base.files import read_file
 from bert_tf.config import Head
-from bert_tf.finetuning import table_rows, tables
 from bert_tf.inference import bulk, predicting, texts
 from bert_tf.inference.predictor import load_predictor
 from bert_tf.jobs.work_folder import WorkFolder
+from bert_tf.tables import rows as table_rows
+from bert_tf.tables.table import read_table
 from tfrecords.writer import write_records
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -156,7 +157,7 @@ def test_outputs_hold_the_same_values(ending, kind, folders, tmp_path):
         for row in expected[1:]:
             row["id"] = text(row["id"])
     else:
-        assert is_tagger or tables.read_table(str(found)).columns["text"] == texts
+        assert is_tagger or read_table(str(found)).columns["text"] == texts
         with open(found, newline="") as file:
             cells = [*csv.DictReader(file, delimiter="\t" if ending == ".tsv" else ",")]
         for row in expected:
@@ -190,7 +191,7 @@ def test_outputs_as_examples(kind, folders, tmp_path):
         for name in strings:
             values = [x.decode() for x in cells[name].numpy()]
             assert ([*map(json.loads, values)] if is_tagger else values[0]) == row[name]
-    assert tables.read_table(str(found)).columns["text"] == ["the cat", ""]
+    assert read_table(str(found)).columns["text"] == ["the cat", ""]
 
 
 def test_several_files(classifier, tmp_path, capsys):
@@ -538,7 +539,7 @@ def test_ids_of_every_type(classifier, tmp_path, capsys):
     for name, (ids, expected) in cases.items():
         path = tmp_path / f"{name}.parquet"
         parquet.write_table(arrow_table({"id": ids, "text": ["a", "b"]}), path)
-        read = tables.read_table(str(written(classifier, path, ".tfrecord")))
+        read = read_table(str(written(classifier, path, ".tfrecord")))
         left_out = f"{path}: 1 row without 'id' (empty, null, NaN or infinite)."
         assert (left_out in capsys.readouterr().err) == (name == "nan")
         assert read.columns["id"] == expected

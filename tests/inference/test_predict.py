@@ -21,7 +21,6 @@ from support import save_run
 import bert_tf
 from bert_tf import explore, extract_features, fill_mask, run_finetuning
 from bert_tf.config import Head
-from bert_tf.finetuning.columns import Columns
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task
 from bert_tf.finetuning.serving import ChoiceModule
@@ -31,6 +30,7 @@ from bert_tf.inference.predictor import Predictor, answer_of, line_of
 from bert_tf.inference.texts import read_examples, read_rows
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.predict import Options, run
+from bert_tf.tables.columns import Columns
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from unicodedata import normalize
 
+from bert_tf.base.content import read_text
 from bert_tf.base.output_files import atomic_write
 from bert_tf.base.progress import counted
 from bert_tf.finetuning import examples
-from bert_tf.finetuning.tables import CONLL_FORM, read_file
 from bert_tf.finetuning.tagging.conll_columns import (
     NUMBERED,
     ONTONOTES,
@@ -19,6 +19,10 @@ from bert_tf.finetuning.tagging.conll_columns import (
 )
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
 
+CONLL_FORM = (
+    "a file that has a word and its tag on every line, separated by a tab, and a blank line after "
+    "every sentence"
+)
 DOCUMENT = "-DOCSTART-"
 # The first cell of lines that begin and end a document of OntoNotes, and what they stand for.
 _MARKS = {"#begin": [DOCUMENT], "#end": []}
@@ -176,7 +180,7 @@ def write_conll(path: str, text: TaggedText, predicted: Sequence[str]) -> None:
 
 def _rows(path: str) -> Iterator[_Row]:
     """Yields the lines; blank ones have no cells."""
-    lines = read_file(path).split(b"\n")
+    lines = read_text(path).split(b"\n")
     tabs = any(b"\t" in line.strip(b" \t\r") for line in lines)
     if not tabs and path.lower().endswith(".csv") and b"," in lines[0]:
         raise ValueError(f"{path}: commas separate the columns, but --task=ner needs {CONLL_FORM}")

@@ -6,21 +6,27 @@ from dataclasses import replace
 
 import numpy as np
 
+from bert_tf.base.progress import say
 from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning import labels
-from bert_tf.finetuning.columns import Columns, find_columns, say_unread
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.tables import Table, fold, read_table
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.tasks import embedding
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
-from bert_tf.finetuning.tasks.tagged_files import make_tagging
+from bert_tf.finetuning.tasks.tagged_files import check_rows_are_texts, make_tagging
+from bert_tf.tables.cells import as_number, fold
+from bert_tf.tables.columns import Columns, find_columns
+from bert_tf.tables.table import Table, read_table
 
 NAME = "csv"
+# Usual names of columns with second texts.
+_SECOND = {"text_b", "text_pair", "text2", "sentence2", "hypothesis"}
+# Usual names of columns that say how well two texts match.
+_SCORES = {"label", "score", "similarity", "relevance", "is_duplicate"}
 _FLAGS = (
     *("train_file", "dev_file", "test_file", "text_column", "text_b_column"),
     *("label_column", "label_type", "label_separator"),
@@ -137,7 +143,7 @@ class TableReader:
         if not (path := getattr(files, f"{split}_file")):
             raise files.missing(NAME, split)
         table, columns, rows = self._opened.pop(path, None) or self._open(path, split)
-        ids, notes = labels.read_ids(table, columns.id)
+        ids, notes = table.ids(columns.id)
         texts, texts_b = (x and table.texts(x) for x in (columns.text, columns.text_b))
         negatives = columns.negative and table.texts(columns.negative, needed=False)
         targets = {}
@@ -157,9 +163,11 @@ class TableReader:
     def _open(self, path: str, split: str) -> tuple[Table, Columns, _Rows | None]:
         """Returns a table, its columns and its labels; None if a test file has none."""
         tests, pairs, table = split == "test", self._type == "pairs", read_table(path)
-        columns = find_columns(table, self._wanted, labelled=not (tests or pairs))
+        if labelled := not (tests or pairs):
+            check_rows_are_texts(table, self._wanted.labels or ("label",))
+        columns = find_columns(table, self._wanted, labelled)
         if pairs or split == TRAIN:
-            say_unread(table, columns, pairs)
+            _say_unread(table, columns, pairs)
         if pairs or (tests and not labels.has_labels(table, columns.labels)):
             return table, columns, None
         if len(columns.labels) > 1:
@@ -170,3 +178,21 @@ class TableReader:
         if self._type == "classes":
             return table, columns, labels.read_several(table, column, self._stated_separator)
         return table, columns, labels.read_single(table, column)
+
+
+def _say_unread(table: Table, read: Columns, pairs: bool) -> None:
+    """Names unread columns that seem to hold second texts or, with `pairs`, scores of pairs."""
+    known = {read.text, read.text_b, read.negative, read.id, *(() if pairs else read.labels)}
+    flag = "negative_column" if read.text_b else "text_b_column"
+    for name in [name for name in table.columns if name not in known]:
+        cells = [x for x in table.columns[name] if x not in (None, "")]
+        words = sum(isinstance(x, str) and len(x.split()) > 1 for x in cells)
+        is_text = 2 * words > len(cells) or fold(name) in _SECOND
+        if is_text and (not read.text_b or (pairs and not read.negative)):
+            say(f"{table.path}: {name!r} is not read; if it holds texts, give --{flag}={name}.")
+        values = {str(x) for x in cells} if pairs and read.text_b else ()
+        if len(values) > 1 and (fold(name) in _SCORES or {*map(as_number, values)} == {0, 1}):
+            say(
+                f"WARNING: {table.path}: --label_type=pairs ignores {name!r} and treats every row "
+                "as a right pair: remove the wrong pairs, or give --label_type=similarity."
+            )

@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base import files as whole_files
+from bert_tf.base.content import read_text
+from bert_tf.base.files import read_file
 from bert_tf.base.output_files import atomic_write, check_output_files
 from bert_tf.base.progress import counted, say
 from bert_tf.config import EMBEDDING, Head
-from bert_tf.finetuning.examples import TextExamples, TfdsSource
+from bert_tf.finetuning.examples import TextExamples, TfdsSource, find_file
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.tables import Table, as_number, find_file, read_file
 from bert_tf.finetuning.task import DataFiles, Outputs
 from bert_tf.finetuning.tasks import embedding
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.regression import RegressionTask
 from bert_tf.runs.run import Run
+from bert_tf.tables.cells import as_number
+from bert_tf.tables.table import Table
 
 _LABELLED = ("train", "dev", "dev_mismatched")
 
@@ -74,7 +76,7 @@ class GlueFiles:
     def _read_table(self, path: str, labelled: bool) -> tuple[Table, list[str]]:
         """Reads the lines that have all of the columns; returns notes on the others, too."""
         # The csv module and splitlines also split at a lone carriage return, which is text.
-        lines = [line.rstrip(b"\r").split(b"\t") for line in read_file(path).split(b"\n")]
+        lines = [line.rstrip(b"\r").split(b"\t") for line in read_text(path).split(b"\n")]
         header = [name.decode(errors="replace") for name in lines[0]]
         first = 0 if len(header) == len(self.header) and self.text_a not in header else 1
         header = header if first else [*self.header]
@@ -307,7 +309,7 @@ def write_submission(
 
 def _read_whole(path: str, name: str) -> str:
     """Returns the text of a file that predicts every example of its test set once."""
-    text = whole_files.read_file(path).decode(errors="replace")
+    text = read_file(path).decode(errors="replace")
     lines, count = text.splitlines()[1:], SUBMISSION[name]
     for number, line in enumerate(lines, start=2):
         try:

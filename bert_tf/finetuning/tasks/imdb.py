@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.content import read_text
 from bert_tf.base.progress import progress_bar
-from bert_tf.finetuning import tables
 from bert_tf.finetuning.examples import TextExamples, TfdsSource
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import DataFiles
@@ -31,7 +31,7 @@ def read_files(data_dir: str, split: str) -> TextExamples:
     names = [_reviews(root, folder) for folder in (folders if labelled else [split])]
     paths = [path for part in names for path in part]
     shown = dict(total=len(paths), desc="Reading", unit="file", leave=False, delay=5)
-    texts = [tables.read_file(f"{root}/{path}") for path in progress_bar(iterable=paths, **shown)]
+    texts = [read_text(f"{root}/{path}") for path in progress_bar(iterable=paths, **shown)]
     labels = np.repeat(np.arange(len(names), dtype=np.int32), [len(part) for part in names])
     return TextExamples(texts, None, {"labels": labels} if labelled else {}, paths)
 

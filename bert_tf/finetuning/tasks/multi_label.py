@@ -8,12 +8,12 @@ import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.lists import as_json, is_plain, join_classes
 from bert_tf.finetuning.metrics import OF_A_CLASS, precision_recall_f1
 from bert_tf.finetuning.objectives import MultiLabelObjective
 from bert_tf.finetuning.serving import Tensors
 from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask
+from bert_tf.tables.cells import as_json, is_plain, join_classes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,21 +4,27 @@ They are CoNLL files, or tables with a list of words and a list of tags in each 
 """
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.config import Head
 from bert_tf.corpus.sources import is_json
-from bert_tf.finetuning.columns import Columns, find_columns
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.labels import check_label, has_labels, read_ids, read_words
-from bert_tf.finetuning.tables import Table, read_table
-from bert_tf.finetuning.tagging.conll import DOCUMENT, read_conll, read_tfds
+from bert_tf.finetuning.labels import check_label, has_labels
+from bert_tf.finetuning.tagging.conll import CONLL_FORM, DOCUMENT, read_conll, read_tfds
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText, label_names
+from bert_tf.finetuning.tagging.tags import entity_types
 from bert_tf.finetuning.task import TRAIN, DataFiles
 from bert_tf.finetuning.tasks.tagging import TaggingTask
+from bert_tf.tables.cells import fold
+from bert_tf.tables.columns import Columns, find_columns
+from bert_tf.tables.table import Table, read_table
 
 _NER = "ner"
+# What the columns of words and their tags are called if each row holds one word.
+_WORDS, _TAGS = {"word", "token"}, {"tag", "ner", "ner tag", "ner_tag", "pos", "upos"}
 # The files of CoNLL-2003 in --data_dir.
 _NAMES = {
     TRAIN: ("train.txt", "eng.train"),
@@ -107,22 +113,43 @@ def _read_lists(path: str, columns: dict[str, str], labelled: bool) -> TaggedTex
     labels = tuple(filter(None, [columns.get("label_column")]))
     wanted = Columns(columns.get("text_column"), labels=labels)
     table = read_table(path)
+    if labelled:
+        check_rows_are_texts(table, labels or ("tags",))
     found = find_columns(table, wanted, labelled, ("tokens", "tags"))
     tags = found.labels[0] if has_labels(table, found.labels) else None
     documents = [[_sentence(table, row, found.text, tags)] for row in range(len(table))]
-    return TaggedText(path, documents, notes=read_ids(table, found.id)[1])
+    return TaggedText(path, documents, notes=table.ids(found.id)[1])
 
 
 def _sentence(table: Table, row: int, words: str, tags: str | None) -> Sentence:
-    tokens, found = read_words(table, row, words, "word"), ()
+    tokens, found = table.words(row, words, "word"), ()
     if not tokens:
         raise ValueError(f"{table.at(row)}: {words!r} is empty")
     if tags is not None:
         check_label(table, row, table.columns[tags][row])
-        found = read_words(table, row, tags, "tag")
+        found = table.words(row, tags, "tag")
         if len(found) != len(tokens):
             raise ValueError(
                 f"{table.at(row)}: {words!r} and {tags!r} differ in length, {len(tokens)} and "
                 f"{len(found)}"
             )
     return Sentence(tokens, found, (table.lines[row],) * len(tokens))
+
+
+def check_rows_are_texts(table: Table, labels: Sequence[str]) -> None:
+    """Raises a ValueError if a row is a word with its tag; `labels` are the columns to predict."""
+    names = {fold(name): name for name in table.columns}
+    labels = [names[name] for name in map(fold, labels) if name in names]
+    columns = [table.columns[name] for name in labels or table.columns]
+    words = [table.columns[name] for key, name in names.items() if key in _WORDS]
+    named = not labels and names.keys() & _TAGS and any(map(_are_words, words))
+    if named or any(
+        "O" in column and _are_words(column) and entity_types(column) for column in columns
+    ):
+        raise ValueError(
+            f"{table.path} has a word and its tag in each row: use --task=ner and {CONLL_FORM}"
+        )
+
+
+def _are_words(cells: Sequence[Any]) -> bool:
+    return all(isinstance(cell, str) and len(cell.split()) < 2 for cell in cells)

@@ -13,8 +13,8 @@ import tensorflow as tf
 from bert_tf.config import Head
 from bert_tf.finetuning import labels
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.tables import read_table
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
+from bert_tf.tables.table import read_table
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
 
@@ -121,10 +121,10 @@ def test_features_of_a_record_are_lists(tmp_path, capsys):
     assert labels.read_several(first, "label", ",") == [("Health", "fitness")]
     labels.check_separator(table, "label", None)
     assert "one class; if commas separate classes, give --label_sep" in capsys.readouterr().out
-    assert labels.read_words(table, 1, "label", "word") == ("Food", "x")
-    assert labels.read_words(table, 2, "label", "word") == ("[",)
+    assert table.words(1, "label", "word") == ("Food", "x")
+    assert table.words(2, "label", "word") == ("[",)
     with pytest.raises(ValueError, match="record 1: 'label' is not a list of strings"):
-        labels.read_words(table, 0, "label", "word")
+        table.words(0, "label", "word")
 
 
 @pytest.mark.parametrize(

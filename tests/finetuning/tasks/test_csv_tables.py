@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from bert_tf.config import Head, ModelSpec
-from bert_tf.finetuning.columns import Columns, find_columns
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
 from bert_tf.finetuning.saved_run import resumed_flags, with_values_of
-from bert_tf.finetuning.tables import read_table
 from bert_tf.runs.run import Run
+from bert_tf.tables.columns import Columns, find_columns
+from bert_tf.tables.table import read_table
 
 
 def test_classes_are_those_of_the_training_file(read, write):

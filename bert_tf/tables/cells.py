@@ -1,8 +1,9 @@
-"""Reads and writes lists in the cells of tables."""
+"""What the cells of tables hold: lists, numbers and names."""
 
 import ast
 import io
 import json
+import math
 import re
 import tokenize
 import unicodedata
@@ -10,8 +11,12 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.finetuning.table_rows import parse_json
+from bert_tf.tables.rows import parse_json
 
+# Characters that only choose the look of the character before them.
+_VARIATIONS = "\ufe0e\ufe0f"
+# The most characters of a column's name that a message shows.
+_LONGEST_NAME = 40
 # The start of a list, and cells that were probably meant as lists.
 _LIST = re.compile(r"[\[({]|(?:frozen)?set\(|array\(")
 _BROKEN_LIST = re.compile(
@@ -21,6 +26,39 @@ _OPENING_QUOTES = "\"'“„‘«"
 _QUOTED = r"""\s*(?:"(.*?)"|'(.*?)'|[“„‘«](.*?)[”“’»])\s*"""
 # What may separate names of classes; all but spaces are rare in names.
 _SEPARATORS = "|;/,\n\t，；、•·&+"
+
+
+def shown(value: Any) -> str:
+    """Returns the beginning of a cell, for messages."""
+    return json.dumps(value, default=repr)[:50]
+
+
+def short_name(name: str) -> str:
+    """Returns the name of a column in quotes, for messages."""
+    return repr(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}...")
+
+
+def as_number(value: Any) -> float:
+    """Returns the number that a cell holds; NaN if it holds none."""
+    try:
+        # Python reads True as 1 and 1_000 as 1000.
+        return math.nan if isinstance(value, bool) or "_" in str(value) else float(value)
+    except (TypeError, ValueError):
+        return math.nan
+    except OverflowError:
+        return math.inf
+
+
+def fold(name: str) -> str:
+    """Returns a name without differences in case, spaces and forms of characters."""
+    name = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    visible = (c for c in name if unicodedata.category(c) != "Cf" and c not in _VARIATIONS)
+    return " ".join("".join(visible).split())
+
+
+def is_empty(value: Any) -> bool:
+    """Returns whether a cell holds nothing, or an empty list."""
+    return value in (None, []) or (isinstance(value, str) and not value.strip())
 
 
 def class_name(text: str) -> str:
@@ -38,7 +76,7 @@ def is_plain(name: str, separator: str) -> bool:
 
 
 def join_classes(names: Sequence[str], separator: str) -> str:
-    """Returns a cell from which `labels.read_several` reads these classes."""
+    """Returns a cell that holds these classes: with the separator, or as a list if need be."""
     if all(is_plain(name, separator) for name in names):
         return separator.join(names)
     return f"[{', '.join(map(as_json, names))}]"

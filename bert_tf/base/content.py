@@ -22,7 +22,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.base.files import reading
-from bert_tf.base.input_files import shortened
+from bert_tf.base.input_files import check_single, shortened
 
 READ_BYTES = 2**20
 # Less than for plain text, because the decompressed part is many times as large.
@@ -55,6 +55,29 @@ def checked_content(file: str) -> Iterator[bytes]:
     check_encoding(head, file)
     yield head.removeprefix(codecs.BOM_UTF8)
     yield from parts
+
+
+def read_text(file: str) -> bytes:
+    """Returns the decompressed content of a text file without a byte order mark."""
+    check_single(file)
+    return b"".join(checked_content(file))
+
+
+def read_lines(file: str, size: int = READ_BYTES) -> Iterator[bytes]:
+    """Yields the decompressed content of a text file in parts of whole lines, `size` bytes or more.
+
+    Memory use grows with the longest line, not with the size of the file.
+    """
+    data = bytearray()
+    for part in checked_content(file):
+        start = max(len(data), size - 1)
+        data += part
+        while end := data.find(b"\n", start) + 1:
+            yield bytes(data[:end])
+            del data[:end]
+            start = size - 1
+    if data:
+        yield bytes(data)
 
 
 def read_content(file: str) -> Iterator[bytes]:

@@ -5,26 +5,16 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from bert_tf.base.progress import say
-from bert_tf.finetuning.lists import class_name
-from bert_tf.finetuning.tables import CONLL_FORM, Table, as_number, fold, shortened
-from bert_tf.finetuning.tagging.tags import entity_types
+from bert_tf.tables.cells import as_number, class_name, fold, short_name
+from bert_tf.tables.table import Table
 
-ID = "id"
-# What the columns of words and their tags are called if each row holds one word.
-_WORDS, _TAGS = {"word", "token"}, {"tag", "ner", "ner tag", "ner_tag", "pos", "upos"}
 # Characters in the first line of a file with other separators than it should have.
 _DELIMITERS = {*",;|^~:\t"}
 # pandas writes its index without a name, or under one of these.
 _NAMELESS = re.compile(r"(unnamed: \d+|__index_level_\d+__|level_0|index)?", re.IGNORECASE)
-# Usual names of columns with second texts.
-_SECOND = {"text_b", "text_pair", "text2", "sentence2", "hypothesis"}
-# Usual names of columns that say how well two texts match.
-_SCORES = {"label", "score", "similarity", "relevance", "is_duplicate"}
 
 
 @dataclass(frozen=True)
@@ -89,11 +79,9 @@ def find_columns(
     flag = "label" if labelled else None
     if not labels and (label := _find(table, names[1], flag, exact=False)):
         labels = (label,)
-    if labelled:
-        _check_rows_are_texts(table, labels)
     text_b = _given(table, wanted.text_b, "text_b")
     negative = _given(table, wanted.negative, "negative")
-    found = Columns(text, text_b, labels, _find(table, ID, None), negative)
+    found = Columns(text, text_b, labels, _find(table, "id", None), negative)
     if not found.text or (labelled and not found.labels):
         found = _guess(table, found, labelled, names)
     read = [("text", found.text), ("text_b", found.text_b), ("negative", found.negative)]
@@ -105,24 +93,6 @@ def find_columns(
                 "different columns"
             )
     return found if found.labels else dataclasses.replace(found, labels=(names[1],))
-
-
-def say_unread(table: Table, read: Columns, pairs: bool) -> None:
-    """Names unread columns that seem to hold second texts or, with `pairs`, scores of pairs."""
-    known = {read.text, read.text_b, read.negative, read.id, *(() if pairs else read.labels)}
-    flag = "negative_column" if read.text_b else "text_b_column"
-    for name in [name for name in table.columns if name not in known]:
-        cells = [x for x in table.columns[name] if x not in (None, "")]
-        words = sum(isinstance(x, str) and len(x.split()) > 1 for x in cells)
-        is_text = 2 * words > len(cells) or fold(name) in _SECOND
-        if is_text and (not read.text_b or (pairs and not read.negative)):
-            say(f"{table.path}: {name!r} is not read; if it holds texts, give --{flag}={name}.")
-        values = {str(x) for x in cells} if pairs and read.text_b else ()
-        if len(values) > 1 and (fold(name) in _SCORES or {*map(as_number, values)} == {0, 1}):
-            say(
-                f"WARNING: {table.path}: --label_type=pairs ignores {name!r} and treats every row "
-                "as a right pair: remove the wrong pairs, or give --label_type=similarity."
-            )
 
 
 def _check_object_is_row(table: Table, text: str | None) -> None:
@@ -144,24 +114,6 @@ def _given(table: Table, name: str | None, what: str, needed: bool = True) -> st
         only_tests = "; only --test_file may lack labels" if what == "label" else ""
         table.column(name, f": name another one with --{what}_column{only_tests}")
     return found or name
-
-
-def _check_rows_are_texts(table: Table, labels: tuple[str, ...]) -> None:
-    """Raises a ValueError if a row is a word with its tag."""
-    columns = [table.columns[name] for name in labels or table.columns]
-    names = {fold(name): name for name in table.columns}
-    words = [table.columns[name] for key, name in names.items() if key in _WORDS]
-    named = not labels and names.keys() & _TAGS and any(map(_are_words, words))
-    if named or any(
-        "O" in column and _are_words(column) and entity_types(column) for column in columns
-    ):
-        raise ValueError(
-            f"{table.path} has a word and its tag in each row: use --task=ner and {CONLL_FORM}"
-        )
-
-
-def _are_words(cells: Sequence[Any]) -> bool:
-    return all(isinstance(cell, str) and len(cell.split()) < 2 for cell in cells)
 
 
 def _find(table: Table, name: str, flag: str | None, exact: bool = True) -> str | None:
@@ -201,7 +153,7 @@ def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str])
         if not is_name or name in table.columns[name]:
             raise ValueError(
                 f"{table.path}: the first line must name the columns, such as text and label, but "
-                f"{shortened(name)} looks like a value: add such a line, or give {flags} if it is "
+                f"{short_name(name)} looks like a value: add such a line, or give {flags} if it is "
                 "a name"
             )
     if not found:
@@ -210,7 +162,7 @@ def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str])
             f"{table.names()}: name the right one with {flags}"
             + ("; only --test_file may lack labels" if "label" in missing else "")
         )
-    guessed = " and ".join(f"the {what} in {shortened(name)}" for what, name in found.items())
+    guessed = " and ".join(f"the {what} in {short_name(name)}" for what, name in found.items())
     say(f"{table.path}: found {guessed}; to read another column, give {flags}.")
     labels = (found["label"],) if "label" in found else known.labels
     return dataclasses.replace(known, text=found.get("text", known.text), labels=labels)

@@ -1,26 +1,12 @@
-"""Reads the files of users, and their tables: CSV, TSV, JSON lines and Parquet."""
+"""Tables in memory: rows of any format in columns, and what their cells hold."""
 
-import json
-import math
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import tensorflow as tf
-
-from bert_tf.base.input_files import check_single
-from bert_tf.corpus.content import checked_content
-from bert_tf.finetuning.table_rows import Numbered, read_rows
-
-CONLL_FORM = (
-    "a file that has a word and its tag on every line, separated by a tab, and a blank line after "
-    "every sentence"
-)
-# Characters that only choose the look of the character before them.
-_VARIATIONS = "\ufe0e\ufe0f"
-# The most characters of a column's name that a message shows.
-_LONGEST_NAME = 40
+from bert_tf.base.content import is_unicode
+from bert_tf.tables.cells import parse_list, short_name, shown
+from bert_tf.tables.rows import Numbered, read_rows
 
 
 @dataclass(frozen=True)
@@ -53,6 +39,11 @@ class Table:
             lines.append(line)
         return cls(path, lines, columns, unit)
 
+    @property
+    def marks_lists(self) -> bool:
+        """Whether a list of one item differs from the item; in TFRecord files, it does not."""
+        return self.unit != "record"
+
     def __len__(self) -> int:
         return len(self.lines)
 
@@ -72,7 +63,7 @@ class Table:
 
     def names(self) -> str:
         """Returns the names of the columns, for messages."""
-        return ", ".join(map(shortened, self.columns))
+        return ", ".join(map(short_name, self.columns))
 
     def texts(self, name: str, needed: bool = True) -> list[bytes]:
         """Returns the texts of a column; unless they are `needed`, missing ones and null are b"".
@@ -90,47 +81,51 @@ class Table:
         # Lone surrogates stand for bytes that are not UTF-8; the report counts such texts.
         return [text.encode(errors="surrogatepass") for text in texts]
 
+    def ids(self, name: str | None) -> tuple[list[str] | None, tuple[str, ...]]:
+        """Returns the id of each row, "" if it has none, and notes on repeated ids.
 
-def read_file(path: str) -> bytes:
-    """Returns the decompressed content of a file, without its UTF-8 byte order mark if any."""
-    check_single(path)
-    return b"".join(checked_content(path))
+        Without the name of a column, the ids are None.
+        """
+        if name is None:
+            return None, ()
+        ids = ["" if value is None else str(value) for value in self.columns[name]]
+        for row, value in enumerate(ids):
+            if not is_unicode(value):
+                raise ValueError(f"{self.at(row)}: the id is not UTF-8: save the file as UTF-8")
+        known = list(filter(None, ids))
+        repeated = len(known) - len(set(known))
+        return ids, (f"{repeated:,} with the id of an earlier one",) if repeated else ()
 
+    def words(self, row: int, name: str, kind: str) -> tuple[str, ...]:
+        """Returns the words or tags in a cell; `kind` is "word" or "tag", for messages."""
+        values = cell = self.columns[name][row]
+        if isinstance(cell, str):
+            values = self.parse_list(row, cell)
+        # A single word, not a text of several.
+        if not self.marks_lists and not isinstance(values, list) and len(str(cell).split()) == 1:
+            values = [cell]
+        # Tags may also be numbers.
+        if not isinstance(values, list) or not all(
+            type(x) is int or (isinstance(x, str) and is_unicode(x)) for x in values
+        ):
+            raise ValueError(f"{self.at(row)}: {name!r} is not a list of strings")
+        if "" in values:
+            raise ValueError(
+                f"{self.at(row)}: {kind} {values.index('') + 1:,} of {name!r} is empty"
+            )
+        return tuple(map(str, values))
 
-def find_file(data_dir: str, *names: str, advice: str = "name their folder as --data_dir") -> str:
-    """Returns the path of the first of these files that exists in a folder."""
-    for name in names:
-        if tf.io.gfile.exists(f"{data_dir}/{name}"):
-            return f"{data_dir}/{name}"
-    raise FileNotFoundError(f"{data_dir} contains neither {' nor '.join(names)}: {advice}")
-
-
-def shown(value: Any) -> str:
-    """Returns the beginning of a cell, for messages."""
-    return json.dumps(value, default=repr)[:50]
-
-
-def shortened(name: str) -> str:
-    """Returns the name of a column in quotes, for messages."""
-    return repr(name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}...")
-
-
-def as_number(value: Any) -> float:
-    """Returns the number that a cell holds; NaN if it holds none."""
-    try:
-        # Python reads True as 1 and 1_000 as 1000.
-        return math.nan if isinstance(value, bool) or "_" in str(value) else float(value)
-    except (TypeError, ValueError):
-        return math.nan
-    except OverflowError:
-        return math.inf
-
-
-def fold(name: str) -> str:
-    """Returns a name without differences in case, spaces and forms of characters."""
-    name = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    visible = (c for c in name if unicodedata.category(c) != "Cf" and c not in _VARIATIONS)
-    return " ".join("".join(visible).split())
+    def parse_list(self, row: int, text: str) -> list | None:
+        """Returns the items of the list that a text of a row states; None if it states none."""
+        try:
+            return parse_list(text)
+        except ValueError as error:
+            if not self.marks_lists:
+                return None
+            raise ValueError(
+                f"{self.at(row)}: {shown(text)} starts like a list, but is {error}: write "
+                '["a", "b"], or ["(a)"] for a single name that starts with a bracket'
+            ) from None
 
 
 def read_table(path: str) -> Table:

@@ -8,7 +8,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.tables import read_file, read_table
+from bert_tf.base.content import read_text
+from bert_tf.tables.table import read_table
 
 TEXTS = [
     'a "quoted" word',
@@ -202,7 +203,7 @@ def test_paths_that_are_no_single_file(name, message, tmp_path, monkeypatch):
     (tmp_path / "folder").mkdir()
     for letter in "ab":
         (tmp_path / "folder" / f"{letter}.csv").touch()
-    for read in (read_table, read_file):
+    for read in (read_table, read_text):
         with pytest.raises((OSError, ValueError), match=re.escape(message)):
             read(name)
 

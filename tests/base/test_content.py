@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from bert_tf.corpus import content
-from bert_tf.corpus.content import estimate_content_bytes, read_content
+from bert_tf.base import content
+from bert_tf.base.content import estimate_content_bytes, read_content
 
 zstandard = pytest.importorskip("zstandard")
 

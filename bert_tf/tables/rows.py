@@ -11,10 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.base.content import read_lines
 from bert_tf.base.files import plain_message, reading
 from bert_tf.base.input_files import check_single
 from bert_tf.base.progress import counted, say
-from bert_tf.corpus.sources import read_blocks
 from tfrecords.features import parse_example
 from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
 
@@ -105,8 +105,8 @@ def table_kind(path: str) -> str | None:
 
 def _texts(path: str) -> Iterator[str]:
     """Yields the content of a file in parts of whole lines."""
-    for block in read_blocks([path], _BLOCK_BYTES, separator=None):
-        yield block.data.decode(errors="surrogateescape")
+    for lines in read_lines(path, _BLOCK_BYTES):
+        yield lines.decode(errors="surrogateescape")
 
 
 def _lines(path: str) -> Iterator[str]:

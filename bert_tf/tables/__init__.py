@@ -1,0 +1,1 @@
+"""Reads the tables of users: CSV, TSV, JSON lines, Parquet and TFRecord."""

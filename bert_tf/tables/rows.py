@@ -1,11 +1,12 @@
 """Reads tables row by row: CSV, TSV, JSON lines, Parquet and TFRecord."""
 
-import csv
+import functools
+import io
 import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -14,27 +15,16 @@ import tensorflow as tf
 from bert_tf.base.content import read_lines
 from bert_tf.base.files import plain_message, reading
 from bert_tf.base.input_files import check_single
-from bert_tf.base.progress import counted, say
+from bert_tf.tables.delimited import DELIMITER_LINE, Numbered, csv_rows, tsv_rows
 from tfrecords.features import parse_example
 from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
 
-# The standard library's limit is 128 kB per field; a mail with attachments is larger.
-_LARGEST_FIELD = 2**31 - 1
 # A field may be this many times as long as the head of a large table, so that a missing quote does
 # not turn the rest of the file into one field.
 _LONGEST_FIELD = 16
-# The line with which Excel states the delimiter.
-_DELIMITER_LINE = re.compile(r'"?sep=(.)"?\1*\r?(?=\n)', re.IGNORECASE)
 _BLOCK_BYTES = 2**20
 _BATCH_ROWS = 1024
-# A quoted field after any delimiter.
-_QUOTED_NAME = re.compile(r'(?:^|(?<=[,;\t|]))"[^"]*+(?:""[^"]*+)*+"')
-# A field of a tab-separated file, quoted or without any quote, and what ends it.
-_FIELD = re.compile(r'("[^"]*+(?:""[^"]*+)*+"|[^"\t\n]*+)(\t|\r?\n|\Z)')
 _KINDS = ("csv", "tsv", "json", "jsonl", "parquet", "tfrecord")
-
-# The number of a row, and its cells by the name of their column, or what is wrong with it.
-Numbered = tuple[int, dict[str, Any] | ValueError]
 
 
 class NoRows(ValueError):
@@ -69,15 +59,17 @@ def read_rows(path: str, whole: bool = False) -> tuple[str, Iterator[Numbered]]:
         return "row", _at_least_one(path, _parquet_rows(path))
     if kind == "tfrecord":
         return "record", _at_least_one(path, _tfrecord_rows(path))
-    csv.field_size_limit(_LARGEST_FIELD if whole else _LONGEST_FIELD * _BLOCK_BYTES)
-    head, unit = next(_texts(path), ""), "line"
+    longest = math.inf if whole else _LONGEST_FIELD * _BLOCK_BYTES
+    texts, unit = _texts(path), "line"
+    head = next(texts, "")
     if kind in ("json", "jsonl"):
         unit = "object" if head.lstrip().startswith("[") else "line"
         rows = _json_rows(path, unit)
-    elif kind == "csv" or _DELIMITER_LINE.match(head):
-        rows = _csv_rows(path, _lines(path), head)
+    elif kind == "csv" or DELIMITER_LINE.match(head):
+        rows = csv_rows(path, _lines(path), head, longest)
     else:
-        rows = _tsv_rows(path, whole)
+        sample = None if whole or next(texts, None) is None else head
+        rows = tsv_rows(path, functools.partial(_lines, path), sample, longest)
     return unit, _at_least_one(path, rows, "\r" in head and "\n" not in head)
 
 
@@ -111,8 +103,7 @@ def _texts(path: str) -> Iterator[str]:
 
 def _lines(path: str) -> Iterator[str]:
     """Yields the lines of a file with their ends, of which a lone carriage return is none."""
-    for text in _texts(path):
-        yield from re.findall(r"[^\n]*\n|[^\n]+", text)
+    return itertools.chain.from_iterable(map(io.StringIO, _texts(path)))
 
 
 def _parquet_rows(path: str) -> Iterator[Numbered]:
@@ -195,161 +186,6 @@ def import_pyarrow() -> ModuleType:
     except ImportError:
         raise ValueError("Parquet files need pyarrow: pip install pyarrow") from None
     return pyarrow
-
-
-def _csv_rows(
-    path: str, lines: Iterator[str], head: str, delimiter: str | None = None
-) -> Iterator[Numbered]:
-    if stated := _DELIMITER_LINE.match(head):
-        # The end of the line stays, so that all others keep their numbers.
-        delimiter, head = stated[1], head[stated.end() :]
-        lines = itertools.chain([next(lines)[stated.end() :]], lines)
-    if not delimiter:
-        header = _QUOTED_NAME.sub("", head.lstrip("\r\n")).partition("\n")[0]
-        common = max(",;\t", key=header.count)
-        delimiter = common if common in header or "|" not in header else "|"
-    # It ends a row for the csv module, although writers leave it unquoted. Texts lose nothing:
-    # to the tokenizer it is a space.
-    lines = (re.sub("\r(?!\n)", " ", line) for line in lines)
-    rows = csv.reader(lines, delimiter=delimiter, strict=True)
-    rows = _counting(
-        _numbered(path, rows),
-        lambda field: "\n" in field,
-        lambda fields, line: (
-            f"{path}: {fields} with line breaks, the first in line {line:,}. If you expect none, "
-            'look there for a stray ", which joins rows.'
-        ),
-    )
-    return _named(path, rows)
-
-
-def _numbered(path: str, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str] | ValueError]]:
-    """Yields the rows with the numbers of the lines on which they begin."""
-    line, fields = 1, []
-    while fields is not None:
-        try:
-            fields = next(rows, None)
-        except csv.Error as error:
-            problem = "a quote is not closed" if "end of data" in str(error) else str(error)
-            fields = ValueError(
-                f'{path}, line {line:,}: {problem}; inside a quoted field, a quote is written ""'
-            )
-        if fields is not None:
-            yield line, fields
-        line = rows.line_num + 1
-
-
-def _counting(
-    rows: Iterator[tuple[int, list[str] | ValueError]],
-    matches: Callable[[str], bool],
-    note: Callable[[str, int], str],
-) -> Iterator[tuple[int, list[str] | ValueError]]:
-    """Yields the rows; says how many of their fields match, if any, and where the first is."""
-    count = first = 0
-    for line, fields in rows:
-        if isinstance(fields, list) and (here := sum(map(matches, fields))):
-            count, first = count + here, first or line
-        yield line, fields
-    if count:
-        say(note(counted(count, "field"), first))
-
-
-def _tsv_rows(path: str, whole: bool) -> Iterator[Numbered]:
-    texts = _texts(path)
-    head = next(texts, "")
-    if whole and any('"' in text for text in itertools.chain([head], texts)):
-        head = "".join(_texts(path))
-    elif next(texts, None):
-        while head.count('"') % 2:  # the last row may be incomplete
-            head = head[: head.rfind("\n", 0, head.rfind('"')) + 1]
-    if '"' in head and _is_quoted(head):
-        say(f"{path}: its fields are quoted as in .csv files and are read that way.")
-        return _csv_rows(path, _lines(path), head, "\t")
-    rows = _counting(
-        enumerate(_split(_lines(path)), 1),
-        lambda field: len(field) > 1 and field[0] == field[-1] == '"',
-        lambda fields, _: (
-            f"{path}: kept the quotes around {fields} as text, because not all fields follow the "
-            "quoting rules of .csv. To find out where, name the file .csv."
-        ),
-    )
-    return _named(path, rows)
-
-
-def _split(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Yields the fields between the tabs of each line; none of a blank one."""
-    for line in lines:
-        text = line.removesuffix("\n").removesuffix("\r")
-        yield text.split("\t") if text else []
-
-
-def _is_quoted(content: str) -> bool:
-    """Returns whether a tab-separated file follows the quoting rules of `.csv` throughout."""
-    rows, end = [[]], 0
-    for match in _FIELD.finditer(content):
-        if match.start() != end:
-            return False
-        rows[-1].append(match[1])
-        if match[2] != "\t":
-            rows.append([])
-        end = match.end()
-    header, *rows = (row for row in rows if row not in ([], [""]))
-    if not rows or any(len(row) != len(header) for row in rows):
-        return False
-    if len({len(row) for row in _split(content.removesuffix("\n").split("\n")) if row}) > 1:
-        return True
-    # Both readings fit. Stray quotes could join rows, but doubled quotes are deliberate.
-    columns = [*zip(*rows, strict=True)]
-    quoted = [[x[1:-1] for x in column if x[:1] == '"'] for column in columns]
-    if any("\n" in x or "\t" in x for column in quoted for x in column):
-        return False
-    always = [len(some) == len(column) > 1 for some, column in zip(quoted, columns, strict=True)]
-    # Some writers also quote fields with commas.
-    needed = [all('""' in x or "," in x for x in some) for some in quoted]
-    doubled = any('""' in x for some in quoted for x in some)
-    return (doubled or any(always)) and all(map(max, always, needed))
-
-
-def _named(path: str, rows: Iterator[tuple[int, list[str] | ValueError]]) -> Iterator[Numbered]:
-    names, nameless, first_nameless = None, 0, 0
-    for line, fields in rows:
-        if isinstance(fields, ValueError):
-            if names is None:
-                raise fields
-            yield line, fields
-        elif not fields and not (names and len(names) == 1):
-            continue
-        elif names is None:
-            names = [name.strip() for name in fields]
-            if twice := {name for name in names if name and names.count(name) > 1}:
-                raise ValueError(f"{path}: the first line names {min(twice)!r} twice")
-        elif not fields:
-            yield line, {names[0]: ""}
-        elif len(names) > 1 and [*map(str.strip, fields)] == names:
-            yield (
-                line,
-                ValueError(f"{path}, line {line:,} names the columns again: leave it out"),
-            )
-        elif len(fields) != len(names):
-            yield (
-                line,
-                ValueError(
-                    f"{path}, line {line:,}: {counted(len(fields), 'column')}, but the first line "
-                    f"has {len(names)}: {', '.join(map(repr, names))}"
-                ),
-            )
-        else:
-            # The first column may be the index of the rows.
-            if here := "" in names[1:] and sum(
-                bool(cell) and not name for name, cell in zip(names[1:], fields[1:], strict=True)
-            ):
-                nameless, first_nameless = nameless + here, first_nameless or line
-            yield line, dict(zip(names, fields, strict=True))
-    if nameless:
-        say(
-            f"{path}: ignored {counted(nameless, 'cell')} in columns without a name, the "
-            f"first in line {first_nameless:,}."
-        )
 
 
 def _json_rows(path: str, unit: str) -> Iterator[Numbered]:

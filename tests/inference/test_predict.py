@@ -27,7 +27,7 @@ from bert_tf.finetuning.serving import ChoiceModule
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finite import count_non_finite
 from bert_tf.inference.predictor import Predictor, answer_of, line_of
-from bert_tf.inference.texts import read_examples, read_rows
+from bert_tf.inference.texts import read_examples, read_texts
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.predict import Options, run
 from bert_tf.tables.columns import Columns
@@ -395,7 +395,7 @@ def test_advice_names_flags_that_commands_have(data, said, tmp_path, capsys):
     (tmp_path / "x.csv").write_text(data)
     (tmp_path / "x.txt").write_text(data)
     try:
-        next(read_rows(str(tmp_path / "x.csv"), Columns()))
+        next(read_texts(str(tmp_path / "x.csv"), Columns()))
         text = capsys.readouterr().out
     except ValueError as error:
         text = str(error)

@@ -81,7 +81,7 @@ def test_reports_the_kernels_of_gpus(flags, fake_compiler, capsys):
     report = re.sub(" +", " ", capsys.readouterr().out)
     for line in (
         "a100:2: 2 GPUs, 16 sequences per GPU",
-        "NVIDIA A100-SXM4-80GB: 85.10 GB of memory at 2,039 GB/s, 312 TFLOP/s in bfloat16",
+        "a100: 85.10 GB of memory at 2,039 GB/s, 312 TFLOP/s in bfloat16",
         "kernels 1,234",
         "arithmetic 31.57 ms",
         "memory 40.17 ms",

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from bert_tf.devices.chips import USABLE
 from bert_tf.devices.compiler import CompiledStep, DoesNotFit
+from bert_tf.devices.topology import USABLE
 
 # The search ends when this share of the usable memory is filled.
 _FULL = 0.95

@@ -12,10 +12,10 @@ from bert_tf.base.progress import say
 from bert_tf.config import BertConfig
 from bert_tf.devices import report
 from bert_tf.devices.batch_size import find_largest_batch
-from bert_tf.devices.chips import Topology
 from bert_tf.devices.compiler import CompiledStep, DoesNotFit, compile_step
 from bert_tf.devices.device_check_options import DeviceCheckOptions
 from bert_tf.devices.gpu import GpuTarget
+from bert_tf.devices.topology import Topology
 from bert_tf.devices.tpu import TpuTarget
 from bert_tf.models.inputs import INPUTS
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective

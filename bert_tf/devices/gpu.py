@@ -6,8 +6,8 @@ import os
 import re
 from typing import Any, NamedTuple
 
-from bert_tf.devices.chips import USABLE, Topology
 from bert_tf.devices.compiler import Target
+from bert_tf.devices.topology import USABLE, Topology
 
 
 class _Architecture(NamedTuple):
@@ -123,5 +123,5 @@ def _description(topology: Topology) -> str:
         }}
         platform_name: "CUDA"
         dnn_version_info {{ major: 9 minor: 8 }}
-        device_description_str: "{chip.product}"
+        device_description_str: "{topology.version}"
     """

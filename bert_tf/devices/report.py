@@ -4,9 +4,9 @@ import textwrap
 from dataclasses import dataclass
 
 from bert_tf.base.progress import counted
-from bert_tf.devices.chips import Topology, estimate_step_time
 from bert_tf.devices.compiler import CompiledStep, DoesNotFit
 from bert_tf.devices.device_check_options import DeviceCheckOptions
+from bert_tf.devices.topology import Topology, estimate_step_time
 
 _ASSUMPTIONS = (
     "Nothing ran on the device: the times follow from the published peak figures of the chip.",
@@ -53,7 +53,7 @@ def describe_subject(subject: Subject) -> str:
         f"{subject.batch_size} sequences per {replica}"
     )
     figures = (
-        f"{chip.product}: {_bytes(chip.memory)} of memory at {chip.bandwidth / 1e9:,.0f} GB/s, "
+        f"{topology.version}: {_bytes(chip.memory)} of memory at {chip.bandwidth / 1e9:,.0f} GB/s, "
         f"{peak / 1e12:,.0f} TFLOP/s in {options.precision}, "
         f"links of {chip.link_bandwidth / 1e9:,.0f} GB/s"
     )

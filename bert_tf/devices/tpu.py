@@ -4,8 +4,8 @@ import os
 import re
 from typing import Any
 
-from bert_tf.devices.chips import Topology
 from bert_tf.devices.compiler import DoesNotFit, Target, reason
+from bert_tf.devices.topology import Topology
 
 # What libtpu needs to know.
 _ENVIRONMENT = {

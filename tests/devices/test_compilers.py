@@ -5,11 +5,12 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.devices.batch_size import find_largest_batch
-from bert_tf.devices.chips import GPUS, TPUS, Topology, estimate_step_time
 from bert_tf.devices.compiler import CompiledStep, DoesNotFit, compile_step, step_to_hlo
 from bert_tf.devices.gpu import GpuTarget, library_flops
+from bert_tf.devices.topology import Topology, estimate_step_time
 from bert_tf.devices.tpu import TpuTarget
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.training.chips import GPUS
 
 GIB = 2**30
 
@@ -269,12 +270,5 @@ def test_every_chip_has_the_replicas_of_the_table(tpu, name):
 
 @pytest.mark.parametrize("name", GPUS)
 def test_the_compiler_knows_every_gpu(gpu, name):
-    """Oracle: the product of a device of jax."""
-    assert GpuTarget(Topology.parse(name)).device.device_kind == GPUS[name].product
-
-
-@pytest.mark.parametrize("name", [*GPUS, *(f"{name}:1x1" for name in TPUS)])
-def test_every_chip_has_a_published_peak(name):
-    """Oracle: that of two matrices in half precision, which all chips have."""
-    precision = "float16" if name in GPUS else "bfloat16"
-    assert 20e12 < Topology.parse(name).peak_flops(precision) < 1000e12
+    """Oracle: the description of a device of jax."""
+    assert GpuTarget(Topology.parse(name)).device.device_kind == name

@@ -1,57 +1,14 @@
-"""The published figures of TPUs and GPUs, and the time of a step estimated from them."""
+"""Several chips as one device, and the time of a step estimated from their published figures."""
 
 import math
 import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bert_tf.training.peak import published_flops
+from bert_tf.training.chips import GPUS, TPUS, Chip
 
 # The share of a chip's memory that the system leaves to programs: slightly more on all TPUs seen.
 USABLE = 0.98
-_GIB = 2**30
-
-
-class Chip(NamedTuple):
-    """Published figures of a TPU chip or a GPU.
-
-    Attributes:
-        product: the name under which `training.peak` has its arithmetic.
-        memory: bytes of the main memory.
-        bandwidth: bytes/s between memory and the cores.
-        link_bandwidth: bytes/s of one link to a neighboring chip, in one direction.
-        replicas: TensorFlow devices per chip: one per core on old TPUs, otherwise one.
-    """
-
-    product: str
-    memory: float
-    bandwidth: float
-    link_bandwidth: float
-    replicas: int = 1
-
-
-# Sources: the Cloud TPU documentation (cloud.google.com/tpu/docs), one page per version, whose ICI
-# figures add up both directions of all links: 4 links (v5e, v6e) or 6 (v5p). v2: The Design Process
-# for Google's Training Chips (IEEE Micro 41, 2021). Links of v3 and v4: TPU v4 (arXiv:2304.01433)
-# table 4.
-TPUS = {
-    "v2": Chip("TPU v2-8", 16 * _GIB, 700e9, 62e9, replicas=2),
-    "v3": Chip("TPU v3-8", 32 * _GIB, 900e9, 70e9, replicas=2),
-    "v4": Chip("TPU v4-8", 32 * _GIB, 1200e9, 50e9),
-    "v5e": Chip("TPU v5litepod-4", 16 * _GIB, 819e9, 400e9 / 4 / 2),
-    "v5p": Chip("TPU v5p-8", 95 * _GIB, 2765e9, 1200e9 / 6 / 2),
-    "v6e": Chip("TPU v6e-4", 32 * _GIB, 1638e9, 800e9 / 4 / 2),
-}
-# NVIDIA's data sheets, as in `training.peak`: the memory that programs see, and half of the
-# bandwidth of NVLink, or of PCI Express on T4 and L4, which counts both directions.
-GPUS = {
-    "v100": Chip("Tesla V100-SXM2-16GB", 16.9e9, 900e9, 150e9),
-    "t4": Chip("Tesla T4", 15.8e9, 320e9, 16e9),
-    "a100": Chip("NVIDIA A100-SXM4-80GB", 85.1e9, 2039e9, 300e9),
-    "l4": Chip("NVIDIA L4", 23.6e9, 300e9, 32e9),
-    "h100": Chip("NVIDIA H100 80GB HBM3", 85.0e9, 3352e9, 450e9),
-    "h200": Chip("NVIDIA H200", 151.4e9, 4800e9, 450e9),
-}
 
 
 @dataclass(frozen=True)
@@ -120,7 +77,7 @@ class Topology:
         Raises:
             ValueError: the device does not have this precision.
         """
-        peak = published_flops(self.chip.product, precision)
+        peak = self.chip.replica_flops(precision)
         if peak is None:
             raise ValueError(
                 f"--precision={precision} is not for {self.name}: use "

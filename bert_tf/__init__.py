@@ -6,7 +6,7 @@ from types import ModuleType
 
 import wrapt
 
-from bert_tf.base import __version__, process
+from bert_tf.base import __version__
 
 _MODULES = {
     "load": "bert_tf.loading",
@@ -28,28 +28,23 @@ _MODULES = {
 }
 # Keras finds a class of another package only if its module was imported, which takes seconds here.
 # So it is told where each class is, as soon as it is imported itself.
-_KERAS_MODULES = {
-    "BertEncoder": "bert_tf.models.encoder",
-    "Pooler": "bert_tf.models.encoder",
-    "BiLSTMEncoder": "bert_tf.models.bilstm",
-    "MaskedLMHead": "bert_tf.models.heads",
-    "DenseHead": "bert_tf.models.heads",
-    "BertPretrainer": "bert_tf.models.pretrainer",
-    "BertTaskModel": "bert_tf.models.task_model",
-    "BertEmbedder": "bert_tf.models.embedder",
-    "TextEmbedder": "bert_tf.inference.embedder",
-    "FeatureTagger": "bert_tf.models.feature_tagger",
-    "BertPreprocessor": "bert_tf.text.preprocessor",
-    "BertEmbeddings": "bert_tf.layers.bert",
-    "EncoderBlock": "bert_tf.layers.bert",
-    "NoNorm": "bert_tf.layers.mobilebert",
-    "TrigramEmbeddings": "bert_tf.layers.mobilebert",
-    "BottleneckAttention": "bert_tf.layers.mobilebert",
-    "BottleneckBlock": "bert_tf.layers.mobilebert",
-    "FeedForward": "bert_tf.layers.mobilebert",
-    "SelfAttention": "bert_tf.layers.bert",
-    "LayerNormalization": "bert_tf.layers.layer",
-    "Dropout": "bert_tf.layers.dropout",
+_KERAS_CLASSES = {
+    "bert_tf.inference.embedder": ("TextEmbedder",),
+    "bert_tf.layers.bert": ("BertEmbeddings", "EncoderBlock", "SelfAttention"),
+    "bert_tf.layers.dropout": ("Dropout",),
+    "bert_tf.layers.layer": ("LayerNormalization",),
+    "bert_tf.layers.mobilebert": (
+        *("BottleneckAttention", "BottleneckBlock", "FeedForward"),
+        *("NoNorm", "TrigramEmbeddings"),
+    ),
+    "bert_tf.models.bilstm": ("BiLSTMEncoder",),
+    "bert_tf.models.embedder": ("BertEmbedder",),
+    "bert_tf.models.encoder": ("BertEncoder", "Pooler"),
+    "bert_tf.models.feature_tagger": ("FeatureTagger",),
+    "bert_tf.models.heads": ("DenseHead", "MaskedLMHead"),
+    "bert_tf.models.pretrainer": ("BertPretrainer",),
+    "bert_tf.models.task_model": ("BertTaskModel",),
+    "bert_tf.text.preprocessor": ("BertPreprocessor",),
 }
 _PACKAGES = ("plots",)
 __all__ = ["__version__", *_MODULES, *_PACKAGES]
@@ -58,24 +53,24 @@ __all__ = ["__version__", *_MODULES, *_PACKAGES]
 class _Deferred:
     """Stands in for a class until Keras creates an object of it."""
 
-    def __init__(self, name: str):
-        self._name = name
+    def __init__(self, module: str, name: str):
+        self._module, self._name = module, name
 
     def from_config(self, config: dict):
-        module = importlib.import_module(_KERAS_MODULES[self._name])
-        return getattr(module, self._name).from_config(config)
+        return getattr(importlib.import_module(self._module), self._name).from_config(config)
 
 
 def _register(keras: ModuleType) -> None:
-    for name in _KERAS_MODULES:
-        # The class itself replaces this when its module is imported.
-        keras.saving.get_custom_objects().setdefault(f"bert_tf>{name}", _Deferred(name))
+    objects = keras.saving.get_custom_objects()
+    for module, names in _KERAS_CLASSES.items():
+        for name in names:
+            # The class itself replaces this when its module is imported.
+            objects.setdefault(f"bert_tf>{name}", _Deferred(module, name))
 
 
 # `python -m bert_tf.NAME` runs cli/NAME.py.
 __path__.append(f"{__path__[0]}/cli")
 wrapt.register_post_import_hook(_register, "keras")
-process.keep_docstrings()
 
 
 def __getattr__(name: str):

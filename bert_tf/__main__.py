@@ -6,7 +6,7 @@ import os
 import sys
 
 from bert_tf.base import command
-from bert_tf.base.command_help import docstring, table, wrapped
+from bert_tf.base.command_help import table, wrapped
 
 _STEPS = {
     "All steps, on text that every machine has": {
@@ -90,8 +90,8 @@ def _help(program: str) -> str:
         f"exported models.\n\n  {program} COMMAND --flag=value ...\n  {program} help COMMAND"
     ]
     for step, commands in _STEPS.items():
-        docstrings = {name: docstring(importlib.import_module(commands[name])) for name in commands}
-        rows = [(name, text.partition("\n")[0]) for name, text in docstrings.items()]
+        docs = ((name, importlib.import_module(commands[name]).__doc__) for name in commands)
+        rows = [(name, text.partition("\n")[0]) for name, text in docs]
         parts.append("\n".join([step, *table(rows, 27)]))
     return wrapped("\n\n".join([*parts, _EXIT_CODES]))
 

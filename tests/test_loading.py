@@ -13,7 +13,7 @@ import tensorflow as tf
 from support import save_checkpoint
 
 import bert_tf
-from bert_tf import _KERAS_MODULES as MODULES
+from bert_tf import _KERAS_CLASSES
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder
@@ -91,7 +91,7 @@ def test_keras_loads_a_saved_model_after_import_bert_tf_alone(tmp_path):
     expected = model(tf.constant(["A bb", "a"]))
     np.testing.assert_allclose(json.loads(done.stdout), expected, atol=1e-6)
     registered = keras.saving.get_custom_objects()
-    assert {f"bert_tf>{name}" for name in MODULES} == {
+    assert {f"bert_tf>{name}" for names in _KERAS_CLASSES.values() for name in names} == {
         name for name in registered if name.startswith("bert_tf>")
     }
 

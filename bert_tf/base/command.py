@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn
 from absl import flags, logging
 
 from bert_tf.base import __version__
-from bert_tf.base.command_help import docstring, flag_name, help_text, is_required, value_type
+from bert_tf.base.command_help import flag_name, help_text, is_required, value_type
 from bert_tf.base.process import (
     NO_READER,
     check_backend,
@@ -130,7 +130,7 @@ def run(name: str) -> NoReturn:
     def call() -> None:
         if _HELP & names:
             # The example is typed as this command was.
-            doc = docstring(module).replace(f"python -m {name} ", f"{_typed()} ")
+            doc = (module.__doc__ or "").replace(f"python -m {name} ", f"{_typed()} ")
             print(help_text(doc, options_type, full="helpfull" in names))
         elif "version" in names:
             print(VERSION)
@@ -153,35 +153,26 @@ def main(function: Callable[[], None], if_out_of_memory: str = "") -> NoReturn:
     """
     prepare()
     handle_signals()
-    try:
-        code = _exit_code(function, if_out_of_memory)
-    except SystemExit as stop:
-        code = stop.code
-    end_process(code)
-
-
-def _exit_code(function: Callable[[], None], if_out_of_memory: str) -> int:
-    """Calls the function; raises SystemExit, after a message, for what a user can fix."""
     code = 0
     try:
-        try:
-            function()
-        except SystemExit as stop:
-            code = stop.code
+        function()
         sys.stdout.flush()
-        return code
+    except SystemExit as stop:
+        code = stop.code
     except KeyboardInterrupt:
         print(f"\n{_program()}: interrupted", file=sys.stderr)
-        return 130
+        code = 130
     except BrokenPipeError:
-        return NO_READER
+        code = NO_READER
     except Exception as error:
         message = _message(error, if_out_of_memory)
         if message is None:
             raise
         logging.debug("traceback", exc_info=True)
-    # Outside the `except` block, so that all objects the error refers to are freed before exit.
-    fail(message, 1)
+        _print_error(message)
+        code = 1
+    # All objects that an error refers to are free by now.
+    end_process(code)
 
 
 def _options(options_type: type) -> Any:
@@ -213,9 +204,13 @@ def _message(error: Exception, if_out_of_memory: str) -> str | None:
 
 def fail(message: str, code: int) -> NoReturn:
     """Ends the program with an error message of one line."""
+    _print_error(message)
+    sys.exit(code)
+
+
+def _print_error(message: str) -> None:
     with contextlib.suppress(OSError):
         print(f"{_program()}: error: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(code)
 
 
 def _program() -> str:

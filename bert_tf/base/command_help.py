@@ -1,9 +1,6 @@
 """Commands as users read them in --help and --helpfull, and as they type them."""
 
-import ast
-import contextlib
 import dataclasses
-import inspect
 import itertools
 import os
 import re
@@ -11,7 +8,6 @@ import shlex
 import shutil
 import textwrap
 from collections.abc import Iterable
-from types import ModuleType
 
 _MARGIN = 28
 _NARROWEST, _WIDEST = 40, 100
@@ -41,13 +37,6 @@ def is_required(field: dataclasses.Field) -> bool:
 def value_type(field: dataclasses.Field) -> type:
     """Returns the type of a flag's value: for a union such as `str | None`, the first."""
     return getattr(field.type, "__args__", (field.type,))[0]
-
-
-def docstring(module: ModuleType) -> str:
-    """Returns the docstring of a module, from its source if `python -OO` removed it."""
-    with contextlib.suppress(OSError):
-        return module.__doc__ or ast.get_docstring(ast.parse(inspect.getsource(module)), False)
-    return ""
 
 
 def help_text(doc: str, options_type: type, *, full: bool) -> str:

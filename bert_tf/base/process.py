@@ -5,7 +5,6 @@ import codecs
 import contextlib
 import faulthandler
 import functools
-import importlib.machinery
 import io
 import json
 import os
@@ -17,7 +16,6 @@ from typing import NoReturn
 
 # The exit code after the signal SIGPIPE.
 NO_READER = 141
-_EDITS_DOCSTRINGS = ("tensorflow_text", "tf_keras")
 # Keras imports these for functions that no command uses: a third of the time to start.
 _SLOW_AND_UNUSED = ("matplotlib", "sklearn")
 # The error handler of streams that cannot encode a character, as in terminals without Unicode.
@@ -28,7 +26,8 @@ _CGROUP = pathlib.Path("/sys/fs/cgroup/memory.max")
 @functools.cache
 def prepare() -> None:
     """Shields the process from environment variables and from closed standard streams."""
-    keep_docstrings()
+    if sys.flags.optimize > 1:
+        sys.exit("python -OO removes docstrings, which TensorFlow Text needs: use python -O")
     # Libraries read these on import. TensorFlow's real errors still arrive as exceptions; only log
     # messages are lost. A keras.json could name another backend, or another type for weights.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -80,23 +79,6 @@ def check_backend() -> None:
 def _escape(error: UnicodeError) -> tuple[str, int]:
     """Writes characters as in JSON, so that JSON stays valid."""
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
-
-
-@functools.cache
-def keep_docstrings() -> None:
-    """Keeps the docstrings of packages that edit them on import, even under `python -OO`."""
-    if sys.flags.optimize < 2:
-        return
-    loader = importlib.machinery.SourceFileLoader
-    usual = loader.get_code
-
-    def get_code(self: importlib.machinery.SourceFileLoader, name: str):
-        if name.partition(".")[0] not in _EDITS_DOCSTRINGS:
-            return usual(self, name)
-        path = self.get_filename(name)
-        return compile(self.get_data(path), path, "exec", dont_inherit=True, optimize=1)
-
-    loader.get_code = get_code
 
 
 def handle_signals() -> None:

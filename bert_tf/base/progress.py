@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterable
 
 from tqdm import tqdm
 
@@ -86,6 +87,14 @@ def progress_bar(
     if _is_quiet():
         arguments["disable"] = True
     return bar(total=total, desc=desc, **pace, **arguments)
+
+
+def with_progress(
+    batches: Iterable, desc: str, total: int | None = None, disable: bool = False
+) -> tqdm:
+    """Returns batches to iterate over, with a progress bar if they take more than five seconds."""
+    shown = dict(total=total, desc=desc, unit="batch", leave=False, delay=5)
+    return progress_bar(iterable=batches, disable=disable, **shown)
 
 
 def be_quiet() -> None:

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.progress import say
+from bert_tf.base.progress import say, with_progress
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.outcome import weights_of
 from bert_tf.compression.student import Layers, StudentTraining, training_features
@@ -20,7 +20,6 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import load_task_model
 from bert_tf.layers.layer import dense_inputs
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.training.iteration import with_progress
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Objective
 from bert_tf.weights.checkpoint import Checkpoint

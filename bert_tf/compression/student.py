@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.progress import counted, say
+from bert_tf.base.progress import counted, say, with_progress
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augmentation, Changes
 from bert_tf.compression.compression_options import CompressionOptions, StudentOptions
 from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
@@ -27,7 +27,6 @@ from bert_tf.models.encoder import skip_padding
 from bert_tf.runs.run import Run
 from bert_tf.session import Session, open_init_checkpoint
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.iteration import with_progress
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint, fingerprint
 from bert_tf.weights.reshaping import keep_layers, parse_layers

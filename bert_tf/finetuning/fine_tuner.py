@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from bert_tf.base.progress import with_progress
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import batch_sizes, eval_batches, train_batches
 from bert_tf.finetuning.class_weights import class_weights, describe
@@ -19,7 +20,6 @@ from bert_tf.finetuning.task import TRAIN, DataFiles, Outputs, TrainableTask
 from bert_tf.session import Session
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.driver import Driver, Phase, Plan
-from bert_tf.training.iteration import with_progress
 from bert_tf.training.optimizers import AdamW, Factors, make_schedule
 from bert_tf.training.strategy import chief_say, device_type, is_chief
 from bert_tf.training.trainer import Objective, Trainer

@@ -25,11 +25,24 @@ def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
     atomic_write(path, learning_curves(metrics, evaluations).png())
 
 
+def current(entries: Metrics) -> list[Mapping[str, float]]:
+    """Leaves out what a later entry replaces: entries of its step and of later ones.
+
+    A run that was killed and resumed takes the steps after its last checkpoint again.
+    """
+    kept: list[Mapping[str, float]] = []
+    for entry in entries:
+        while kept and kept[-1]["step"] >= entry["step"]:
+            kept.pop()
+        kept.append(entry)
+    return kept
+
+
 def learning_curves(metrics: Metrics, evaluations: Metrics = ()) -> Figure:
     """Draws loss, accuracy, learning rate and throughput over the step, in four panels.
 
-    Each curve consists of the entries that have its key. The panel of accuracies shows up to four
-    metrics: keys that end in `accuracy`, then other `eval_` metrics except losses.
+    Each curve consists of the `current` entries that have its key. The panel of accuracies shows up
+    to four metrics: keys that end in `accuracy`, then other `eval_` metrics except losses.
 
     Args:
         metrics: training metrics, as in `metrics.jsonl`.
@@ -43,6 +56,7 @@ def learning_curves(metrics: Metrics, evaluations: Metrics = ()) -> Figure:
     figure = style.new_figure(11, 6.4, layout=None)
     figure.subplots_adjust(left=0.06, right=0.98, top=0.95, bottom=0.08, wspace=0.15, hspace=0.18)
     loss, accuracy, rate, throughput = figure.subplots(2, 2, sharex=True).flat
+    metrics, evaluations = current(metrics), current(evaluations)
     keys = dict.fromkeys(key for entry in [*metrics, *evaluations] for key in entry)
     evaluations = [
         {key.removeprefix("eval_"): value for key, value in entry.items()} for entry in evaluations

@@ -11,13 +11,13 @@ import tensorflow as tf
 
 from bert_tf.base.input_files import shortened
 from bert_tf.base.output_files import atomic_write
+from bert_tf.base.progress import with_progress
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.advice import constant_prediction
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.session import Session
 from bert_tf.training.driver import Phase
-from bert_tf.training.iteration import iterate, with_progress
 from bert_tf.training.trainer import Batch, Objective, Shortcut, Trainer
 from bert_tf.weights.flops import training_flops
 from tfrecords.order import RecordSet, records_of_step
@@ -120,7 +120,7 @@ class PhaseData:
         """Yields the evaluation's batches while it counts the masked tokens of this worker."""
         self.counts = np.zeros(self.records.evaluation.vocab_size)
         of_replicas = self.trainer.strategy.experimental_local_results
-        for batch in iterate(self._evaluation_batches):
+        for batch in self._evaluation_batches:
             names = ("masked_lm_ids", "masked_lm_weights")
             for ids, weights in zip(*(of_replicas(batch[name]) for name in names), strict=True):
                 np.add.at(self.counts, ids.numpy(), weights.numpy())

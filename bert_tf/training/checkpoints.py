@@ -17,6 +17,7 @@ from bert_tf.base.output_files import atomic_write
 from bert_tf.finite import NonFinite
 
 BEST = "best"
+_OURS = re.compile(r"/ckpt-\d+(\.(index|data-\d{5}-of-\d{5})(\.tempstate\d+)?$|_temp/part-)")
 
 
 class Checkpointer:
@@ -89,7 +90,7 @@ class Checkpointer:
         try:
             self._checkpoint.write(path)
         except tf.errors.OpError as error:
-            _remove_unfinished(path)
+            _remove(path)
             reason = re.sub(r".*; |\{\{.*?\}\} | *\[Op:\w+\]", "", error.message)
             raise OSError(
                 f"cannot write a checkpoint to {self._directory} ({reason}): earlier checkpoints "
@@ -106,7 +107,7 @@ class Checkpointer:
             for name in tf.io.gfile.glob(os.path.join(self._directory, "ckpt-*")):
                 found = re.search(r".*/ckpt-\d+(?=\.data-|_temp$)", name)
                 if found and not tf.io.gfile.exists(f"{found[0]}.index"):
-                    _remove_unfinished(found[0])
+                    _remove(found[0])
 
     @property
     def _path(self) -> str:
@@ -134,7 +135,7 @@ class Checkpointer:
         lines += [f'all_model_checkpoint_paths: "{name}"' for name in kept]
         atomic_write(os.path.join(self._directory, "checkpoint"), "\n".join(lines) + "\n")
         for path in until[: -self._max_to_keep]:
-            _remove_files(path)
+            _remove(path)
 
 
 def check_name(path: str) -> None:
@@ -158,20 +159,14 @@ def _step_of(path: str) -> int:
     return int(path.rpartition("-")[2])
 
 
-def _remove_files(path: str) -> None:
-    """Removes the files of a checkpoint."""
-    for file in tf.io.gfile.glob(f"{path}.*"):
-        if re.search(r"/ckpt-\d+\.(index|data-\d{5}-of-\d{5})(\.tempstate\d+)?$", file):
+def _remove(path: str) -> None:
+    """Removes the files of a checkpoint, or those that a failed save of it left."""
+    temporary = f"{path}_temp"
+    for file in tf.io.gfile.glob([f"{path}.*", f"{temporary}/part-*"]):
+        if _OURS.search(file):
             tf.io.gfile.remove(file)
-
-
-def _remove_unfinished(path: str) -> None:
-    """Removes the files left by a failed save of this checkpoint."""
-    _remove_files(path)
-    for file in tf.io.gfile.glob(f"{path}_temp/part-*"):
-        tf.io.gfile.remove(file)
-    if tf.io.gfile.isdir(f"{path}_temp") and not tf.io.gfile.listdir(f"{path}_temp"):
-        tf.io.gfile.rmtree(f"{path}_temp")
+    if tf.io.gfile.isdir(temporary) and not tf.io.gfile.listdir(temporary):
+        tf.io.gfile.rmtree(temporary)
 
 
 def latest_checkpoint(path: str) -> str:

@@ -12,12 +12,12 @@ from bert_tf.base.progress import say
 from bert_tf.finite import NonFinite
 from bert_tf.training.checkpoints import BEST, Checkpointer
 from bert_tf.training.interruption import Interrupted, StopRequest
-from bert_tf.training.iteration import open_iterator
 from bert_tf.training.reports import EVAL_RESULTS, Reports, rank, read_results, write_results
 from bert_tf.training.strategy import compiles, has_several_workers, is_chief, values_of_workers
-from bert_tf.training.trainer import Batch, Shortcut, Trainer
+from bert_tf.training.trainer import Batch, Shortcut, Trainer, open_batches
 
-_REPORT_SECONDS = 5.0
+# How often steps return to the host, to show progress and to notice a signal.
+_REPORT_SECONDS = 2.0
 
 Metrics = dict[str, float]
 
@@ -163,8 +163,7 @@ class Driver:
         """
         self._checkpointer.tidy()
         with self._reports(phases[-1].until_step) as reports:
-            reports.drop_later_steps()
-            stop = StopRequest([reports.stopping, self._trainer.stop])
+            stop = StopRequest(reports.stopping)
             if self.step >= phases[-1].until_step and not self._restored:
                 self._checkpointer.save()
             phase = next((p for p in phases if self.step <= p.until_step), phases[-1])
@@ -176,7 +175,7 @@ class Driver:
                         if self.step >= phase.until_step:
                             continue
                         reports.begin_phase(phase.batch_size, phase.flops_per_sequence)
-                        with open_iterator(phase.batches(self.step)) as batches:
+                        with open_batches(phase.batches(self.step)) as batches:
                             self._train_phase(batches, phase, reports, stop)
             except Interrupted:
                 reports.stopped(self.step)
@@ -189,7 +188,7 @@ class Driver:
         Returns the metrics with `global_step`.
         """
         with self._reports(self.step) as reports:
-            self._evaluate(evaluate, reports)
+            self._evaluate(evaluate, reports, alone=True)
         return reports.last_evaluation
 
     def _reports(self, num_train_steps: int) -> Reports:
@@ -204,7 +203,11 @@ class Driver:
         return stopped and reports.last_evaluation.get("global_step") != step
 
     def _evaluate(
-        self, evaluate: Callable[[], Metrics], reports: Reports, stop: StopRequest | None = None
+        self,
+        evaluate: Callable[[], Metrics],
+        reports: Reports,
+        stop: StopRequest | None = None,
+        alone: bool = False,
     ) -> None:
         """Evaluates. A signal that `stop` receives ends it at once: resuming makes up for it."""
         # Of several workers, the others would wait for the one that received the signal.
@@ -222,7 +225,7 @@ class Driver:
                 self._best.save()
                 if self._writes:
                     write_results(f"{self._best_folder}/{EVAL_RESULTS}", self.best_results)
-        reports.evaluation(self.step, results, self.plan.best_metric)
+        reports.evaluation(self.step, results, self.plan.best_metric, alone)
 
     def _is_best(self, results: Metrics) -> bool:
         if self.step < self.plan.first_best_step:

@@ -4,7 +4,7 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from bert_tf.base.process import end_process
 
@@ -22,7 +22,7 @@ class StopRequest:
         signal: the number of the signal received while listening, or None.
     """
 
-    def __init__(self, on_request: Iterable[Callable[[], None]] = ()) -> None:
+    def __init__(self, on_request: Callable[[], None]) -> None:
         self.signal: int | None = None
         self._on_request = on_request
         self._raises = False
@@ -74,8 +74,8 @@ class StopRequest:
             if self._noticed:
                 end_process(128 + number)
             self._noticed, self.signal = True, self.signal or number
-            for call in () if self._raises else self._on_request:
-                call()
+            if not self._raises:
+                self._on_request()
 
 
 class Interrupted(SystemExit):

@@ -8,11 +8,11 @@ from typing import Self
 
 import tensorflow as tf
 
-from bert_tf.base.files import named_errors, read_file
+from bert_tf.base.files import named_errors, read_file, reading
 from bert_tf.base.folder_lock import locked
 from bert_tf.base.output_files import atomic_write
 from bert_tf.base.progress import progress_bar, say
-from bert_tf.plots.curves import draw_curves
+from bert_tf.plots.curves import current, draw_curves
 from bert_tf.training.interruption import Interrupted
 
 EVAL_RESULTS = "eval_results.txt"
@@ -67,8 +67,7 @@ class Reports:
         peak_flops: float = 0.0,
         writes: bool = True,
     ):
-        self._folder, self._step = folder, step
-        self._writes = writes
+        self._folder, self._writes = folder, writes
         self._peak_flops = peak_flops
         self._batch_size, self._flops = 1, 0
         self._speed: dict[str, float] = {}
@@ -79,8 +78,6 @@ class Reports:
         )
         self.last_evaluation = _last_evaluation(f"{folder}/{EVAL_METRICS}", step)
         if writes:
-            self._metrics = MetricsLog(f"{folder}/{METRICS}")
-            self._eval_metrics = MetricsLog(f"{folder}/{EVAL_METRICS}")
             with named_errors(f"cannot write to {folder}/train and {folder}/eval"):
                 self._train_writer = tf.summary.create_file_writer(f"{folder}/train")
                 self._eval_writer = tf.summary.create_file_writer(f"{folder}/eval")
@@ -96,13 +93,6 @@ class Reports:
             self._draw()
             self._train_writer.close()
             self._eval_writer.close()
-
-    def drop_later_steps(self) -> None:
-        """Drops entries for steps that will be taken again."""
-        if self._writes:
-            self._metrics.start(self._step)
-            with locked(f"{self._folder}/eval"):
-                self._eval_metrics.start(self._step)
 
     def begin_phase(self, batch_size: int, flops_per_sequence: int = 0) -> None:
         """Sets the sizes of the following batches and sequences; see `driver.Phase`."""
@@ -126,25 +116,31 @@ class Reports:
         values = self._means | {"learning_rate": learning_rate} | self._speed
         self._steps, self._seconds = 0, 0.0
         if self._writes:
-            self._metrics.write({"step": step} | values)
+            append_metrics(f"{self._folder}/{METRICS}", {"step": step} | values)
             _summarize(self._train_writer, step, values)
             if time.monotonic() - self._drawn > _SECONDS_BETWEEN_DRAWINGS:
                 self._draw()
 
     def evaluation(
-        self, step: int, results: Mapping[str, float], best_metric: str | None = None
+        self,
+        step: int,
+        results: Mapping[str, float],
+        best_metric: str | None = None,
+        alone: bool = False,
     ) -> None:
         """Writes and shows an evaluation; `eval_results.txt` is as in google-research/bert.
 
-        Another process may evaluate or train beside this one: the file keeps the newest step.
-        Metrics of single classes, whose names have a slash, are not shown, except `best_metric`.
+        Metrics of single classes, whose names have a slash, are not shown, except `best_metric`. An
+        evaluation `alone` replaces none of later steps: another process may train meanwhile.
         """
         self.last_evaluation = dict(sorted(results.items())) | {"global_step": step}
         if not self._writes:
             return
         with locked(f"{self._folder}/eval"):
-            newest = self._eval_metrics.rewrite({"step": step} | results)
-            if newest == step:
+            path = f"{self._folder}/{EVAL_METRICS}"
+            later = [line for line in read_metrics(path) if alone and line["step"] > step]
+            append_metrics(path, {"step": step} | results, *later)
+            if not later:
                 write_results(f"{self._folder}/{EVAL_RESULTS}", self.last_evaluation)
         _summarize(self._eval_writer, step, results)
         shown = [
@@ -210,58 +206,40 @@ def _summarize(writer: tf.summary.SummaryWriter, step: int, values: Mapping[str,
     writer.flush()
 
 
-class MetricsLog:
-    """Writes `metrics.jsonl` so that a resumed run leaves the same file as an uninterrupted one."""
+def append_metrics(path: str, *lines: Mapping[str, float]) -> None:
+    """Appends objects with a `step` to a `metrics.jsonl`. Floats are read back bit for bit.
 
-    def __init__(self, path: str):
-        self._path = path
-
-    def start(self, step: int) -> None:
-        """Drops the lines of steps after `step`, and a last line that was cut short by a kill.
-
-        The file is replaced atomically, and not created if there is none.
-        """
-        if tf.io.gfile.exists(self._path):
-            kept = [values for values in read_metrics(self._path) if values["step"] <= step]
-            atomic_write(self._path, "".join(map(_line, kept)))
-
-    def rewrite(self, values: Mapping[str, float]) -> int:
-        """Writes a line in the order of steps, in place of an earlier one of the same step.
-
-        Returns the step of the last line.
-        """
-        lines = {line["step"]: line for line in read_metrics(self._path)} | {values["step"]: values}
-        atomic_write(self._path, "".join(_line(lines[step]) for step in sorted(lines)))
-        return max(lines)
-
-    def write(self, values: Mapping[str, float]) -> None:
-        """Appends a line with a `step`, which a later kill cannot destroy.
-
-        Floats are read back bit for bit.
-        """
-        where = f"cannot write {self._path}"
-        with named_errors(where), tf.io.gfile.GFile(self._path, "a") as file:
-            file.write(_line(values))
+    Removes a last line that a kill cut short.
+    """
+    if tf.io.gfile.exists(path):
+        with reading(path) as file:
+            file.seek(max(0, file.size() - 1))
+            is_cut = file.read() not in (b"", b"\n")
+        if is_cut:
+            atomic_write(path, _whole_lines(read_file(path)))
+    # Converts NumPy scalars to Python's.
+    text = [json.dumps(dict(x), default=lambda number: number.item()) + "\n" for x in lines]
+    with named_errors(f"cannot write {path}"), tf.io.gfile.GFile(path, "a") as file:
+        file.write("".join(text))
 
 
 def read_metrics(path: str) -> list[dict[str, float]]:
-    """Reads the lines of a `metrics.jsonl`, except a last line cut short; [] without a file."""
+    """Reads a `metrics.jsonl` as `current` entries; [] without a file.
+
+    A last line without an end is one that a kill cut short, and left out.
+    """
     if not tf.io.gfile.exists(path):
         return []
-    lines = read_file(path).splitlines()
-    metrics = []
-    for number, line in enumerate(lines, start=1):
+    entries = []
+    for number, line in enumerate(_whole_lines(read_file(path)).splitlines(), start=1):
         try:
-            values = json.loads(line)
-            int(values["step"])
-            metrics.append(values)
+            entries.append(json.loads(line))
+            int(entries[-1]["step"])
         except (ValueError, TypeError, KeyError):
-            if number < len(lines) or line[:1] not in (b"{", b"\0"):
-                message = f"{path}: line {number} is damaged: remove the line or the file"
-                raise ValueError(message) from None
-    return metrics
+            message = f"{path}: line {number} is damaged: remove the line or the file"
+            raise ValueError(message) from None
+    return current(entries)
 
 
-def _line(values: Mapping[str, float]) -> str:
-    # Converts NumPy scalars to Python's.
-    return json.dumps(dict(values), default=lambda number: number.item()) + "\n"
+def _whole_lines(text: bytes) -> bytes:
+    return text[: text.rfind(b"\n") + 1]

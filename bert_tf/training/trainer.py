@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import threading
 from collections.abc import Collection, Iterable, Iterator
 from typing import Protocol
 
@@ -14,13 +15,13 @@ from bert_tf.base.process import check_backend
 from bert_tf.base.progress import counted
 from bert_tf.finite import check_computed
 from bert_tf.tracing import compiling_for_gpu, for_gpu
-from bert_tf.training.iteration import iterate
 from bert_tf.training.loss_scale import DynamicLossScale
 from bert_tf.training.optimizers import AdamW, Schedule
-from bert_tf.training.strategy import chief_say, compiles, device_type, has_several_workers
+from bert_tf.training.strategy import chief_say, compiles
 
 Batch = dict[str, tf.Tensor]
 Means = dict[str, float]
+_PATIENCE = 0.5  # seconds; to free an iterator usually takes less
 
 
 class Objective(Protocol):
@@ -55,6 +56,22 @@ class Shortcut(Protocol):
 
     def shorten(self, batch: Batch) -> Batch:
         """Returns that form."""
+
+
+@contextlib.contextmanager
+def open_batches(dataset: Iterable[Batch]) -> Iterator[list[Iterator[Batch]]]:
+    """Yields a list with an iterator over a dataset, and frees it at the end, if need be later.
+
+    The threads of `tf.data` sometimes take 20 seconds to end. The list holds the only reference.
+    """
+    held = [iter(dataset)]
+    try:
+        yield held
+    finally:
+        # Not a daemon: if Python ended amid TensorFlow's code, the process would abort.
+        release = threading.Thread(target=held.clear)
+        release.start()
+        release.join(_PATIENCE)
 
 
 class Trainer:
@@ -115,12 +132,6 @@ class Trainer:
             # Steps whose gradients were not finite, in a row and in all, without those that only
             # lower the scale of the loss.
             self._skipped = tf.Variable([0, 0], dtype=tf.int64, trainable=False)
-        # On the host, and read by the loop of `_train` after every step. Several workers must agree
-        # on the last step, and a TPU cannot read it: there, a loop ends as planned.
-        self._stopping = None
-        if not (has_several_workers(strategy) or device_type(strategy) == "TPU"):
-            with tf.device("/cpu:0"):
-                self._stopping = tf.Variable(False, trainable=False)
         jit = compiles(strategy) or None
         self._compiling = compiling_for_gpu if jit else contextlib.nullcontext
         self._train = tf.function(self._train)
@@ -145,7 +156,7 @@ class Trainer:
     def train(
         self, iterator: Iterator[Batch], steps: int, shortcut: Shortcut | None = None
     ) -> int | None:
-        """Takes `steps` optimizer steps, or fewer if `stop` is called in another thread.
+        """Takes `steps` optimizer steps.
 
         Returns the number of the first step, counted from 1, whose loss was not finite, or which
         began `max_skipped` steps without finite gradients, or None.
@@ -158,14 +169,6 @@ class Trainer:
                 "weights, because the gradients were not finite."
             )
         return bad_step
-
-    def stop(self) -> None:
-        """Makes `train` return after its current step, from now on. Works in any thread.
-
-        Has no effect with several workers or on a TPU.
-        """
-        if self._stopping is not None:
-            self._stopping.assign(True)
 
     def training_means(self) -> Means:
         """Returns the means of the loss and every measure over the steps since `restart_means`."""
@@ -182,9 +185,10 @@ class Trainer:
         Sums and counts are added up before the division.
         """
         sums, counts = np.zeros([2, len(self.objective.measures)])
-        for batch in itertools.islice(iterate(dataset), max_steps):
-            batch_sums, batch_counts = self._evaluate(batch).numpy()
-            sums, counts = sums + batch_sums, counts + batch_counts
+        with open_batches(dataset) as held:
+            for batch in itertools.islice(held[0], max_steps):
+                batch_sums, batch_counts = self._evaluate(batch).numpy()
+                sums, counts = sums + batch_sums, counts + batch_counts
         return self._named(sums / np.maximum(counts, 1e-12))
 
     def predict(
@@ -203,10 +207,11 @@ class Trainer:
             an array [examples, ...] for each output, and a list of arrays [length, ...] for each
             of `token_outputs`.
         """
-        parts = [
-            {name: values.numpy() for name, values in self._predict(batch).items()}
-            for batch in iterate(dataset)
-        ]
+        with open_batches(dataset) as held:
+            parts = [
+                {name: values.numpy() for name, values in self._predict(batch).items()}
+                for batch in held[0]
+            ]
         indices = np.concatenate([part["example_index"] for part in parts])
         # Rows that only fill a batch come first.
         order = np.argsort(indices, kind="stable")[np.count_nonzero(indices < 0) :]
@@ -272,10 +277,6 @@ class Trainer:
             good = tf.reduce_all(tf.math.is_finite(means)) & (self._skipped[0] < self.max_skipped)
             if bad_step == 0 and not good:
                 bad_step = self.step - tf.maximum(self._skipped[0] - 1, 0)
-            with tf.control_dependencies([means]):
-                stopping = self._stopping is not None and self._stopping.read_value()
-            if stopping:
-                break
         return bad_step
 
     def _evaluate(self, batch):

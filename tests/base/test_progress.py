@@ -8,7 +8,7 @@ import termios
 import pytest
 
 from bert_tf.base import progress
-from bert_tf.base.progress import progress_bar, say
+from bert_tf.base.progress import progress_bar, say, with_progress
 
 
 def test_a_file_gets_whole_lines(capsys, monkeypatch):
@@ -79,3 +79,14 @@ def test_work_of_unknown_size_is_counted(capsys):
     with progress_bar(total=None, desc="Reading", unit=" tokens") as bar:
         bar.update(30)
     assert re.fullmatch(r"Reading: 30 \[00:00, .* tokens/s\]\n", capsys.readouterr().err)
+
+
+def test_slow_batches_have_a_progress_bar(monkeypatch, capsys):
+    """Oracle: the batches, and a line that counts them."""
+    assert list(with_progress([1, 2, 3], "Predicting", total=3)) == [1, 2, 3]
+    assert not capsys.readouterr().err
+    monkeypatch.setattr(progress, "progress_bar", lambda **how: progress_bar(**how | {"delay": 0}))
+    assert list(with_progress([1, 2, 3], "Predicting", total=3)) == [1, 2, 3]
+    assert "Predicting: 100% 3/3" in capsys.readouterr().err
+    assert list(with_progress([1], "Predicting", disable=True)) == [1]
+    assert not capsys.readouterr().err

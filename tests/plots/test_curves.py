@@ -70,6 +70,14 @@ def test_all_metrics_of_an_evaluation_are_drawn():
     assert figure.axes[1].get_title("left") == "Accuracy" and figure.axes[1].get_ylim()[0] == 0
 
 
+def test_steps_that_a_resumed_run_took_again_are_drawn_once():
+    """Oracle: by hand; the run was killed after step 3, resumed from step 1 and logs less often."""
+    entries = [{"step": step, "loss": loss} for step, loss in ((1, 5), (2, 4), (3, 3), (3, 2))]
+    entries.insert(3, {"step": 2, "loss": 2.5})
+    loss = learning_curves(entries).axes[0]
+    assert loss.get_lines()[0].get_xydata().tolist() == [[1, 5], [2, 2.5], [3, 2]]
+
+
 def test_a_long_curve_is_smoothed_and_one_of_a_single_point_is_visible():
     """Oracles: means of 20 of 1,000 points, computed one by one; matplotlib draws markers."""
     (line,) = learning_curves([{"step": 5, "learning_rate": 0.5}]).axes[2].get_lines()

@@ -203,23 +203,6 @@ def test_a_signal_saves_and_the_run_resumes_exactly(whole_run, make_run, capsys,
     assert run.restored == f"{run.folder}/ckpt-5"
 
 
-def test_a_signal_amid_a_call_stops_after_the_step(whole_run, make_run, monkeypatch):
-    """Oracle: the uninterrupted run, bit for bit; the call would have taken steps 5 and 6."""
-    monkeypatch.setattr(driver_module, "_REPORT_SECONDS", 1e6)
-    planned = []
-
-    def send(trainer, steps):
-        planned.append(steps)
-        os.kill(os.getpid(), signal.SIGINT)
-        trainer.stop()  # the signal's own thread does so too, a little later
-
-    run = make_run()
-    with pytest.raises(SystemExit):
-        run.train(prepare=in_step(5, send))
-    assert planned == [2] and run.checkpoints() == ["ckpt-4", "ckpt-5"]
-    assert run.train() == whole_run.metrics()
-
-
 def test_a_signal_ends_an_evaluation_at_once(whole_run, make_run, capsys):
     """Oracle: the evaluations of the uninterrupted run."""
     run, ended = make_run(), []

@@ -11,7 +11,7 @@ import signal, sys
 from bert_tf.training.interruption import StopRequest
 
 number = int(sys.argv[1])
-with StopRequest([lambda: print("noticed", flush=True)]).listen():
+with StopRequest(lambda: print("noticed", flush=True)).listen():
     sys.stdin.readline()
     signal.raise_signal(number)
     while True:

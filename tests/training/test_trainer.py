@@ -1,6 +1,7 @@
 """Steps of BERT: replicas and accumulation compared with one device; evaluation; dropout seeds."""
 
 import dataclasses
+import threading
 
 import keras
 import numpy as np
@@ -13,7 +14,7 @@ from bert_tf.models.encoder import skip_padding
 from bert_tf.models.token_capacity import TokenCapacity
 from bert_tf.tracing import for_gpu
 from bert_tf.training.optimizers import AdamW
-from bert_tf.training.trainer import Trainer
+from bert_tf.training.trainer import Trainer, open_batches
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +126,31 @@ def test_gradients_that_are_not_finite_change_nothing(
     trainer._part_gradients = original
     assert trainer.train(iterator, 1) is None
     assert np.abs(state[0].numpy() - before[0]).max() > 0
+
+
+class _SlowToFree:
+    """An iterator that is freed only when `allowed` is set."""
+
+    def __init__(self, allowed, freed):
+        self._allowed, self._freed = allowed, freed
+
+    def __iter__(self):
+        return self
+
+    def __del__(self):
+        self._allowed.wait(60)
+        self._freed.set()
+
+
+def test_nobody_waits_for_an_iterator_that_is_slow_to_free(monkeypatch):
+    """Oracle: events."""
+    monkeypatch.setattr("bert_tf.training.trainer._PATIENCE", 0.0)
+    allowed, freed = threading.Event(), threading.Event()
+    with open_batches(_SlowToFree(allowed, freed)):
+        pass
+    assert not freed.is_set()
+    allowed.set()
+    assert freed.wait(60)
 
 
 class _SeedModel(keras.Model):

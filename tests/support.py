@@ -8,6 +8,7 @@ import pathlib
 import socket
 import subprocess
 import sys
+import types
 import warnings
 from unittest import mock
 
@@ -86,6 +87,16 @@ def without_tracing():
             yield
     finally:
         tf.config.run_functions_eagerly(False)
+
+
+@contextlib.contextmanager
+def int32_only():
+    """Saves the seconds in which an export of an encoder traces its functions for int64, too."""
+    from export import encoder_module
+
+    one = types.SimpleNamespace(product=lambda dtypes, repeat: [(dtypes[0],) * repeat])
+    with mock.patch.object(encoder_module, "itertools", one):
+        yield
 
 
 def make_chunk(documents: list[list[int]]) -> Chunk:

@@ -14,9 +14,8 @@ def run_card(monkeypatch) -> Callable[[str], dict]:
     def run(folder: str) -> dict:
         path, variables = pathlib.Path(folder), {}
         monkeypatch.chdir(path.parent)
-        exec(
-            re.search(r"```python\n(.*?)```", (path / "README.md").read_text(), re.S)[1], variables
-        )
+        code = re.search(r"```python\n(.*?)```", (path / "README.md").read_text(), re.S)[1]
+        exec(code, variables)
         return variables
 
     return run

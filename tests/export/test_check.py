@@ -6,6 +6,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import one_line
 
 from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -163,11 +164,9 @@ def test_wrong_packing(preprocessor, point, found, pack, monkeypatch):
 
 def test_a_tokenizer_with_another_vocabulary(preprocessor, tmp_path):
     """Oracle: the order of the tokens in assets."""
-    write_vocab(
-        f"{tmp_path}/assets/vocab.txt", Vocabulary((*VOCAB.tokens[:5], "x", *VOCAB.tokens[5:]))
-    )
-    names = ("words", "special_tokens")
-    points = [p for p in preprocessors.POINTS if p.name in names]
+    other = Vocabulary((*VOCAB.tokens[:5], "x", *VOCAB.tokens[5:]))
+    write_vocab(f"{tmp_path}/assets/vocab.txt", other)
+    points = [p for p in preprocessors.POINTS if p.name in ("words", "special_tokens")]
     found = wrong(Subject(str(tmp_path), preprocessor.model), points)
     assert found["words"] == "other tokens for x, a, b"
     assert "vocab_size is 13, not 14" in found["special_tokens"]
@@ -195,19 +194,17 @@ def test_a_model_that_cannot_be_served(tmp_path):
     assert found["batches"] == "text of shape (2,)"
 
 
-def refuse(folder, match: str) -> None:
-    with pytest.raises((ValueError, OSError), match=match) as caught:
-        check.run(check.Options(saved_model_dir=str(folder)))
-    assert "\n" not in str(caught.value)
-
-
 def test_other_folders_are_one_clear_line(tmp_path):
     """Oracle: the line."""
-    refuse(tmp_path / "nowhere", "nowhere holds no saved_model.pb$")
     (tmp_path / "served" / "3").mkdir(parents=True)
     (tmp_path / "served" / "3" / "saved_model.pb").write_bytes(b"\xff" * 9)
-    refuse(tmp_path / "served" / "3", "cannot load .*served/3")
     module, number = tf.Module(), tf.TensorSpec([], tf.float32, "number")
     module.half = tf.function(lambda x: x / 2, input_signature=[number])
     tf.saved_model.save(module, str(tmp_path / "half"), signatures=module.half)
-    refuse(tmp_path / "half", "not an encoder, .* from text to predictions: its inputs are number")
+    for name, message in (
+        ("nowhere", "nowhere holds no saved_model.pb$"),
+        ("served/3", "cannot load .*served/3"),
+        ("half", "not an encoder, .* from text to predictions: its inputs are number"),
+    ):
+        with one_line(message):
+            check.run(check.Options(saved_model_dir=f"{tmp_path}/{name}"))

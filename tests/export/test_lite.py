@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 from types import SimpleNamespace
+from unittest import mock
 
 import keras
 import numpy as np
@@ -15,14 +16,9 @@ from support import save_run
 
 from bert_tf import predict
 from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.inference import single_file
 from bert_tf.inference.predictor import load_predictor
-from bert_tf.inference.single_file import (
-    CLASSIFIER,
-    FileModel,
-    LiteFile,
-    OnnxFile,
-    open_single_file,
-)
+from bert_tf.inference.single_file import CLASSIFIER, LiteFile, OnnxFile, open_single_file
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
@@ -112,10 +108,8 @@ def test_a_classifier_and_its_text_side(
     lines = tuple(f"{text} ||| ab" for text in texts) if pairs else tuple(texts)
     predict.run(predict.Options(checkpoint=path, texts=lines, json=True, batch_size=2))
     printed = capsys.readouterr()
-    assert (
-        f"WARNING: truncated 1 example: export.{command.__name__[7:]} --max_seq_length sets"
-        in printed.err
-    )
+    warning = f"WARNING: truncated 1 example: {command.__name__} --max_seq_length sets"
+    assert warning in printed.err
     for line, text, values in zip(printed.out.splitlines(), texts, expected, strict=True):
         answer = dict(zip(head.labels, values, strict=True)) if head.labels else values
         row = {"text": text} | ({"text_b": "ab"} if pairs else {})
@@ -176,20 +170,17 @@ def test_texts_are_padded_with_the_id_of_pad(digits):
     inputs = {"input_word_ids": [[2, 3], [4, 5]], "input_mask": [[1, 1], [1, 0]]}
     inputs = {name: tf.constant(values) for name, values in inputs.items()}
     inputs["input_type_ids"] = inputs["input_mask"]
-    model = FileModel(LiteFile(lite_model.with_files(digits, {})), Head("classifier"), pad_id=7)
+    file = LiteFile(lite_model.with_files(digits, {}))
+    model = single_file.FileModel(file, Head("classifier"), pad_id=7)
     np.testing.assert_allclose(model(inputs), [2377.11, 4577.10], atol=1e-3)
 
 
 def test_a_comparison_names_the_worst_case_and_both_models(monkeypatch):
     """Oracles: the largest of four differences; the metric of each model, by hand."""
-    values = iter([1.0, -3.0, 2.0, 0.0])
-    found = portable.differences(
-        lambda inputs: {"x": np.zeros(2)}, lambda _: {"x": np.full(2, next(values))}, 9, 4
-    )
-    assert found == {"x": 3.0}
-    monkeypatch.setattr(
-        portable, "scores", lambda task, features, run: {"accuracy": float(run({}))}
-    )
+    outputs = iter([{"x": np.full(2, value)} for value in (1.0, -3.0, 2.0, 0.0)])
+    zeros = mock.Mock(return_value={"x": np.zeros(2)})
+    assert portable.differences(zeros, lambda _: next(outputs), 9, 4) == {"x": 3.0}
+    monkeypatch.setattr(portable, "scores", lambda *given: {"accuracy": float(given[2]({}))})
     task = SimpleNamespace(dev_set="the dev set")
     source = SimpleNamespace(task=task, function=lambda inputs: tf.constant(0.75))
     assert "accuracy 0.5000 (0.7500)" in portable._evaluation(source, range(5), lambda _: 0.5)

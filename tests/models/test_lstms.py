@@ -60,17 +60,15 @@ def test_only_the_tagger_trains_and_padding_has_no_effect():
     logits = model(INPUTS).numpy()
     alone = model({name: values[1:, :3] for name, values in INPUTS.items()}).numpy()
     np.testing.assert_allclose(logits[1:, :3], alone, rtol=1e-4, atol=1e-5)
+    seeded = INPUTS | {"dropout_seed": np.array([1, 2], np.int32)}
     with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(
-            model(INPUTS | {"dropout_seed": np.array([1, 2], np.int32)}, training=True) ** 2
-        )
+        loss = tf.reduce_sum(model(seeded, training=True) ** 2)
     trained = model.trainable_weights
     assert all(g is not None for g in tape.gradient(loss, [w.value for w in trained]))
-    assert len({weight.path for weight in model.weights}) == len(model.weights)
-    assert {w.path for w in model.weights} - {w.path for w in trained} == {
-        w.path for w in model.encoder.weights
-    }
-    assert all(w.path.startswith("feature_tagger/") for w in trained), [w.path for w in trained]
+    own, paths = ({weight.path for weight in x} for x in (trained, model.weights))
+    assert len(paths) == len(model.weights)
+    assert paths - own == {weight.path for weight in model.encoder.weights}
+    assert all(path.startswith("feature_tagger/") for path in own), own
 
 
 def test_what_the_encoder_must_have():

@@ -22,14 +22,8 @@ from bert_tf.weights.table import entries, own_rows
 
 NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 SIZES = dict(embedding_size=4, intra_bottleneck_size=8, num_feedforward_networks=3)
-CONFIG = MobileBertConfig(
-    *(23, 16, 2, 2, 24, "relu"),
-    **NO_DROPOUT,
-    **SIZES,
-    max_position_embeddings=12,
-    initializer_range=0.3,
-    key_query_shared_bottleneck=True,
-)
+SIZES |= dict(max_position_embeddings=12, initializer_range=0.3, key_query_shared_bottleneck=True)
+CONFIG = MobileBertConfig(23, 16, 2, 2, 24, "relu", **NO_DROPOUT, **SIZES)
 OWN = dict(key_query_shared_bottleneck=False, classifier_activation=False)
 VARIANTS = {"shared": CONFIG, "own": dataclasses.replace(CONFIG, **OWN)}
 
@@ -104,10 +98,8 @@ def test_files_keep_every_weight_and_the_configuration(model, tmp_path):
     for ours, read in ((model, again), (model.encoder, encoder)):
         for weight, value in zip(ours.weights, read.weights, strict=True):
             np.testing.assert_array_equal(value, weight)
-    refusals = {
-        google: "intra_bottleneck_size is 8, which google-research/bert",
-        kerashub: "intra_bottleneck_size is 8, but KerasHub's",
-    }
+    refusals = {google: "intra_bottleneck_size is 8, which google-research/bert"}
+    refusals[kerashub] = "intra_bottleneck_size is 8, but KerasHub's"
     if not model.config.key_query_shared_bottleneck:
         refusals[huggingface] = "which transformers' MobileBertModel lacks"
     for format_, message in refusals.items():

@@ -162,6 +162,7 @@ def test_groups_of_rows_drop_different_probabilities():
 
 @pytest.mark.parametrize("kind", ["classifier", "tagger", "span", "multiple_choice"])
 def test_heads(kind):
+    """Oracle: the logits of the tokens before padding is skipped."""
     model = randomize(BertTaskModel(SMALL, 1 if kind == "multiple_choice" else 2, kind))
     inputs = random_inputs(SMALL, batch=6)
     mask = inputs["input_mask"]

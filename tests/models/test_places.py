@@ -53,7 +53,7 @@ def test_a_fixed_number_of_tokens_with_xla(name):
     encoder, inputs = randomize(BertEncoder(CONFIGS[name])), masked_inputs(CONFIGS[name])
     compute = tf.function(read, autograph=False, jit_compile=True)
     some = inputs | {"token_places": token_places(inputs["input_mask"])}
-    assert_equal(compute(encoder, some | SOME), compute(encoder, inputs))
+    assert_equal(compute(encoder, some | SOME), read(encoder, inputs))
 
 
 @pytest.mark.parametrize("skips", [False, True])

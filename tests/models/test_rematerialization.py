@@ -93,18 +93,14 @@ def test_it_needs_less_memory():
     """Oracle: XLA's allocations for the compiled step, without weights, inputs and results."""
 
     def temporary_bytes(rematerialize: str) -> int:
-        compiled = make_step(rematerialize, "xla", layers=2).experimental_get_compiler_ir(
-            make_inputs()
-        )
+        step = make_step(rematerialize, "xla", layers=2)
+        compiled = step.experimental_get_compiler_ir(make_inputs())
         proto = hlo_pb2.HloProto.FromString(compiled(stage="optimized_hlo_proto_serialized"))
+        others = ("is_entry_computation_parameter", "is_constant", "maybe_live_out")
         return sum(
             allocation.size
             for allocation in proto.buffer_assignment.buffer_allocations
-            if not (
-                allocation.is_entry_computation_parameter
-                or allocation.is_constant
-                or allocation.maybe_live_out
-            )
+            if not any(getattr(allocation, name) for name in others)
         )
 
     everything = temporary_bytes("none")

@@ -16,7 +16,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.presets import preset_config
 from bert_tf.runs.run import CONFIG, TOKENIZER, VOCAB, Run
 from bert_tf.text.tokenizer_files import WHOLE
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.checkpoint import Checkpoint, check_fits
 from bert_tf.weights.growing import VocabularyMapping
 from tfrecords.vocabulary import Vocabulary, guess_casing, load_vocab, warn_about_casing
 
@@ -30,6 +30,10 @@ _OTHER_VOCAB = (
     "use the vocabulary that weights and records were created with, give --init_vocab_mapping if "
     "build_vocab extended one to the other, or use another one anyway with --vocab_file and "
     "--replace_vocab"
+)
+_OTHER_ENCODER = (
+    "leave out --preset and --bert_config_file, or give --init_vocab_mapping if build_vocab "
+    "extended its vocabulary"
 )
 
 
@@ -90,15 +94,17 @@ def resolve_model(
     config, source = _config(resumed, init, flags, vocab)
     if mapping:
         config = mapping.grow_config(config)
-    if vocab and len(vocab) > config.vocab_size:
-        raise ValueError(
-            f"{vocab_source} has {len(vocab)} tokens, more than the vocab_size "
-            f"{config.vocab_size} of {source}: use the vocabulary that belongs to it"
-        )
+    check_fits(vocab_source, vocab, config, source)
     if init:
-        _check_same_encoder(config, source, init, mapping)
+        saved = mapping.grow_config(init.spec.config) if mapping else init.spec.config
+        name = f"{init.config_file or init.path}, the configuration of --init_checkpoint,"
+        check_same_config(config, source, saved, name, _OTHER_ENCODER, _TRAINING_VALUES)
     if resumed:
-        config = _resumed_config(run, config, source, flags.preset)
+        # A preset names a size; how the weights started is what the run says.
+        name, ignored = run.file(CONFIG), _TRAINING_VALUES if flags.preset else ()
+        advice = f"choose another --output_dir, or resume that run with --bert_config_file={name}"
+        check_same_config(config, source, run.config, name, advice, ignored)
+        config = run.config
     return ModelSpec(config, vocab, lower_case)
 
 
@@ -136,39 +142,20 @@ def _config(
     raise ValueError("no encoder: give --init_checkpoint, --preset or --bert_config_file")
 
 
-def _resumed_config(run: Run, config: BertConfig, source: str, preset: str | None) -> BertConfig:
-    """Returns the configuration of a run that resumes; raises a ValueError if another is wanted."""
-    saved = run.config
-    # A preset names a size; how the weights started is what the run says.
-    if found := differences(config, saved, _TRAINING_VALUES if preset else ()):
-        raise ValueError(
-            f"{run.file(CONFIG)} differs from {source} in {found}: choose another "
-            f"--output_dir, or resume that run with --bert_config_file={run.file(CONFIG)}"
-        )
-    return saved
-
-
-def _check_same_encoder(
-    config: BertConfig, source: str, init: Checkpoint, mapping: VocabularyMapping | None
+def check_same_config(
+    config: BertConfig,
+    source: str,
+    saved: BertConfig,
+    saved_in: str,
+    advice: str,
+    ignored: Collection[str] = (),
 ) -> None:
-    """Raises a ValueError if the weights of `init` belong to a different encoder."""
-    saved = mapping.grow_config(init.spec.config) if mapping else init.spec.config
-    if found := differences(config, saved, _TRAINING_VALUES):
-        raise ValueError(
-            f"{init.config_file or init.path}, the configuration of --init_checkpoint, differs "
-            f"from {source} in {found}: leave out --preset and --bert_config_file, or give "
-            "--init_vocab_mapping if build_vocab extended its vocabulary"
-        )
-
-
-def differences(wanted: BertConfig, saved: BertConfig, ignored: Collection[str] = ()) -> str:
-    """Describes the values that differ, in the order of the fields; "" if none does."""
-    wanted, saved = dataclasses.asdict(wanted), dataclasses.asdict(saved)
-    return ", ".join(
-        f"{name} ({saved[name]}, not {wanted[name]})"
-        for name in wanted
-        if name not in ignored and wanted[name] != saved[name]
-    )
+    """Raises a ValueError if a saved configuration differs from the wanted one of a source."""
+    wanted, found = dataclasses.asdict(config), dataclasses.asdict(saved)
+    names = [name for name in wanted if name not in ignored and wanted[name] != found[name]]
+    if names:
+        shown = ", ".join(f"{name} ({found[name]}, not {wanted[name]})" for name in names)
+        raise ValueError(f"{saved_in} differs from {source} in {shown}: {advice}")
 
 
 def check_readable(checkpoint: Checkpoint) -> None:

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from bert_tf.base import command
 from bert_tf.base.command import option
 from bert_tf.base.progress import say
-from bert_tf.choices import SINGLE_LENGTH
-from export.export_options import VocabularyOptions
+from export.export_options import PreprocessorOptions
 
 _HOLDS = {
     "encoder": "SavedModel: token ids to contextual vectors",
@@ -43,7 +42,7 @@ print(outputs["pooled_output"], outputs["sequence_output"])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(VocabularyOptions):
+class Options(PreprocessorOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
@@ -52,12 +51,6 @@ class Options(VocabularyOptions):
     )
     classifier: str | None = option(
         None, "Output folder of run_finetuning, whose best weights to add as a classifier."
-    )
-    max_seq_length: int | None = option(
-        None,
-        "Length of the preprocessor's outputs for single texts. Default: 128, or the most "
-        "that the encoder takes.",
-        **SINGLE_LENGTH,
     )
 
 
@@ -81,13 +74,8 @@ def _export(options: Options, folder: str) -> list[str]:
     """Writes the SavedModels; returns their names."""
     from export import classifier, encoder, preprocessor
 
-    shared = dict(
-        checkpoint=options.checkpoint,
-        vocab_file=options.vocab_file,
-        replace_vocab=options.replace_vocab,
-        do_lower_case=options.do_lower_case,
-        license=options.license,
-    )
+    names = ("checkpoint", "vocab_file", "replace_vocab", "do_lower_case", "license")
+    shared = {name: getattr(options, name) for name in names}
     say("Exporting encoder ...")
     encoder.write(encoder.Options(**shared, output_dir=f"{folder}/encoder"))
     say("Exporting preprocessor ...")

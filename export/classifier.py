@@ -20,14 +20,14 @@ from bert_tf.base.command import option
 from bert_tf.base.command_help import command_line
 from bert_tf.base.progress import say
 from bert_tf.inference.inference_options import FineTunedOptions
-from export.export_options import TextModelOptions
+from export.export_options import ModelOptions
 
 if TYPE_CHECKING:
     from bert_tf.finetuning.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TextModelOptions, FineTunedOptions):
+class Options(ModelOptions, FineTunedOptions):
     """The flags of the command."""
 
     checkpoint: str = option(

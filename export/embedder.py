@@ -21,11 +21,11 @@ from bert_tf.base.command_help import command_line
 from bert_tf.base.progress import say
 from bert_tf.choices import EMBEDDING_POOLINGS, SINGLE_LENGTH
 from bert_tf.inference.inference_options import VocabularyOptions
-from export.export_options import TextModelOptions
+from export.export_options import ModelOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(TextModelOptions, VocabularyOptions):
+class Options(ModelOptions, VocabularyOptions):
     """The flags of the command."""
 
     checkpoint: str = option(

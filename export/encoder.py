@@ -24,8 +24,7 @@ from bert_tf.base import command
 from bert_tf.base.command import option
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.progress import say
-from bert_tf.choices import STORED_PRECISIONS
-from export.export_options import VocabularyOptions
+from export.export_options import ModelOptions, VocabularyOptions
 
 if TYPE_CHECKING:
     from bert_tf.models.encoder import BertEncoder
@@ -48,19 +47,12 @@ print(outputs["pooled_output"], outputs["sequence_output"])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(VocabularyOptions):
+class Options(ModelOptions, VocabularyOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
         help="Output folder of run_pretraining, one checkpoint in it, such as run/ckpt-1000, or a "
         "checkpoint of another program (docs/checkpoints.md)."
-    )
-    precision: str = option(
-        "float32",
-        "Type of the weights and of the computation; outputs are always float32. bfloat16 and "
-        "float16 halve the folder; int8 quarters it, and computes in float32. They are for "
-        "serving; to fine-tune, export in float32.",
-        choices=STORED_PRECISIONS,
     )
 
 
@@ -157,6 +149,7 @@ def export_encoder(
         ValueError: the vocabulary has more tokens than the model, or `output_dir` is not empty.
         OSError: the vocabulary cannot be read, or `output_dir` cannot be written.
     """
+    from bert_tf.weights.checkpoint import check_fits
     from export.card import CARD, CONFIG_COPY, casing_of, model_card
     from export.encoder_module import EncoderModule
     from export.saved_models import save_folder
@@ -164,11 +157,7 @@ def export_encoder(
 
     vocab = load_vocab(vocab) if isinstance(vocab, str) else vocab
     config = model.config
-    if len(vocab) > config.vocab_size:
-        raise ValueError(
-            f"the vocabulary has {len(vocab)} tokens, more than the encoder's "
-            f"{config.vocab_size}: give the one it was trained with"
-        )
+    check_fits("the vocabulary", vocab, config, "the encoder")
     card = model_card(
         output_dir,
         f"{casing_of(do_lower_case)} BERT encoder",

@@ -24,15 +24,15 @@ class ExportOptions(command.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextModelOptions(ExportOptions):
-    """The flags of exports from text to predictions or vectors."""
+class ModelOptions(ExportOptions):
+    """In which form to write a model."""
 
     precision: str = option(
         "float32",
-        "Type of the stored weights. bfloat16 (for CPUs that have instructions for it, GPUs "
-        "and TPUs) and float16 (for GPUs) halve the folder, and the model computes in that type. "
-        "int8 quarters it; the model computes in float32. Each of them changes the outputs a "
-        "little.",
+        "Type of the stored weights; outputs are always float32. bfloat16 (for CPUs that have "
+        "instructions for it, GPUs and TPUs) and float16 (for GPUs) halve the folder, and the "
+        "model computes in that type. int8 quarters it; the model computes in float32. Each of "
+        "them changes the outputs a little. To fine-tune an encoder, export it in float32.",
         choices=STORED_PRECISIONS,
     )
 
@@ -80,4 +80,16 @@ class VocabularyOptions(ExportOptions, inference.VocabularyOptions):
         False,
         "Use --vocab_file although the run has another vocabulary. Only correct if ids keep "
         "their meaning, for example if you renamed [unused] tokens.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreprocessorOptions(VocabularyOptions):
+    """The length of the outputs of a preprocessor."""
+
+    max_seq_length: int | None = option(
+        None,
+        "Length of the preprocessor's outputs for single texts; its bert_pack_inputs takes any "
+        "length. Default: 128, or the most that the encoder takes.",
+        **SINGLE_LENGTH,
     )

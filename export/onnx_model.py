@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import keras
 import numpy as np
 
+from bert_tf.base.process import needed
 from bert_tf.config import Head
 from bert_tf.inference.single_file import ONNX_INPUTS, SEAL, OnnxFile, sealed
 from bert_tf.models.encoder import BertEncoder
@@ -17,14 +18,10 @@ from export import portable
 from export.onnx import Options
 from export.portable import Source
 
-try:
+with needed("onnx onnxruntime", "ONNX models need"):
     import onnx
     from onnx import TensorProto, helper, numpy_helper
     from onnxruntime import quantization
-except ImportError:
-    raise ValueError(
-        "ONNX models need onnx and onnxruntime: pip install onnx onnxruntime"
-    ) from None
 
 # The first opset with GELU, and a version of the format that reads it.
 _OPSET, _FORMAT = 20, 9

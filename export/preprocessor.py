@@ -20,8 +20,7 @@ from bert_tf.base import command
 from bert_tf.base.command import option
 from bert_tf.base.command_help import command_line
 from bert_tf.base.progress import say
-from bert_tf.choices import SINGLE_LENGTH
-from export.export_options import VocabularyOptions
+from export.export_options import PreprocessorOptions
 
 _EXAMPLE = """
 import tensorflow as tf
@@ -37,19 +36,13 @@ inputs = preprocessor.bert_pack_inputs(pair, seq_length=tf.constant(64))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(VocabularyOptions):
+class Options(PreprocessorOptions):
     """The flags of the command."""
 
     checkpoint: str | None = option(
         None,
         "Run folder, a checkpoint in one, or a checkpoint of another program "
         "(docs/checkpoints.md), whose vocabulary and casing to use.",
-    )
-    max_seq_length: int | None = option(
-        None,
-        "Length of the inputs for single texts; bert_pack_inputs takes any length. Default: "
-        "128, or the most that the encoder takes.",
-        **SINGLE_LENGTH,
     )
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from bert_tf.models.encoder import skip_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
 from export.card import CARD, license_of, model_card
-from export.export_options import TextModelOptions
+from export.export_options import ModelOptions
 from export.int8_weights import Int8Model
 from export.saved_models import add_vocab, save_folder
 from export.warmup import WARMUP, warmup_requests
@@ -38,7 +38,7 @@ outputs = model{call}
 
 
 def write_text_model(
-    options: TextModelOptions,
+    options: ModelOptions,
     checkpoint: Checkpoint,
     tokenizer: WordPieceTokenizer,
     build_model: Callable[[], keras.Model],

@@ -4,13 +4,12 @@ Source: ERNIE: Enhanced Representation through Knowledge Integration (arXiv:1904
 and the cloze test of section 4.6.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.output_files import atomic_write
+from bert_tf.base.output_files import write_json
 from bert_tf.examples.masking import prediction_budget
 from bert_tf.examples.units import Lexicon, read_phrases
 from bert_tf.loading import load
@@ -54,7 +53,7 @@ def evaluate_entities(
             f"the held-out records contain no phrase of several tokens from {lexicon_file}: use "
             "more records or another lexicon"
         )
-    atomic_write(f"{output_dir}/{ENTITIES}", json.dumps(results, indent=2) + "\n")
+    write_json(f"{output_dir}/{ENTITIES}", results)
     return results
 
 

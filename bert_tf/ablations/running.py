@@ -15,7 +15,7 @@ from bert_tf.ablations.entities import ENTITIES
 from bert_tf.ablations.grids import GRIDS, PERPLEXITY
 from bert_tf.ablations.plan import RowPlan, changed_flags, count_parameters, make_plan
 from bert_tf.base.command_help import command_line
-from bert_tf.base.output_files import atomic_write, check_free
+from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
 from bert_tf.finetuning.sweeps.run_process import run_apart
 from bert_tf.finetuning.sweeps.scores import Score, ScoreTable
@@ -127,7 +127,7 @@ def write_grid(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, 
         )
     text = _table(grid.title, names, rows).text()
     values = {"grid": options.grid, "title": grid.title, "columns": names, "rows": rows}
-    atomic_write(f"{options.folder}.json", json.dumps(values, indent=2) + "\n")
+    write_json(f"{options.folder}.json", values)
     atomic_write(f"{options.folder}.txt", f"{text}\n")
     return values | {"text": text}
 

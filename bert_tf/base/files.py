@@ -28,6 +28,17 @@ def named_errors(what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def whole(
+    path: str, *errors: type[Exception], advice: str = ": download or copy it again"
+) -> Iterator[None]:
+    """Turns errors in the block that a library raises for damaged files into an OSError."""
+    try:
+        yield
+    except errors as error:
+        raise OSError(f"{path} is damaged or incomplete{advice}") from error
+
+
+@contextlib.contextmanager
 def errors_at(where: str) -> Iterator[None]:
     """Names the place, such as a file, before the message of a ValueError in the block."""
     try:

@@ -7,11 +7,13 @@ the same host that writes to the folder removes such files.
 import contextlib
 import functools
 import hashlib
+import json
 import os
 import re
 import secrets
 import socket
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -146,6 +148,11 @@ def atomic_write(path: str, data: bytes | str, overwrite: bool = True) -> None:
     mode = "wb" if isinstance(data, bytes) else "w"
     with whole_file(path, overwrite) as temporary, tf.io.gfile.GFile(temporary, mode) as file:
         file.write(data)
+
+
+def write_json(path: str, values: Any, indent: int = 2, **arguments: Any) -> None:
+    """Writes `values` as JSON, atomically; `arguments` are others of `json.dumps`."""
+    atomic_write(path, json.dumps(values, indent=indent, **arguments) + "\n")
 
 
 def join_files(parts: Sequence[str], path: str) -> None:

@@ -23,6 +23,16 @@ _ESCAPED = "bert_tf.escaped"
 _CGROUP = pathlib.Path("/sys/fs/cgroup/memory.max")
 
 
+@contextlib.contextmanager
+def needed(packages: str, what: str) -> Iterator[None]:
+    """Turns an ImportError in the block into advice; `what` says what needs the packages."""
+    try:
+        yield
+    except ImportError:
+        names = " and ".join(packages.split())
+        raise ValueError(f"{what} {names}: pip install {packages}") from None
+
+
 @functools.cache
 def prepare() -> None:
     """Shields the process from environment variables and from closed standard streams."""

@@ -1,14 +1,13 @@
 """What compression gained: the record of a student beside its teacher, `compression.json`."""
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from typing import Self
 
 import numpy as np
 
 from bert_tf.base.files import fields_kind
-from bert_tf.base.output_files import atomic_write
+from bert_tf.base.output_files import write_json
 from bert_tf.compression.compression_options import COMPRESSION
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor
@@ -53,7 +52,7 @@ class Outcome:
     def write(self, folder: str) -> None:
         """Writes what is known to a run folder."""
         values = {name: x for name, x in dataclasses.asdict(self).items() if x is not None}
-        atomic_write(Run(folder).file(COMPRESSION), json.dumps(values, indent=2) + "\n")
+        write_json(Run(folder).file(COMPRESSION), values)
 
     @property
     def teacher_bytes(self) -> int:

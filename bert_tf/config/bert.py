@@ -1,7 +1,6 @@
 """BERT, ALBERT and left-to-right encoders, as stored in `bert_config.json`."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping, Sequence
 from types import UnionType
@@ -10,7 +9,7 @@ from typing import Any, ClassVar, Self
 import tensorflow as tf
 
 from bert_tf.base.files import parse_json, read_file
-from bert_tf.base.output_files import atomic_write
+from bert_tf.base.output_files import write_json
 from bert_tf.base.process import check_memory
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "linear", "tanh")
@@ -310,7 +309,7 @@ class BertConfig:
 
     def to_json_file(self, path: str) -> None:
         """Writes a `bert_config.json` atomically."""
-        atomic_write(path, json.dumps(self.to_dict(), indent=2) + "\n")
+        write_json(path, self.to_dict())
 
 
 def _with_gelu_form(values: Mapping[str, Any]) -> dict[str, Any]:

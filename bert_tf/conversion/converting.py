@@ -18,14 +18,14 @@ from bert_tf.finite import note_non_finite
 from bert_tf.resolution import (
     agreed,
     agreed_casing,
-    differences,
+    check_same_config,
     fitting_length,
     flag_values,
     read_vocab_file,
 )
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import save_tensors
-from bert_tf.weights.checkpoint import Checkpoint, describe_non_finite, matches
+from bert_tf.weights.checkpoint import Checkpoint, check_fits, describe_non_finite, matches
 from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.formats import sentence_transformers as vectors
 from bert_tf.weights.growing import load_mapping
@@ -162,11 +162,8 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
     spec, own = checkpoint.spec, checkpoint.config_file
     # Of the same file, a format may interpret some values differently.
     if config and own and absolute_path(file) != absolute_path(own):
-        if found := differences(config, spec.config):
-            raise ValueError(
-                f"{own}, the configuration of --from, differs from --bert_config_file={file} in "
-                f"{found}: leave out --bert_config_file"
-            )
+        saved_in, advice = f"{own}, the configuration of --from,", "leave out --bert_config_file"
+        check_same_config(config, f"--bert_config_file={file}", spec.config, saved_in, advice)
     vocab_file, vocab = checkpoint.vocab_file, spec.vocab
     vocabs, casings = flag_values(options.vocab_file, options.do_lower_case)
     if options.vocab_file and not options.init_vocab_mapping:
@@ -177,11 +174,7 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
     lower_case = agreed_casing(
         casings, vocab, None if checkpoint.sentencepiece_file else checkpoint.path
     )
-    if vocab and len(vocab) > spec.config.vocab_size:
-        raise ValueError(
-            f"{vocab_file} has {len(vocab)} tokens, more than the vocab_size "
-            f"{spec.config.vocab_size} of {checkpoint.path}: use the vocabulary that belongs to it"
-        )
+    check_fits(vocab_file, vocab, spec.config, checkpoint.path)
     config = spec.config
     if options.hidden_act:
         config = dataclasses.replace(config, hidden_act=options.hidden_act)

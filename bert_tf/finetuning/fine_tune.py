@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.files import errors_at
-from bert_tf.base.output_files import atomic_write
+from bert_tf.base.output_files import atomic_write, write_json
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import EMBEDDING, Head, ModelSpec
@@ -189,9 +189,7 @@ def _report(
         results, files = results | metrics, files + names
     if session.is_chief and results:
         write_results(folder.file(EVAL_RESULTS), results)
-        atomic_write(
-            folder.file(EVAL_RESULTS_JSON), json.dumps(results, indent=2, sort_keys=True) + "\n"
-        )
+        write_json(folder.file(EVAL_RESULTS_JSON), results, sort_keys=True)
         files = [EVAL_RESULTS, EVAL_RESULTS_JSON, *files]
     if session.is_chief:
         options = dataclasses.replace(options, output_dir=folder.path)

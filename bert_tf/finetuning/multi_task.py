@@ -1,7 +1,6 @@
 """Several tasks at once: one encoder with a head for each."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.output_files import atomic_write
+from bert_tf.base.output_files import write_json
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.features import Features, train_order
 from bert_tf.finetuning.fine_tuner import Training
@@ -205,7 +204,7 @@ class MultiTaskTraining(Training):
             best = driver.best_results
             results = {x.replace(start, "eval_"): best[x] for x in best if x.startswith(start)}
             results |= {"global_step": driver.step}
-            atomic_write(own.file(EVAL_RESULTS_JSON), json.dumps(results, indent=2) + "\n")
+            write_json(own.file(EVAL_RESULTS_JSON), results)
             for folder in (own, own.best):
                 folder.write_head(task.head)
                 write_results(folder.file(EVAL_RESULTS), results)

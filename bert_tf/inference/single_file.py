@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.files import parse_json, read_file
-from bert_tf.base.process import silent
+from bert_tf.base.process import needed, silent
 from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuned import classifier_task
@@ -102,10 +102,8 @@ class OnnxFile:
 
 def import_onnxruntime() -> ModuleType:
     """Returns onnxruntime; raises a ValueError if it is not installed."""
-    try:
+    with needed("onnxruntime", "ONNX models need"):
         import onnxruntime
-    except ImportError:
-        raise ValueError("ONNX models need onnxruntime: pip install onnxruntime") from None
     return onnxruntime
 
 

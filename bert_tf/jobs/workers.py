@@ -15,6 +15,7 @@ from multiprocessing.connection import wait as wait_for_any
 from typing import Any
 
 from bert_tf.base import command
+from bert_tf.base.process import needed
 from bert_tf.base.progress import progress_bar, say
 
 # More processes only take memory: each loads TensorFlow.
@@ -125,12 +126,10 @@ def _beam_runner(name: str, beam_options: str) -> RunChunks:
     The work folder and the output folder must be visible to all workers (`gs://`, `hdfs://` or a
     network disk).
     """
-    try:
+    with needed("apache-beam", "--runner needs"):
         import apache_beam as beam
         import grpc
         from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
-    except ImportError:
-        raise ValueError("--runner needs Apache Beam: pip install apache-beam") from None
     options = PipelineOptions([f"--runner={name}", *shlex.split(beam_options)])
     # Workers import what they need by name. The main session contains nothing else for them.
     options.view_as(SetupOptions).save_main_session = False

@@ -9,7 +9,6 @@ the records on purpose, so nothing is compared then.
 import dataclasses
 import hashlib
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ import tensorflow as tf
 
 from bert_tf.base.files import reading
 from bert_tf.base.input_files import expand_files, normalized
-from bert_tf.base.output_files import absolute_path, atomic_write
+from bert_tf.base.output_files import absolute_path, write_json
 from bert_tf.base.provenance import FILE, check_same
 from bert_tf.config import ModelSpec
 from bert_tf.pretraining.phases import phase_named, read_phases
@@ -285,7 +284,7 @@ def copies_of_records(run: Run, records: Sequence[NamedRecords]) -> list[str]:
 def remember_records(run: Run, contents: Contents) -> None:
     """Writes what the run is trained on; keeps entries for every other --input_file."""
     everything = run.read_json(RECORDS, Contents) | contents
-    atomic_write(run.file(RECORDS), json.dumps(everything, indent=1, sort_keys=True) + "\n")
+    write_json(run.file(RECORDS), everything, indent=1, sort_keys=True)
 
 
 def _checksum(file: str, entry: dict | None) -> dict[str, str]:

@@ -15,7 +15,6 @@
 Vocabulary and casing are missing if no source stated them, as with records of other programs.
 """
 
-import json
 import os
 from collections.abc import Collection, Mapping
 from functools import cached_property
@@ -24,7 +23,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.base.files import read_json
-from bert_tf.base.output_files import atomic_write, check_free
+from bert_tf.base.output_files import check_free, write_json
 from bert_tf.base.provenance import check_same
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.text.tokenizer_files import CHECKSUM, TOKENIZER, VOCAB, TokenizerFiles
@@ -150,7 +149,7 @@ class Run:
         """Writes what is known about the model and, if given, the flags, which mark a run."""
         self._forget()
         if flags is not None:
-            atomic_write(self.file(FLAGS), json.dumps(dict(flags), indent=2, default=str) + "\n")
+            write_json(self.file(FLAGS), dict(flags), default=str)
         spec.config.to_json_file(self.file(CONFIG))
         if spec.vocab:
             write_vocab(self.file(VOCAB), spec.vocab)
@@ -204,7 +203,7 @@ class Run:
     def write_head(self, head: Head) -> None:
         """Writes what the head predicts."""
         self._forget()
-        atomic_write(self.file(HEAD), json.dumps(head.to_dict(), indent=2) + "\n")
+        write_json(self.file(HEAD), head.to_dict())
 
     def check_tokenizer(self) -> None:
         """Raises a ValueError if tokenizer_config.json describes a vocabulary of other programs."""
@@ -220,4 +219,4 @@ class Run:
         if vocab:
             values |= vocab.tokenizer_values() | {CHECKSUM: vocab.sha256}
         stated = {name: value for name, value in values.items() if value is not None}
-        atomic_write(self.file(TOKENIZER), json.dumps(stated, indent=2) + "\n")
+        write_json(self.file(TOKENIZER), stated)

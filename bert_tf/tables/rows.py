@@ -15,6 +15,7 @@ import tensorflow as tf
 from bert_tf.base.content import read_lines
 from bert_tf.base.files import plain_message, reading
 from bert_tf.base.input_files import check_single
+from bert_tf.base.process import needed
 from bert_tf.tables.delimited import DELIMITER_LINE, Numbered, csv_rows, tsv_rows
 from tfrecords.features import parse_example
 from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
@@ -181,10 +182,8 @@ def _value(feature: tf.train.Feature) -> Any:
 
 def import_pyarrow() -> ModuleType:
     """Returns pyarrow, with its `parquet`; raises a ValueError if it is not installed."""
-    try:
+    with needed("pyarrow", "Parquet files need"):
         import pyarrow.parquet
-    except ImportError:
-        raise ValueError("Parquet files need pyarrow: pip install pyarrow") from None
     return pyarrow
 
 

@@ -1,23 +1,24 @@
 """Saves and restores checkpoints, with every variable under its own name."""
 
-import contextlib
 import dataclasses
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.files import named_errors, read_file
+from bert_tf.base.files import named_errors, read_file, whole
 from bert_tf.base.input_files import shortened
 from bert_tf.base.output_files import atomic_write
 from bert_tf.finite import NonFinite
 
 BEST = "best"
 _OURS = re.compile(r"/ckpt-\d+(\.(index|data-\d{5}-of-\d{5})(\.tempstate\d+)?$|_temp/part-)")
+# What TensorFlow raises for damaged files.
+_DAMAGE = (tf.errors.OpError, IndexError)
 
 
 class Checkpointer:
@@ -117,7 +118,7 @@ class Checkpointer:
         """Restores one checkpoint."""
         saved = {name: tensor.shape for name, tensor in saved_tensors(path).items()}
         check_shapes(path, saved, self._weights)
-        with _reading(path):
+        with whole(path, *_DAMAGE, advice=""):
             try:
                 self._checkpoint.read(path).assert_existing_objects_matched()
             except (AssertionError, ValueError):
@@ -242,19 +243,17 @@ def save_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
         tf.train.Checkpoint(model=variables).write(path)
 
 
-def tensors_by_key(
-    checkpoint: str, advice: str = ": download or copy it again"
-) -> dict[str, Tensor]:
-    """Returns all tensors of a TensorFlow checkpoint, by their keys."""
+def tensors_by_key(checkpoint: str, **advice: str) -> dict[str, Tensor]:
+    """Returns all tensors of a TensorFlow checkpoint, by their keys; `advice`: see `whole`."""
     check_name(checkpoint)
     for file in (f"{checkpoint}.index", *tf.io.gfile.glob(f"{checkpoint}.data-*")):
         read_file(file, 64)  # says why it cannot be read
-    with _reading(checkpoint, advice):
+    with whole(checkpoint, *_DAMAGE, **advice):
         reader = tf.train.load_checkpoint(checkpoint)
         shapes = reader.get_variable_to_shape_map()
 
     def read(key: str) -> np.ndarray:
-        with _reading(checkpoint, advice):
+        with whole(checkpoint, *_DAMAGE, **advice):
             value = reader.get_tensor(key)
             # NumPy's own strings lose the zeros at their ends.
             return np.asarray(value, object if isinstance(value, bytes) else None)
@@ -262,15 +261,6 @@ def tensors_by_key(
     return {
         key: Tensor(tuple(shape), functools.partial(read, key)) for key, shape in shapes.items()
     }
-
-
-@contextlib.contextmanager
-def _reading(checkpoint: str, advice: str = "") -> Iterator[None]:
-    """Turns TensorFlow's various errors for damaged files into one OSError."""
-    try:
-        yield
-    except (tf.errors.OpError, IndexError) as error:
-        raise OSError(f"{checkpoint} is damaged or incomplete{advice}") from error
 
 
 def _path(key: str) -> str | None:

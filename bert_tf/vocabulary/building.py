@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import itertools
-import json
 import os
 import shlex
 from typing import Any
@@ -15,7 +14,13 @@ from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.content import describe_problems
 from bert_tf.base.files import file_sha256, read_file, read_json
 from bert_tf.base.input_files import MANIFEST_END, expand_files, match_files
-from bert_tf.base.output_files import REPLACE, atomic_write, check_free, check_output_files
+from bert_tf.base.output_files import (
+    REPLACE,
+    atomic_write,
+    check_free,
+    check_output_files,
+    write_json,
+)
 from bert_tf.base.progress import say
 from bert_tf.base.provenance import MADE, check_same, describe_file, description_of, differences
 from bert_tf.corpus.sources import is_json
@@ -243,7 +248,7 @@ def _write(
     if folder := _tokenizer_folder(options.output_file):
         folder.check_tokenizer()
     manifest |= {"sha256": hashlib.sha256(vocab.text.encode()).hexdigest()}
-    atomic_write(options.output_file + MANIFEST_END, json.dumps(manifest, indent=2) + "\n")
+    write_json(options.output_file + MANIFEST_END, manifest)
     for path, text in others.items():
         atomic_write(path, text)
     if folder:

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from bert_tf.base.input_files import shortened
-from bert_tf.config import Head, ModelSpec
+from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.finite import note_non_finite
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor, check_shapes
@@ -67,24 +67,30 @@ def with_vocab(checkpoint: Checkpoint, read: Callable[[], Vocabulary | None]) ->
     `read` returns None if there is none. A vocabulary that cannot be used is not an error yet,
     because a flag may replace it; see `Checkpoint.vocab_problem`.
     """
-    vocab, problem, spec = None, None, checkpoint.spec
+    problem = None
     try:
         vocab = read()
+        check_fits(checkpoint.vocab_file, vocab, checkpoint.spec.config)
     except (ValueError, OSError) as error:
-        problem = str(error)
-    if vocab and len(vocab) > spec.config.vocab_size:
-        problem = (
-            f"{checkpoint.vocab_file} has {len(vocab)} tokens, more than the vocab_size "
-            f"{spec.config.vocab_size} of the configuration: use files that belong together"
-        )
-        vocab = None
+        vocab, problem = None, str(error)
     return dataclasses.replace(
         checkpoint,
-        spec=dataclasses.replace(spec, vocab=vocab),
+        spec=dataclasses.replace(checkpoint.spec, vocab=vocab),
         vocab_file=checkpoint.vocab_file if vocab else None,
         vocab_problem=problem,
         sentencepiece_file=None if vocab else checkpoint.sentencepiece_file,
     )
+
+
+def check_fits(
+    vocab_file: str, vocab: Vocabulary | None, config: BertConfig, owner: str = "the configuration"
+) -> None:
+    """Raises a ValueError if a vocabulary has more tokens than the configuration of its owner."""
+    if vocab and len(vocab) > config.vocab_size:
+        raise ValueError(
+            f"{vocab_file} has {len(vocab)} tokens, more than the vocab_size {config.vocab_size} "
+            f"of {owner}: use the vocabulary that belongs to it"
+        )
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:

@@ -406,6 +406,6 @@ def test_bad_input_is_one_clear_line(run_folder, model, folder, tmp_path):
     ):
         with one_line(message):
             export(**{"run_folder": run_folder, "output": out} | changes)
-    with one_line("has 51 tokens, more than the encoder's 40"):
+    with one_line("has 51 tokens, more than the vocab_size 40"):
         encoder.export_encoder(model, big, out, do_lower_case=True)
     assert not list(tmp_path.glob("out*")) and not list(run_folder.glob("*.tmp-*"))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import re
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.plugins.hparams import api
 
-from bert_tf.base.output_files import atomic_write, check_free
+from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
 from bert_tf.finetuning.fine_tune import fine_tune, next_step
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
@@ -202,7 +201,7 @@ def _report(
         )
     text = f"{aligned(table)}\n\n{line}\n"
     _check_results(folder)
-    atomic_write(f"{folder}/{SWEEP_RESULTS}", json.dumps(values, indent=2) + "\n")
+    write_json(f"{folder}/{SWEEP_RESULTS}", values)
     atomic_write(f"{folder}/{RESULTS_TEXT}", text)
     if options.grid:
         _write_hparams(folder, metric, settings, results)

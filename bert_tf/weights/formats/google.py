@@ -3,7 +3,6 @@
 bert_config.json or albert_config.json, and vocab.txt, lie beside them.
 """
 
-import json
 import os
 import re
 from collections.abc import Collection
@@ -11,7 +10,7 @@ from collections.abc import Collection
 import tensorflow as tf
 
 from bert_tf.base.files import errors_at, named_errors, read_json
-from bert_tf.base.output_files import atomic_write
+from bert_tf.base.output_files import write_json
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.runs.run import CONFIG, VOCAB, Run
 from bert_tf.training.checkpoints import check_name, listed_checkpoint, tensors_by_key
@@ -135,7 +134,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     # Both forms of GELU are "gelu" there.
     if (act := spec.config.hidden_act) in ("gelu", "gelu_new"):
         values |= {"hidden_act": "gelu", "gelu_approximate": act == "gelu_new"}
-    atomic_write(run.file(CONFIG), json.dumps(values, indent=2) + "\n")
+    write_json(run.file(CONFIG), values)
 
 
 def _check(config: BertConfig, source: str, advice: str) -> None:

@@ -1,7 +1,6 @@
 """Hugging Face's folders: config.json, model.safetensors, vocab.txt, tokenizer_config.json."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -9,7 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.base.files import read_json
-from bert_tf.base.output_files import atomic_write
+from bert_tf.base.output_files import atomic_write, write_json
+from bert_tf.base.process import needed
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer_files import FILES, TOKENIZER, VOCAB, WHOLE, TokenizerFiles
@@ -129,10 +129,8 @@ def _check_weights(folder: str, config: Mapping[str, Any]) -> None:
 
 def write(checkpoint: Checkpoint, folder: str) -> None:
     """Writes a folder that transformers' AutoModel... and AutoTokenizer load."""
-    try:
+    with needed("safetensors", "Hugging Face's form needs"):
         from safetensors.numpy import save
-    except ImportError:
-        raise ValueError("Hugging Face's form needs safetensors: pip install safetensors") from None
     values = config_json(checkpoint)
     if checkpoint.spec.config.pruned_heads:
         print(
@@ -145,7 +143,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     tensors = dict(export_tensors(rows(config, kind, prefix), config, checkpoint.tensors))
     # Some versions of transformers refuse files without this mark.
     atomic_write(os.path.join(folder, FILE), save(tensors, metadata={"format": "pt"}))
-    atomic_write(os.path.join(folder, CONFIG), json.dumps(values, indent=2) + "\n")
+    write_json(os.path.join(folder, CONFIG), values)
     _write_tokenizer(checkpoint.spec, folder)
 
 
@@ -175,13 +173,8 @@ def architecture(checkpoint: Checkpoint) -> str:
 
 def download(name: str) -> str:
     """Downloads org/name or org/name@revision of the Hugging Face Hub, unless its cache has it."""
-    try:
+    with needed("huggingface_hub safetensors", f"hf:{name} needs"):
         from huggingface_hub import snapshot_download
-    except ImportError:
-        raise ValueError(
-            f"hf:{name} needs huggingface_hub and safetensors: "
-            "pip install huggingface_hub safetensors"
-        ) from None
     repository, _, revision = name.partition("@")
     patterns = [CONFIG, FILE, INDEX, "model-*.safetensors", *FILES, *EMBEDDER_FILES]
     patterns += [f"0_*/{pattern}" for pattern in patterns]

@@ -6,7 +6,6 @@ vocabulary. The objects are neither loaded nor created: only their values are re
 
 import dataclasses
 import itertools
-import json
 import os
 import re
 from collections.abc import Collection
@@ -15,7 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.base.files import errors_at, read_json
-from bert_tf.base.output_files import atomic_write, make_folder
+from bert_tf.base.output_files import make_folder, write_json
+from bert_tf.base.process import needed
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
@@ -56,11 +56,9 @@ _OBJECT = {"class_name": str, "config": {"lowercase?": bool | None}}
 
 def download(name: str) -> str:
     """Downloads a preset in KerasHub's list or with a Kaggle handle, or opens the copy kept."""
-    try:
+    with needed("keras-hub", f"keras:{name} needs"):
         import kagglehub
         import keras_hub
-    except ImportError as error:
-        raise ModuleNotFoundError(f"keras:{name} needs KerasHub: pip install keras-hub") from error
     presets = keras_hub.models.BertBackbone.presets
     handle = presets[name]["kaggle_handle"] if name in presets else name
     with download_errors(f"keras:{name}"):
@@ -148,7 +146,7 @@ def _write_objects(checkpoint: Checkpoint, folder: str) -> None:
         if preprocessor:
             objects["preprocessor.json"] = preprocessor
     for file, value in objects.items():
-        atomic_write(os.path.join(folder, file), json.dumps(value, indent=4) + "\n")
+        write_json(os.path.join(folder, file), value, indent=4)
 
 
 def model_class(checkpoint: Checkpoint) -> str:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
+from bert_tf.base.files import whole
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import CONFIG, VOCAB, Run
 from bert_tf.training.checkpoints import Tensor, latest_checkpoint, tensors_by_key
@@ -135,12 +136,10 @@ def variables(prefix: str) -> dict[str, Tensor]:
     # The shapes decide how large a model is made, so the values must exist.
     files = tf.io.gfile.glob(f"{prefix}.data-*")
     declared = sum(math.prod(tensor.shape) for tensor in tensors.values())
-    if declared > sum(tf.io.gfile.stat(file).length for file in files):
-        raise OSError(f"{prefix} is damaged or incomplete: download or copy it again")
-    try:
+    with whole(prefix, DecodeError, TypeError, ValueError):
+        if declared > sum(tf.io.gfile.stat(file).length for file in files):
+            raise ValueError("values are missing")
         nodes = TrackableObjectGraph.FromString(graph.read().item()).nodes
-    except (DecodeError, TypeError, ValueError) as error:
-        raise OSError(f"{prefix} is damaged or incomplete: download or copy it again") from error
     names = {each.checkpoint_key: each.full_name for node in nodes for each in node.attributes}
     found: dict[str, Tensor] = {}
     for key, tensor in tensors.items():

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from bert_tf.base.files import read_file
+from bert_tf.base.files import read_file, whole
 from bert_tf.base.input_files import shortened
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.text.tokenizer_files import TOKENIZER, VOCAB, TokenizerFiles
@@ -91,10 +91,8 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
 def read_graph(path: str) -> MetaGraphDef:
     """Reads the description of a SavedModel's objects and functions."""
     file = os.path.join(path, _FILE)
-    try:
+    with whole(file, DecodeError, IndexError):
         return SavedModel.FromString(read_file(file)).meta_graphs[0]
-    except (DecodeError, IndexError):
-        raise OSError(f"{file} is damaged or incomplete: download or copy it again") from None
 
 
 def _other_kind(graph: MetaGraphDef, theirs: Mapping[str, Tensor]) -> str | None:
@@ -132,13 +130,9 @@ def _vocab_file(path: str, graph: MetaGraphDef) -> str | None:
     node_id = root_children(graph).get("vocab_file")
     if node_id is None:
         return None
-    try:
+    with whole(os.path.join(path, _FILE), IndexError):
         asset = graph.object_graph_def.nodes[node_id].asset
         name = graph.asset_file_def[asset.asset_file_def_index].filename
-    except IndexError:
-        raise OSError(
-            f"{os.path.join(path, _FILE)} is damaged or incomplete: download or copy it again"
-        ) from None
     if os.path.basename(name) != name:
         raise ValueError(f"{path}: its vocabulary {name} is not a file in its assets")
     return os.path.join(path, "assets", name)

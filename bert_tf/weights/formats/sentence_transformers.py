@@ -9,7 +9,6 @@ In older folders, this last file and Hugging Face's are in a folder such as 0_Tr
 """
 
 import dataclasses
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.files import read_json
-from bert_tf.base.output_files import atomic_write
+from bert_tf.base.output_files import atomic_write, write_json
 from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.text.tokenizer_files import TOKENIZER, TokenizerFiles
@@ -239,7 +238,7 @@ def write_settings(settings: EmbeddingSettings, width: int, folder: str) -> None
     for name, values in files.items():
         path = os.path.join(folder, name)
         tf.io.gfile.makedirs(os.path.dirname(path))
-        atomic_write(path, json.dumps(values, indent=2) + "\n")
+        write_json(path, values)
     if head.outputs:
         import safetensors.numpy
 

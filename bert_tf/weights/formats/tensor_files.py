@@ -12,7 +12,8 @@ import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.files import read_file, read_json, reading
+from bert_tf.base.files import read_file, read_json, reading, whole
+from bert_tf.base.process import needed
 from bert_tf.training.checkpoints import Tensor
 
 FILE = "model.safetensors"
@@ -45,10 +46,8 @@ def _read_index(path: str) -> list[str]:
 
 def _open(path: str) -> tuple[dict[str, Tensor], set[str]]:
     """Returns the tensors of a file, and the types of their numbers."""
-    try:
+    with needed("safetensors", f"{path} needs"):
         from safetensors import safe_open
-    except ImportError:
-        raise ValueError(f"{path} needs safetensors: pip install safetensors") from None
     if not tf.io.gfile.exists(path):
         raise FileNotFoundError(f"{path} is missing: download or copy it again")
     read_file(path, 64)  # says why it cannot be read
@@ -137,9 +136,6 @@ def _read_hdf5(path: str, name: str) -> np.ndarray:
 def _opened_hdf5(path: str) -> Iterator[h5py.File]:
     """Opens a file; turns the various errors for damaged files into one OSError."""
     read_file(path, 64)
-    with reading(path) as source:
-        try:
-            with h5py.File(source, "r") as file:
-                yield file
-        except (OSError, KeyError, RuntimeError, TypeError) as error:
-            raise OSError(f"{path} is damaged or incomplete: download or copy it again") from error
+    with reading(path) as source, whole(path, OSError, KeyError, RuntimeError, TypeError):
+        with h5py.File(source, "r") as file:
+            yield file

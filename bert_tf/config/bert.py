@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import tensorflow as tf
 
-from bert_tf.base.files import parse_json, read_file
+from bert_tf.base.files import errors_at, parse_json, read_file
 from bert_tf.base.output_files import write_json
 from bert_tf.base.process import check_memory
 
@@ -302,10 +302,8 @@ class BertConfig:
         """Reads a `bert_config.json`; errors name the file."""
         if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
             raise FileNotFoundError(f"{path}: no such file: give the path of a bert_config.json")
-        try:
+        with errors_at(path):
             return cls.from_dict(parse_json(read_file(path)))
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
 
     def to_json_file(self, path: str) -> None:
         """Writes a `bert_config.json` atomically."""

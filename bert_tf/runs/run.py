@@ -22,7 +22,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.base.files import read_json
+from bert_tf.base.files import errors_at, read_json
 from bert_tf.base.output_files import check_free, write_json
 from bert_tf.base.provenance import check_same
 from bert_tf.config import BertConfig, Head, ModelSpec
@@ -195,10 +195,8 @@ class Run:
     def head(self) -> Head | None:
         """What the head predicts; None if there is none."""
         values = self.read_json(HEAD)
-        try:
+        with errors_at(self.file(HEAD)):
             return Head.from_dict(values) if values else None
-        except ValueError as error:
-            raise ValueError(f"{self.file(HEAD)}: {error}") from None
 
     def write_head(self, head: Head) -> None:
         """Writes what the head predicts."""

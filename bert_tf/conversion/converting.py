@@ -28,6 +28,7 @@ from bert_tf.training.checkpoints import save_tensors
 from bert_tf.weights.checkpoint import Checkpoint, check_fits, describe_non_finite, matches
 from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.formats import sentence_transformers as vectors
+from bert_tf.weights.formats.huggingface_config import config_json
 from bert_tf.weights.growing import load_mapping
 from bert_tf.weights.names import PARTS, part_of
 from bert_tf.weights.reshaping import (
@@ -226,7 +227,7 @@ def _next_step(options: ConversionOptions, checkpoint: Checkpoint, computes_vect
     if options.to == "huggingface" and computes_vectors:
         return f"in Python, sentence_transformers.SentenceTransformer({folder!r})"
     if options.to == "huggingface":
-        name = huggingface.architecture(checkpoint)
+        (name,) = config_json(checkpoint)["architectures"]
         return f"in Python, transformers.{name}.from_pretrained({folder!r})"
     if options.to == "kerashub":
         name = kerashub.model_class(checkpoint)

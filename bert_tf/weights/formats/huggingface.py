@@ -166,11 +166,6 @@ def _write_tokenizer(spec: ModelSpec, folder: str) -> None:
         )
 
 
-def architecture(checkpoint: Checkpoint) -> str:
-    """Returns transformers' class for a checkpoint with all its heads."""
-    return config_json(checkpoint)["architectures"][0]
-
-
 def download(name: str) -> str:
     """Downloads org/name or org/name@revision of the Hugging Face Hub, unless its cache has it."""
     with needed("huggingface_hub safetensors", f"hf:{name} needs"):

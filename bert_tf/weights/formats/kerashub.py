@@ -82,12 +82,13 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     config = _read_config(path)
     if any(name.startswith(_MASKED_LM) for name in theirs):
         config = dataclasses.replace(config, **_MASKED_LM_FORM)
+    tokenizer = read_json(os.path.join(path, _TOKENIZER), _OBJECT).get("config", {})
     vocab_file = os.path.join(path, _VOCAB)
     vocab_file = vocab_file if tf.io.gfile.exists(vocab_file) else None
     checkpoint = Checkpoint(
         path=path,
         format=NAME,
-        spec=ModelSpec(config, lower_case=_read_lower_case(path)),
+        spec=ModelSpec(config, lower_case=tokenizer.get("lowercase")),
         tensors=theirs,
         head=Head("classifier") if _CLASSIFIER_BIAS in theirs else None,
         config_file=os.path.join(path, _CONFIG),
@@ -213,9 +214,3 @@ def _read_config(folder: str) -> BertConfig:
         raise ValueError(f"{path}: {missing[0]} is missing: copy the preset again")
     with errors_at(path):
         return BertConfig(**{ours: values[theirs] for ours, theirs in _KEYS.items()}, **_FIXED)
-
-
-def _read_lower_case(folder: str) -> bool | None:
-    """Reads the casing; returns None if it is not stated."""
-    tokenizer = read_json(os.path.join(folder, _TOKENIZER), _OBJECT)
-    return tokenizer.get("config", {}).get("lowercase")

@@ -9,7 +9,7 @@ import os
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NoReturn
 
 from absl import flags, logging
@@ -104,6 +104,12 @@ class Options:
                 open_end = high == _LARGEST and value < low
                 need = f"{low} or more" if open_end else f"from {low} to {high}"
                 raise ValueError(f"--{name} is {value}: it must be {need}")
+
+    def refuse(self, names: Iterable[str], why: str) -> None:
+        """Raises a ValueError if one of these flags has another value than its default."""
+        for name in names:
+            if getattr(self, name) != getattr(type(self), name):
+                raise ValueError(f"--{name} {why}: omit it")
 
 
 def late(name: str) -> Callable[[Any], Any]:

@@ -129,9 +129,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
             raise ValueError("--glove_file has no effect without --augment: omit it")
         if self.bits and not re.fullmatch(r"[2-8](/[2-8])?", self.bits):
             raise ValueError(f"--bits={self.bits}: give a number from 2 to 8, or two such as 2/3")
-        for name in sorted(self._unsuited):
-            if getattr(self, name) != getattr(CompressionOptions, name):
-                raise ValueError(f"--{name} does not suit --recipe={self.recipe}: omit it")
+        self.refuse(sorted(self._unsuited), f"does not suit --recipe={self.recipe}")
 
     @property
     def _unsuited(self) -> set[str]:

@@ -147,7 +147,6 @@ def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -
     """Raises a ValueError for a flag that would have no effect."""
     splits = options.split_sentences or options.unwrap
     is_json_file = [is_json(file) for file in input_files]
-    defaults = {field.name: field.default for field in dataclasses.fields(options)}
     for name, has_effect, condition in (
         ("tfds_data_dir", options.tfds, "without --tfds"),
         ("language", splits, "without --split_sentences or --unwrap"),
@@ -157,8 +156,8 @@ def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -
         ("segmenter", masking != "wordpiece", "with --masking=wordpiece"),
         ("lexicon_file", masking in ("entity", "dynamic"), f"with --masking={masking}"),
     ):
-        if getattr(options, name) != defaults[name] and not has_effect:
-            raise ValueError(f"--{name} has no effect {condition}: omit it")
+        if not has_effect:
+            options.refuse([name], f"has no effect {condition}")
 
 
 def _output_files(options: DataOptions) -> list[str]:

@@ -81,19 +81,15 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Trainable
             # With the mean and the deviation of the numbers that the model learned.
             task = dataclasses.replace(task, head=number_head(head))
     task = task.with_files(DataFiles.of(options))
-    for field in dataclasses.fields(TaskOptions):
-        if getattr(options, field.name) != field.default and field.name not in task.flags:
-            kind = f" --label_type={options.label_type}" if "label_type" in task.flags else ""
-            raise ValueError(
-                f"--{field.name} has no effect with --task={options.task}{kind}: omit it"
-            )
+    kind = f" --label_type={options.label_type}" if "label_type" in task.flags else ""
+    others = [x.name for x in dataclasses.fields(TaskOptions) if x.name not in task.flags]
+    options.refuse(others, f"has no effect with --task={options.task}{kind}")
     return task.with_metric(options.metric) if options.metric else task
 
 
 def _make_together(options: FineTuningOptions, names: Sequence[str]) -> MultiTask:
-    for flag in ("do_predict", "metric", "lora_rank", "class_weights", *DataFiles._fields[1:]):
-        if getattr(options, flag):
-            raise ValueError(f"--{flag} does not suit several tasks at once: omit it")
+    unsuited = ("do_predict", "metric", "lora_rank", "class_weights", *DataFiles._fields[1:])
+    options.refuse(unsuited, "does not suit several tasks at once")
     if len(set(names)) < len(names):
         raise ValueError(f"--task={','.join(names)} names a task twice: omit one")
     for name in names:

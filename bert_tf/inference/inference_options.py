@@ -122,15 +122,13 @@ class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, FineTunedOpt
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.output_file:
-            for field in dataclasses.fields(RunnerOptions):
-                if getattr(self, field.name) != field.default:
-                    raise ValueError(f"--{field.name} has no effect without --output_file: omit it")
+            flags = (field.name for field in dataclasses.fields(RunnerOptions))
+            self.refuse(flags, "has no effect without --output_file")
             return
         _check_ending(self.output_file, _PREDICTIONS)
         if not self.input_file:
             raise ValueError("--output_file needs an --input_file")
-        if self.json:
-            raise ValueError("--json has no effect with --output_file: omit it")
+        self.refuse(["json"], "has no effect with --output_file")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,8 +204,8 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, VocabularyOptions):
         super().__post_init__()
         ending = os.path.splitext(self.output_file)[1]
         _check_ending(self.output_file, _VECTORS)
-        if ending in (".jsonl", ".tsv") and self.dtype != "float32":
-            raise ValueError(f"--dtype={self.dtype} has no effect on {ending}: omit it")
+        if ending in (".jsonl", ".tsv"):
+            self.refuse(["dtype"], f"has no effect on {ending}")
         if ending == ".tsv" and "," in (self.layers or ","):
             raise ValueError(
                 f"--output_file={self.output_file} holds one layer: give --layers=-1 for the last"

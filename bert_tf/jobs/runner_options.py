@@ -31,5 +31,4 @@ class RunnerOptions(command.Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         flag = "beam_options" if self.runner == "local" else "num_workers"
-        if getattr(self, flag) is not None:
-            raise ValueError(f"--{flag} has no effect with --runner={self.runner}: omit it")
+        self.refuse([flag], f"has no effect with --runner={self.runner}")

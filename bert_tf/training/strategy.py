@@ -60,9 +60,8 @@ def _checked_name(options: DeviceOptions) -> str:
     ):
         if given and name not in fitting:
             raise ValueError(f"{flag} and --strategy={name} contradict each other: omit one")
-    for flag in ("tpu_zone", "gcp_project"):
-        if getattr(options, flag) and not options.tpu_name:
-            raise ValueError(f"--{flag} has no effect without --tpu_name: omit it")
+    if not options.tpu_name:
+        options.refuse(("tpu_zone", "gcp_project"), "has no effect without --tpu_name")
     return name
 
 

@@ -1,6 +1,5 @@
 """The flags of build_vocab."""
 
-import dataclasses
 from dataclasses import dataclass
 
 from bert_tf.base import command
@@ -57,7 +56,6 @@ class VocabularyOptions(command.Options):
             raise ValueError(
                 "nothing to do: give --output_file, or --report_vocab to only measure a vocabulary"
             )
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
         learning = ("vocab_size", "num_unused")
         for condition, holds, without_effect in (
             ("with --report_vocab", self.report_vocab, ("output_file", "extend_vocab")),
@@ -65,6 +63,5 @@ class VocabularyOptions(command.Options):
             ("with --extend_vocab", self.extend_vocab, learning),
             ("without --extend_vocab", not self.extend_vocab, ("num_new_tokens", "placement")),
         ):
-            for name in without_effect:
-                if holds and getattr(self, name) != defaults[name]:
-                    raise ValueError(f"--{name} has no effect {condition}: omit it")
+            if holds:
+                self.refuse(without_effect, f"has no effect {condition}")

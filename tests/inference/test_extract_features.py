@@ -291,7 +291,7 @@ def test_the_default_length_fits_the_encoder(extract):
         ({"layers": "last"}, "--layers=last: 'last' is not a layer of this model"),
         ({"max_seq_length": 25}, "max_seq_length 25 is more than the max_position_embeddings 24"),
         ({"ending": ".csv"}, "its name must end with .npz, .parquet, .tfrecord"),
-        ({"ending": ".jsonl", "dtype": "float16"}, "--dtype=float16 has no effect on .jsonl"),
+        ({"ending": ".jsonl", "dtype": "float16"}, "--dtype has no effect on .jsonl"),
         ({"ending": ".tsv", "layers": None}, "vectors.tsv holds one layer: give --layers=-1"),
         ({"ending": ".tsv", "layers": "-1,-2"}, "vectors.tsv holds one layer: give --layers=-1"),
         ({"input_file": "none.gz"}, "none.gz is empty"),

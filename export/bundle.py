@@ -98,7 +98,7 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
     from bert_tf.inference.models import with_parts
     from bert_tf.runs.run import Run
     from bert_tf.weights.formats import huggingface
-    from export.card import CARD, casing_of, license_of, model_card
+    from export.saved_models import CARD, casing_of, license_of, model_card
     from tfrecords.vocabulary import write_vocab
 
     encoder = open_checkpoint(f"{folder}/encoder")

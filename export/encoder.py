@@ -79,8 +79,7 @@ def write(options: Options) -> str:
     from bert_tf.resolution import resolve_vocab
     from bert_tf.weights.checkpoint import load_or_warn
     from bert_tf.weights.names import part_of
-    from export.card import casing_of, license_of
-    from export.saved_models import check_output
+    from export.saved_models import casing_of, check_output, license_of
 
     check_output(options.output_dir)
     checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
@@ -150,15 +149,17 @@ def export_encoder(
         OSError: the vocabulary cannot be read, or `output_dir` cannot be written.
     """
     from bert_tf.weights.checkpoint import check_fits
-    from export.card import CARD, CONFIG_COPY, casing_of, model_card
     from export.encoder_module import EncoderModule
-    from export.saved_models import save_folder
+    from export.saved_models import CONFIG_COPY, casing_of, save_model
     from tfrecords.vocabulary import load_vocab
 
     vocab = load_vocab(vocab) if isinstance(vocab, str) else vocab
     config = model.config
     check_fits("the vocabulary", vocab, config, "the encoder")
-    card = model_card(
+    module = EncoderModule(model, vocab, do_lower_case, int8)
+    save_model(
+        module,
+        module.serving,
         output_dir,
         f"{casing_of(do_lower_case)} BERT encoder",
         _about(model.compute_dtype, int8, hasattr(model, "masked_lm")),
@@ -166,11 +167,9 @@ def export_encoder(
         vocab,
         do_lower_case,
         config=config,
+        files={CONFIG_COPY: json.dumps(config.to_dict(), indent=2) + "\n"},
         **facts,
     )
-    module = EncoderModule(model, vocab, do_lower_case, int8)
-    files = {CARD: card, CONFIG_COPY: json.dumps(config.to_dict(), indent=2) + "\n"}
-    save_folder(module, output_dir, {"serving_default": module.serving}, files)
 
 
 def _about(precision: str, int8: bool, has_head: bool) -> str:

@@ -63,9 +63,8 @@ def write(options: Options) -> str:
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.resolution import check_length, fitting_length, resolve_vocab
     from bert_tf.text.tokenizer import WordPieceTokenizer
-    from export.card import CARD, casing_of, license_of, model_card
     from export.preprocessor_module import PreprocessorModule
-    from export.saved_models import check_output, save_folder
+    from export.saved_models import casing_of, check_output, license_of, save_model
 
     check_output(options.output_dir)
     checkpoint, length = None, options.max_seq_length or 128
@@ -79,7 +78,9 @@ def write(options: Options) -> str:
     )
     module = PreprocessorModule(WordPieceTokenizer(vocab, lower_case), length)
     casing = casing_of(lower_case)
-    card = model_card(
+    save_model(
+        module,
+        module.__call__,
         options.output_dir,
         f"{casing} BERT preprocessor",
         f"Maps text to the inputs of a BERT encoder, of {length} tokens; `bert_pack_inputs` takes "
@@ -89,7 +90,6 @@ def write(options: Options) -> str:
         lower_case,
         license=license_of(options.license, checkpoint),
     )
-    save_folder(module, options.output_dir, {"serving_default": module.__call__}, {CARD: card})
     source = options.vocab_file or options.checkpoint
     return f"Wrote the {casing} preprocessor of {source} to {options.output_dir}."
 

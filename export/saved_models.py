@@ -1,21 +1,158 @@
-"""Saves folders with a SavedModel, also as .tar.gz with the same bytes every time."""
+"""Writes SavedModels with model cards, as folders and as .tar.gz with the same bytes every time."""
 
 import atexit
 import gzip
+import json
 import os
+import re
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from bert_tf import __version__
+from bert_tf.base.files import read_file
 from bert_tf.base.output_files import atomic_write, check_new_folder, whole_file, whole_folder
-from bert_tf.runs.run import TOKENIZER, VOCAB, Run
+from bert_tf.base.provenance import FILE
+from bert_tf.config import BertConfig
+from bert_tf.runs.run import RECORDS, TOKENIZER, VOCAB, Run
 from bert_tf.training.checkpoints import check_name
+from bert_tf.training.reports import EVAL_RESULTS, read_results
+from bert_tf.weights.checkpoint import Checkpoint
+from export.export_options import UNKNOWN_LICENSE
 from tfrecords.vocabulary import Vocabulary, write_vocab
 from tfrecords.writer import write_records
+
+CARD = "README.md"
+CONFIG_COPY = "assets.extra/bert_config.json"
+
+# The flags of a run that say what it was trained on, and how.
+_DATA = ("task", "data_dir", "input_file", "eval_input_file", "init_checkpoint")
+_TRAINING = """phases_file objective masking max_seq_length train_batch_size num_train_steps
+num_train_epochs num_warmup_steps warmup_proportion optimizer learning_rate precision
+random_seed""".split()
+
+
+def check_output(path: str) -> None:
+    """Raises a ValueError unless a SavedModel can be written to `path` and loaded from there."""
+    check_new_folder(path)
+    check_name(path)
+
+
+def add_vocab(module: tf.Module, vocab: Vocabulary, lower_case: bool) -> None:
+    """Gives a module its vocabulary as the asset `vocab_file`.
+
+    If the vocabulary has added tokens, the asset tokenizer_config.json holds them.
+    """
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    files = Run(folder)
+    write_vocab(files.file(VOCAB), vocab)
+    module.vocab_file = tf.saved_model.Asset(files.file(VOCAB))
+    if vocab.tokenizer_values():
+        files.write_tokenizer(vocab, lower_case)
+        module.tokenizer_config = tf.saved_model.Asset(files.file(TOKENIZER))
+
+
+def save_model(
+    module: Any,
+    serving: Callable,
+    path: str,
+    *card: Any,
+    files: Mapping[str, str | Sequence[bytes]] | None = None,
+    **facts: Any,
+) -> None:
+    """Writes a SavedModel and its model card beside `path`, then renames the folder.
+
+    Args:
+        serving: the function of the default signature.
+        card, facts: the arguments of `model_card` after the first.
+        files: what else the folder holds, by name: text, or the records of a TFRecord file.
+    """
+    files = {CARD: model_card(path, *card, **facts), **(files or {})}
+    with whole_folder(path) as temporary:
+        tf.saved_model.save(module, temporary, signatures={"serving_default": serving})
+        for name, content in files.items():
+            write = atomic_write if isinstance(content, str) else write_records
+            write(f"{temporary}/{name}", content)
+
+
+def model_card(
+    output_dir: str,
+    kind: str,
+    about: str,
+    code: str,
+    vocab: Vocabulary,
+    lower_case: bool,
+    *,
+    license: str = UNKNOWN_LICENSE,
+    config: BertConfig | None = None,
+    run: Run | None = None,
+    converted_from: str | None = None,
+) -> str:
+    """Returns a model card in the form of Hugging Face's: YAML, then Markdown.
+
+    Args:
+        kind, about: what the model is, in a few words and in a sentence or two.
+        code: Python that loads "FOLDER", which becomes `output_dir`, and calls it.
+        run: the run that trained it, if one did.
+        converted_from: the checkpoint of another program that the weights come from.
+    """
+    name = os.path.basename(os.path.abspath(output_dir))
+    code = code.replace('"FOLDER"', json.dumps(name))
+    front = f'---\nlicense: {json.dumps(license)}\nlibrary_name: "tensorflow"\n'
+    vocabulary = {
+        "tokens": f"{len(vocab):,}",
+        "text": "lower-cased, without accents" if lower_case else "cased",
+        "SHA-256 of the tokens": vocab.sha256,
+    }
+    sections = [
+        f'{front}tags: ["bert", "saved-model"]\n---\n\n# {name}: {kind}\n\n{about}',
+        f"## How to load it\n\n```python\n{code.strip()}\n```",
+        _table("Configuration", config.to_dict() if config else {}),
+        _table("Vocabulary", vocabulary),
+        _table("Weights", {"converted from": converted_from}),
+        *(_sections_of(run) if run else ()),
+        f"## License\n\n{license}\n\nWritten by bert_tf {__version__}.\n",
+    ]
+    return "\n\n".join(filter(None, sections))
+
+
+def license_of(given: str, checkpoint: Checkpoint | None) -> str:
+    """Returns the license that the user gave, or the one in the model card beside a checkpoint."""
+    file = checkpoint and (checkpoint.config_file or checkpoint.vocab_file)
+    path = os.path.join(os.path.dirname(file), CARD) if file else ""
+    if given != UNKNOWN_LICENSE or not os.path.isfile(path):
+        return given
+    front = re.match(r"---\n(.*?)\n---", read_file(path).decode(errors="replace"), re.S)
+    stated = front and re.search("^license: *(.+?) *$", front[1], re.MULTILINE)
+    return stated[1].strip("\"'") if stated else given
+
+
+def casing_of(lower_case: bool) -> str:
+    """Returns the usual name of a casing."""
+    return "uncased" if lower_case else "cased"
+
+
+def _sections_of(run: Run) -> Iterable[str]:
+    flags, results = run.flags, read_results(run.file(EVAL_RESULTS))
+    data = {name: flags.get(name) for name in _DATA}
+    for pattern, files in run.read_json(RECORDS, dict[str, dict[str, FILE]]).items():
+        size = sum(file["bytes"] for file in files.values())
+        data[f"records in {pattern}"] = f"{len(files):,} files, {size:,} bytes"
+    yield _table("Data", data)
+    yield _table("Training", {name: flags.get(name) for name in _TRAINING})
+    yield _table("Metrics", {name: f"{value:.6g}" for name, value in results.items()})
+
+
+def _table(title: str, values: Mapping[str, Any]) -> str:
+    """Returns a section with the values that are known; "" if none is."""
+    known = {name: value for name, value in values.items() if value is not None}
+    rows = [f"| {name} | {value} |".replace("\n", " ") for name, value in known.items()]
+    return "\n".join([f"## {title}\n", "| | |", "|---|---|", *rows]) if rows else ""
 
 
 def write_archive(folder: str, path: str) -> None:
@@ -41,42 +178,3 @@ def write_archive(folder: str, path: str) -> None:
                 entry.size = tf.io.gfile.stat(path).length
                 with tf.io.gfile.GFile(path, "rb") as content:
                     archive.addfile(entry, content)
-
-
-def check_output(path: str) -> None:
-    """Raises a ValueError unless a SavedModel can be written to `path` and loaded from there."""
-    check_new_folder(path)
-    check_name(path)
-
-
-def add_vocab(module: tf.Module, vocab: Vocabulary, lower_case: bool) -> None:
-    """Gives a module its vocabulary as the asset `vocab_file`.
-
-    If the vocabulary has added tokens, the asset tokenizer_config.json holds them.
-    """
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    files = Run(folder)
-    write_vocab(files.file(VOCAB), vocab)
-    module.vocab_file = tf.saved_model.Asset(files.file(VOCAB))
-    if vocab.tokenizer_values():
-        files.write_tokenizer(vocab, lower_case)
-        module.tokenizer_config = tf.saved_model.Asset(files.file(TOKENIZER))
-
-
-def save_folder(
-    trackable: Any,
-    path: str,
-    signatures: Any,
-    files: Mapping[str, str | Sequence[bytes]] | None = None,
-) -> None:
-    """Writes a SavedModel beside `path`, then renames it. Creates parent folders.
-
-    Args:
-        files: what else the folder holds, by name: text, or the records of a TFRecord file.
-    """
-    with whole_folder(path) as temporary:
-        tf.saved_model.save(trackable, temporary, signatures=signatures)
-        for name, content in (files or {}).items():
-            write = atomic_write if isinstance(content, str) else write_records
-            write(f"{temporary}/{name}", content)

@@ -9,10 +9,9 @@ from bert_tf.finetuning.serving import ServingModule
 from bert_tf.models.encoder import skip_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
-from export.card import CARD, license_of, model_card
 from export.export_options import ModelOptions
 from export.int8_weights import Int8Model
-from export.saved_models import add_vocab, save_folder
+from export.saved_models import add_vocab, license_of, save_model
 from export.warmup import WARMUP, warmup_requests
 
 BATCHING = "batching_params.pbtxt"
@@ -68,7 +67,10 @@ def write_text_model(
     elif precision != "float32":
         about += f" It computes in {precision}; its outputs are float32."
     add_vocab(module, tokenizer.vocab, tokenizer.lower_case)
-    card = model_card(
+    inputs = module.serving.input_signature
+    save_model(
+        module,
+        module.serving,
         options.output_dir,
         kind,
         about,
@@ -79,10 +81,8 @@ def write_text_model(
         config=checkpoint.spec.config,
         run=checkpoint.run,
         converted_from=f"{source} ({checkpoint.format})" if checkpoint.format else None,
+        files={WARMUP: warmup_requests(inputs)} | batching_files(inputs),
     )
-    inputs = module.serving.input_signature
-    files = {CARD: card, WARMUP: warmup_requests(inputs)} | batching_files(inputs)
-    save_folder(module, options.output_dir, {"serving_default": module.serving}, files)
 
 
 def batching_files(inputs: Sequence[tf.TensorSpec]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from export.card import CONFIG_COPY
+from export.saved_models import CONFIG_COPY
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
 from export import bundle, classifier
-from export.saved_models import save_folder, write_archive
+from export.saved_models import write_archive
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"))
@@ -30,7 +30,7 @@ CONFIG = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=24)
 def _write_something(run_folder: str, output_dir: str, license: str) -> None:
     """In place of a classifier."""
     assert (run_folder, license) == ("sst2", "mit")
-    save_folder(tf.Module(), output_dir, None)
+    tf.saved_model.save(tf.Module(), output_dir)
 
 
 @pytest.fixture(scope="module")

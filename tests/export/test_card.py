@@ -8,8 +8,8 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import Run
 from bert_tf.training.reports import write_results
 from bert_tf.weights.checkpoint import Checkpoint
-from export.card import license_of, model_card
 from export.export_options import UNKNOWN_LICENSE
+from export.saved_models import license_of, model_card
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a"))

@@ -319,7 +319,7 @@ def test_an_encoder_without_the_heads_of_pretraining(tmp_path, monkeypatch):
     """Oracle: the encoder, of two layers. Models of other programs may have no such heads."""
     model = BertEncoder(dataclasses.replace(CONFIG, num_hidden_layers=2))
     folder = save_run(tmp_path / "run", model, Vocabulary(tuple(VOCAB)))
-    monkeypatch.setattr(saved_models, "save_folder", save := mock.Mock())
+    monkeypatch.setattr(saved_models, "save_model", save := mock.Mock())
     export(folder, tmp_path / "encoder")
     module, inputs = save.call_args.args[0], make_inputs()
     assert not hasattr(module, "mlm")

@@ -99,7 +99,7 @@ def test_tokenize_equals_the_tokenizer(loaded, tokenizer):
 def test_cased_vocabulary(vocab_file, tmp_path, monkeypatch):
     """Oracle: the cased tokenizer. Saving is the same for any casing."""
     modules = []
-    monkeypatch.setattr(saved_models, "save_folder", lambda module, *_: modules.append(module))
+    monkeypatch.setattr(saved_models, "save_model", lambda module, *_, **__: modules.append(module))
     flags = dict(vocab_file=vocab_file, output_dir=str(tmp_path / "out"), do_lower_case=False)
     preprocessor.run(preprocessor.Options(**flags))
     tokenizer = WordPieceTokenizer(load_vocab(vocab_file), lower_case=False)

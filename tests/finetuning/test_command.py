@@ -151,7 +151,7 @@ def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkey
     run_folder = Run(folder)
     flags = run_folder.flags | {"finished": False}
     run_folder.write(run_folder.spec, flags)
-    monkeypatch.setattr("export.text_models.save_folder", lambda *_: None)
+    monkeypatch.setattr("export.text_models.save_model", lambda *_, **__: None)
     classifier.export_classifier(folder, str(tmp_path / "out"))
     expected = f"WARNING: {folder} is unfinished; these are its best weights so far: run the same"
     assert expected in capsys.readouterr().out

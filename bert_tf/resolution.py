@@ -118,7 +118,7 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(
             f"max_seq_length {max_seq_length} is more than the max_position_embeddings "
-            f"{config.max_position_embeddings} of the configuration: use shorter sequences"
+            f"{config.max_position_embeddings}: use shorter sequences"
         )
 
 
@@ -130,10 +130,7 @@ def _config(
         return BertConfig.from_json_file(file), file
     if flags.preset:
         if not vocab:
-            raise ValueError(
-                "--preset needs the size of the vocabulary: give --vocab_file (the records have "
-                "no manifest that holds it)"
-            )
+            raise ValueError("--preset needs the size of the vocabulary: give --vocab_file")
         return preset_config(flags.preset, len(vocab)), f"--preset={flags.preset}"
     if resumed:
         return resumed.config, resumed.file(CONFIG)

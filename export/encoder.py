@@ -86,8 +86,7 @@ def write(options: Options) -> str:
     if "head" in checkpoint.parts:
         raise ValueError(
             f"{options.checkpoint} is a fine-tuned model: export it with export.classifier, or "
-            "convert its encoder with convert_checkpoint --to=run --allow_extra='task_model/*' "
-            "and export that"
+            "what convert_checkpoint --to=run --allow_extra='task_model/*' makes of it"
         )
     vocab, lower_case = resolve_vocab(
         checkpoint, options.vocab_file, options.do_lower_case, options.replace_vocab

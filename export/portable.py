@@ -116,14 +116,10 @@ def _classifier(checkpoint: Checkpoint, task: TextTask, length: int) -> Source:
     if not head or head.kind != "classifier":
         raise ValueError(
             f"{checkpoint.path} is a model for {task.name}: of fine-tuned models, only those that "
-            "predict classes or a number for a text or a pair of texts can be "
-            "exported to a single file"
+            "predict classes or a number can be exported to a single file"
         )
     if not checkpoint.spec.config.has_layers:
-        raise ValueError(
-            f"{checkpoint.path} is a BiLSTM, which cannot be exported to a single file: use "
-            "export.classifier"
-        )
+        raise ValueError(f"{checkpoint.path} is a BiLSTM: use export.classifier")
     model = load_task_model(task, checkpoint, allow_non_finite=True)
 
     def classify(inputs):

@@ -35,10 +35,7 @@ class MobileBertConfig(BertConfig):
                 raise ValueError(f"intra_bottleneck_size needs {key}")
         for key in ("num_hidden_groups", "pruned_heads"):
             if value := getattr(self, key):
-                raise ValueError(
-                    f"intra_bottleneck_size makes the model a MobileBERT, which cannot have {key} "
-                    f"{value!r}"
-                )
+                raise ValueError(f"this is a MobileBERT, which cannot have {key} {value!r}")
 
     def _least_parameters(self) -> int:
         return super()._least_parameters() * (self.num_feedforward_networks or 1)

@@ -103,8 +103,7 @@ def convert(options: ConversionOptions) -> None:
     if checkpoint.head and checkpoint.head.multi_label and not target.says_all:
         raise ValueError(
             f"{checkpoint.path} predicts several classes at once, which --to={options.to} cannot "
-            "state, so programs that load it would choose a single one: use --to=huggingface or "
-            "--to=run, or leave the head out with --allow_extra='task_model/head/*'"
+            "state: use huggingface or run, or leave out the head: --allow_extra='task_model/*'"
         )
     if options.to != "run":
         checkpoint = with_plain_numbers(checkpoint)

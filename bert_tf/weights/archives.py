@@ -83,8 +83,7 @@ class _Room:
         if self._bytes < 0:
             raise ValueError(
                 f"{self._path} expands to more than {self._limit:,} bytes, the limit of its size "
-                f"and of the disk: no checkpoint grows {_MAX_GROWTH}-fold; if the disk is full, "
-                "set TMPDIR to a folder with more room"
+                "and of the disk: if the disk is full, set TMPDIR to a folder with more room"
             )
 
     def take_file(self, name: str, regular: bool) -> None:

@@ -70,8 +70,7 @@ class VocabularyMapping:
             if found != token:
                 raise ValueError(
                     f"--init_vocab_mapping leads to a vocabulary whose id {index} is {token!r}, "
-                    f"but here it is {found!r}: use the mapping that build_vocab wrote with the "
-                    "vocabulary"
+                    f"but here it is {found!r}: use the mapping that was written with it"
                 )
 
     def describe(self) -> str:
@@ -104,6 +103,4 @@ def load_mapping(path: str) -> VocabularyMapping:
         tokens = {new["id"]: new["token"] for new in data["new_tokens"] if "token" in new}
         return VocabularyMapping(data["old_size"], data["new_size"], starts_from, tokens)
     except ValueError as error:
-        raise ValueError(
-            f"{path} is not a mapping that build_vocab --extend_vocab wrote ({error})"
-        ) from None
+        raise ValueError(f"{path} is not a mapping that build_vocab wrote ({error})") from None

@@ -48,10 +48,7 @@ def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
     """
     config = checkpoint.spec.config
     if config.num_hidden_groups:
-        raise ValueError(
-            f"the layers of {checkpoint.path} share weights (num_hidden_groups "
-            f"{config.num_hidden_groups}), so none can be left out"
-        )
+        raise ValueError(f"{checkpoint.path}: its layers share weights, so none can be left out")
     new = {old: index for index, old in enumerate(layers)}
     tensors = {}
     for path, tensor in checkpoint.tensors.items():

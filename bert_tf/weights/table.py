@@ -178,8 +178,7 @@ def _read(path: str, entry: Entry, theirs: Mapping[str, Tensor]) -> np.ndarray:
     arrays = {name: theirs[name].read() for name in entry.theirs}
     if wrong := [name for name, array in arrays.items() if array.dtype.name not in _TYPES]:
         raise ValueError(
-            f"{path}: {wrong[0]} has type {arrays[wrong[0]].dtype.name}: only {', '.join(_TYPES)} "
-            "can be read"
+            f"{path}: {wrong[0]} has type {arrays[wrong[0]].dtype.name}, not {' or '.join(_TYPES)}"
         )
     return entry.to_ours([array.astype(np.float32) for array in arrays.values()])
 

@@ -103,10 +103,7 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
     """Returns our configuration for the content of config.json."""
     model_type = values.get("model_type", "bert")
     if model_type not in ARCHITECTURES:
-        raise ValueError(
-            f"{path}: model_type is {model_type!r}: only models of type 'bert', 'albert' and "
-            "'mobilebert' can be read"
-        )
+        raise ValueError(f"{path}: model_type is {model_type!r}, not {' or '.join(ARCHITECTURES)}")
     values = {**ARCHITECTURES[model_type].defaults, **values}
     if model_type == "bert":
         # transformers' BERT ignores them.
@@ -166,8 +163,8 @@ def read_head(
         )
     if kind == "classifier" and classes > 1 and config.get("problem_type") == "regression":
         raise ValueError(
-            f"{path}: problem_type is regression, but only one output can be a number, not "
-            f"{classes}: to read the encoder, remove it"
+            f"{path}: problem_type is regression with {classes} outputs: to read the encoder, "
+            "remove it"
         )
     # With one output, transformers computes a sigmoid for both.
     sigmoid = (_MULTI_LABEL, _SINGLE_LABEL) if classes == 1 else (_MULTI_LABEL,)

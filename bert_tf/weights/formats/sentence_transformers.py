@@ -124,8 +124,7 @@ def read_settings(config_file: str | None, pooling: str | None = None) -> Embedd
         before, last = last, _KINDS.index(kind) if kind in _KINDS else -1
         if last <= before and not replaced:
             raise ValueError(
-                f"{path}: {kind} is not supported in this place: only Pooling, Dense and Normalize "
-                "are, in this order"
+                f"{path}: {kind} is not supported in this place: only Pooling, Dense, Normalize are"
             )
         if kind == "Normalize":
             normalize = True

@@ -57,8 +57,7 @@ def _open(path: str) -> tuple[dict[str, Tensor], set[str]]:
     types = {name: piece.get_dtype() for name, piece in slices.items()}
     if wrong := sorted(name for name in types if types[name] not in _TYPES):
         raise ValueError(
-            f"{path}: {wrong[0]} has type {types[wrong[0]]}: only float64, float32, float16 and "
-            "bfloat16 can be read, so use the model before it was quantized"
+            f"{path}: {wrong[0]} has type {types[wrong[0]]}: use the model before it was quantized"
         )
 
     def read(name: str) -> np.ndarray:

@@ -58,8 +58,7 @@ def load(path: str) -> LoadedRun:
     spec = checkpoint.spec
     if "head" in checkpoint.parts:
         print(
-            f"The head of {path} was not loaded: use predict, export.classifier or, for vectors, "
-            "bert_tf.load_embedder."
+            f"The head of {path} was not loaded: use predict, export.classifier or load_embedder."
         )
     model = (BertPretrainer if "masked_lm" in checkpoint.parts else BertEncoder)(spec.config)
     load_or_warn(checkpoint, model.weights)

@@ -63,8 +63,7 @@ class EncoderModule(ReusableModel):
     The outputs are `default`, `pooled_output`, `sequence_output` and `encoder_outputs`, all
     float32. The sub-object `mlm`, for a pretrainer, also takes `masked_lm_positions` [B, P] and
     returns `mlm_logits` [B, P, V]; the variables of its head are not among those of the root.
-    `vocab_file` and `do_lower_case` describe the tokenizer. With `int8`, the matrices of a float32
-    model are stored in 8 bits.
+    `vocab_file` and `do_lower_case` describe the tokenizer. With `int8`, matrices have 8 bits.
 
     Source: tensorflow/models official/nlp/tools/export_tfhub_lib.py `export_model`.
     """
@@ -116,8 +115,7 @@ class EncoderModule(ReusableModel):
 def _checked(inputs: dict[str, tf.Tensor], longest: int) -> dict[str, tf.Tensor]:
     """Returns the inputs, and checks that their shapes agree and that no value is negative.
 
-    Other shapes would broadcast or end the process, and negative ids would count from the end of
-    a table.
+    Other shapes would broadcast or end the process; negative ids would count from a table's end.
     """
     # Hides the length from TensorFlow's shape inference, whose own error for a length that is too
     # long would come first and not name the limit.

@@ -1,7 +1,6 @@
 """What the exports to a single file have in common: what they read, compare and print.
 
-Such a file holds an encoder or a classifier without the tokenizer, and texts that say how to
-tokenize.
+Such a file holds an encoder or a classifier, and texts that say how to tokenize.
 """
 
 import dataclasses

@@ -158,8 +158,7 @@ def _table(title: str, values: Mapping[str, Any]) -> str:
 def write_archive(folder: str, path: str) -> None:
     """Writes the content of a folder to a .tar.gz, whole or not at all.
 
-    Names in the archive are relative to the folder, which is its root, and sorted. There are no
-    times, owners or links.
+    Names are sorted, and relative to the folder. There are no times, owners or links.
     """
     with (
         whole_file(path) as temporary,

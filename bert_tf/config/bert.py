@@ -90,8 +90,7 @@ class BertConfig:
 
     BERT's own files lack the last eight fields, which are written only if they are set:
 
-    - `embedding_size` is the width E of the embeddings. If set, a dense layer maps E to
-      hidden_size.
+    - `embedding_size` is the width of the embeddings; a dense layer maps it to hidden_size.
     - `num_hidden_groups` is the number of layers that have weights of their own. Each of them is
       applied several times in a row. If None, every layer has its own weights.
     - `is_decoder` makes attention causal: a position attends to itself and to earlier ones. The
@@ -103,8 +102,7 @@ class BertConfig:
     - `pruned_heads` maps layers to the attention heads that were removed from them, as in Hugging
       Face's files; both count from 0. Those that stay have the width hidden_size /
       num_attention_heads.
-    - Without `classifier_activation`, the pooled output is the first token, unchanged, as in
-      MobileBERT.
+    - Without `classifier_activation`, the pooled output is the first token, as in MobileBERT.
 
     Other architectures are subclasses. `from_dict` chooses the one whose `key` has a value.
 
@@ -112,8 +110,7 @@ class BertConfig:
         has_layers: whether the encoder is a stack of transformer layers, a `BertEncoder`.
         reads_padding: whether padding changes the outputs of tokens.
         own_sizes: sizes of weights that only this architecture has; see `weights.names`.
-        own_masked_lm_width: how many columns of its own the masked-LM head adds to the word
-            embeddings.
+        own_masked_lm_width: how many columns the masked-LM head adds to the word embeddings.
 
     Example:
         config = bert_tf.BertConfig(vocab_size=8000, hidden_size=256, num_attention_heads=4)

@@ -11,8 +11,7 @@ class ConversionOptions(command.Options):
     """See the help of each flag."""
 
     from_: str = option(
-        help="The checkpoint to convert: a path, or a name to download that begins with hf:, "
-        "keras: or tfhub:."
+        help="The checkpoint to convert: a path, or hf:, keras: or tfhub: and a name to download."
     )
     to: str = option(
         help="The format to write. run is a run folder, as run_pretraining writes it.",

@@ -43,8 +43,7 @@ def parse_layers(text: str, num_layers: int, flag: str = "layers") -> list[int]:
 def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
     """Returns a checkpoint with some of the layers of another one, in the same order.
 
-    Source: BERT-PKD (arXiv:1908.09355) for a prefix; DistilBERT (arXiv:1910.01108) for every other
-    layer.
+    Source: BERT-PKD (arXiv:1908.09355) for a prefix, DistilBERT (arXiv:1910.01108) for others.
     """
     config = checkpoint.spec.config
     if config.num_hidden_groups:
@@ -64,8 +63,7 @@ def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
 def remove_heads(checkpoint: Checkpoint, heads: Mapping[int, Collection[int]]) -> Checkpoint:
     """Returns a checkpoint without some of the attention heads of another one, given by layer.
 
-    Its matrices are smaller, and it computes what the other one would if the outputs of these heads
-    were 0.
+    It computes what the other one would if the outputs of these heads were 0.
 
     Source: Are Sixteen Heads Really Better than One? (arXiv:1905.10650) section 2.3.
     """

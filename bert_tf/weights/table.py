@@ -35,8 +35,7 @@ class Row:
 
     Attributes:
         weight: ours.
-        theirs: the format's name; * stands for query, key and value, which ours joins along the
-            last axis.
+        theirs: the format's name; * stands for query, key and value, which ours holds side by side.
         transposed: whether theirs has the two axes of ours exchanged.
         by_heads: whether theirs has one axis for the heads, and one inside them.
     """
@@ -120,8 +119,7 @@ def import_tensors(
 ) -> Checkpoint:
     """Translates the tensors of a foreign format into ours, which are read when they are needed.
 
-    Accounts for every tensor. Parts that the checkpoint lacks completely are left out, except the
-    encoder.
+    Accounts for every tensor. Parts of which it has none are left out, except the encoder.
 
     Args:
         checkpoint, rows: a checkpoint whose tensors have the foreign names, and their table.

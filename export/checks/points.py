@@ -41,8 +41,7 @@ class Subject:
 class Point:
     """One expectation, in words.
 
-    `problem` returns what was found instead, or "" if the point holds. If it is not `required`,
-    that is only advice.
+    `problem` returns what was found instead, or "". If it is not `required`, that is only advice.
     """
 
     name: str

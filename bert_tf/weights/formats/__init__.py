@@ -6,8 +6,7 @@ open_(path, config, ignored)
     opens it. `config` counts if there is no configuration beside the checkpoint; `ignored` are
     patterns of additional weights to leave out. A ValueError or OSError names the file.
 write(checkpoint, folder)
-    writes a checkpoint into an empty folder. If the other programs cannot read the model, a
-    ValueError says what they lack.
+    writes a checkpoint into an empty folder. A ValueError says what the other programs lack.
 """
 
 import contextlib

@@ -106,9 +106,7 @@ def _read_albert_config(path: str) -> BertConfig:
 
 
 def write(checkpoint: Checkpoint, folder: str) -> None:
-    """Writes a checkpoint into a folder: bert_model.ckpt, bert_config.json, vocab.txt, and the
-    casing in tokenizer_config.json.
-    """
+    """Writes bert_model.ckpt, bert_config.json, vocab.txt and tokenizer_config.json."""
     spec, kind = checkpoint.spec, checkpoint.head and checkpoint.head.kind
     _check(spec.config, checkpoint.path, "convert it to another format")
     if kind and kind not in _HEADS:
@@ -150,8 +148,7 @@ def _check(config: BertConfig, source: str, advice: str) -> None:
 def _find(path: str) -> str | None:
     """Returns the prefix of the files of a checkpoint; None if there is none.
 
-    In a folder, it is the checkpoint that the file `checkpoint` names, or else that of the last
-    step.
+    In a folder, it is the one that the file `checkpoint` names, or else that of the last step.
     """
     if not tf.io.gfile.isdir(path):
         prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)

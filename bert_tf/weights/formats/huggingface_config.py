@@ -47,8 +47,7 @@ def rows(config: BertConfig, kind: str | None, prefix: bool = True, old: bool = 
 
 def named_as_usual(type_name: str, theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Returns tensors by their names in the table, though a file may call them otherwise."""
-    # torch.compile, DistributedDataParallel, Lightning and sentence-transformers put this before
-    # every name.
+    # torch.compile, DistributedDataParallel, Lightning and sentence-transformers add these.
     beginning = re.compile(r"^((_orig_mod|module|model|auto_model|0)\.)+")
     tensors = {beginning.sub("", name): theirs[name] for name in theirs}
     for copy, original in _tied(type_name):

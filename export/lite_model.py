@@ -9,22 +9,15 @@ import keras
 import tensorflow as tf
 
 from bert_tf.base.process import silent
-from bert_tf.inference.single_file import SEAL, LiteFile, sealed
+from bert_tf.inference.single_file import SEAL, sealed
 from bert_tf.models.inputs import INPUTS
-from export import portable
-from export.lite import Options
 from export.portable import Function, Source
 
 
-def export(options: Options) -> None:
-    """Exports a model, compares it with the original, and prints what was written."""
-
-    def make_file(source: Source, texts: Mapping[str, str]) -> bytes:
-        weights = source.model.trainable_weights
-        model = convert(source.function, weights, source.length, options.quantize)
-        return with_files(model, texts)
-
-    portable.export(options, make_file, LiteFile)
+def make_file(source: Source, texts: Mapping[str, str], quantize: str) -> bytes:
+    """Returns the LiteRT model of a classifier or an encoder, with texts behind it."""
+    weights = source.model.trainable_weights
+    return with_files(convert(source.function, weights, source.length, quantize), texts)
 
 
 def convert(

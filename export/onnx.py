@@ -39,7 +39,7 @@ class Options(SingleFileOptions):
     )
 
 
-run = command.late("export.onnx_model:export")
+run = command.late("export.portable:export")
 
 if __name__ == "__main__":
     command.run(__name__)

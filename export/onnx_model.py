@@ -11,11 +11,9 @@ import numpy as np
 
 from bert_tf.base.process import needed
 from bert_tf.config import Head
-from bert_tf.inference.single_file import ONNX_INPUTS, SEAL, OnnxFile, sealed
+from bert_tf.inference.single_file import ONNX_INPUTS, SEAL, sealed
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
-from export import portable
-from export.onnx import Options
 from export.portable import Source
 
 with needed("onnx onnxruntime", "ONNX models need"):
@@ -32,14 +30,7 @@ _ACTIVATIONS = {
 }
 
 
-def export(options: Options) -> None:
-    """Exports a model, compares it with the original, and prints what was written."""
-    portable.export(
-        options, lambda source, texts: convert(source, texts, options.quantize), OnnxFile
-    )
-
-
-def convert(source: Source, texts: Mapping[str, str], quantize: str = "none") -> bytes:
+def make_file(source: Source, texts: Mapping[str, str], quantize: str) -> bytes:
     """Returns the ONNX model of a classifier or an encoder, with texts in its metadata.
 
     "int8" is ONNX Runtime's dynamic quantization, which also computes in 8 bits and quantizes the

@@ -4,6 +4,7 @@ Such a file holds an encoder or a classifier, and texts that say how to tokenize
 """
 
 import dataclasses
+import importlib
 import json
 from collections.abc import Callable
 
@@ -24,7 +25,7 @@ from bert_tf.finetuning.registry import options_of_run
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.finite import check_computed
-from bert_tf.inference.single_file import CLASSIFIER, LiteFile, OnnxFile, outputs_of
+from bert_tf.inference.single_file import CLASSIFIER, FORMS, outputs_of
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.inputs import INPUTS
 from bert_tf.resolution import check_length, fitting_length
@@ -50,16 +51,10 @@ class Source:
     task: TextTask | None = None
 
 
-def export(
-    options: SingleFileOptions,
-    convert: Callable[[Source, dict[str, str]], bytes],
-    form: type[LiteFile | OnnxFile],
-) -> None:
-    """Exports a model, compares it with the original, and prints what was written.
-
-    `convert` maps the model, and the texts to put beside it by name, to a file for `form`.
-    """
-    path = options.output_file
+def export(options: SingleFileOptions) -> None:
+    """Exports a model, compares it with the original, and prints what was written."""
+    path, (form, writer) = options.output_file, FORMS[options.ending]
+    make_file = importlib.import_module(f"{writer}_model").make_file
     if tf.io.gfile.exists(path):
         raise ValueError(f"{path} exists: remove it or name another file")
     set_precision("float32")
@@ -67,7 +62,7 @@ def export(
     checkpoint = source.checkpoint
     features = _dev_features(options.checkpoint, source) if options.evaluate else None
     files = _files(source)
-    data = convert(source, files)
+    data = make_file(source, files, options.quantize)
     vocab_size, run_model = checkpoint.spec.config.vocab_size, form(data).run
     found = differences(source.function, run_model, vocab_size, source.length)
     atomic_write(path, data, overwrite=False)

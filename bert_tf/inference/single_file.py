@@ -18,7 +18,7 @@ from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuned import classifier_task
 from bert_tf.finetuning.serving import TextModule
-from bert_tf.inference.inference_options import ONNX
+from bert_tf.inference.inference_options import LITE, ONNX
 from bert_tf.models.inputs import INPUTS
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
@@ -100,6 +100,10 @@ class OnnxFile:
         return {_OUTPUTS.get(n, n): values for n, values in zip(names, found, strict=True)}
 
 
+# By the ends of their names; also the commands that write them.
+FORMS = {LITE: (LiteFile, "export.lite"), ONNX: (OnnxFile, "export.onnx")}
+
+
 def import_onnxruntime() -> ModuleType:
     """Returns onnxruntime; raises a ValueError if it is not installed."""
     with needed("onnxruntime", "ONNX models need"):
@@ -155,10 +159,9 @@ def _check_fit(file: LiteFile | OnnxFile, head: Head, vocab: Vocabulary, length:
 
 def open_single_file(path: str) -> TextModule:
     """Returns what maps text to the predictions of a classifier in a file."""
-    form, writer = LiteFile, "export.lite"
-    if path.endswith(ONNX):
+    form, writer = FORMS[os.path.splitext(path)[1]]
+    if form is OnnxFile:
         import_onnxruntime()
-        form, writer = OnnxFile, "export.onnx"
     data = read_file(path)
     try:
         # First, because a damaged file may make the libraries end the process.

@@ -166,11 +166,8 @@ class Predictor:
 def load_predictor(options: PredictOptions) -> Predictor:
     """Loads the best weights of a fine-tuned model, or a model in a single file."""
     if options.checkpoint.endswith((LITE, ONNX)):
-        for field in dataclasses.fields(FineTunedOptions):
-            if getattr(options, field.name) != field.default:
-                raise ValueError(
-                    f"{options.checkpoint} states its own --{field.name}: omit the flag"
-                )
+        flags = (field.name for field in dataclasses.fields(FineTunedOptions))
+        options.refuse(flags, f"has no effect, as {options.checkpoint} states its own")
         return Predictor(open_single_file(options.checkpoint), options.batch_size)
     checkpoint, task, length = open_fine_tuned(
         options.checkpoint,

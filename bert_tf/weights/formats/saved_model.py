@@ -6,7 +6,6 @@ Only the variables and the description of the objects are read. No function is l
 import dataclasses
 import os
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
@@ -146,16 +145,11 @@ def read_asset(vocab_file: str | None) -> Vocabulary | None:
     return TokenizerFiles(folder).vocab if name == VOCAB else load_vocab(vocab_file)
 
 
-class SavedPreprocessor(NamedTuple):
-    """The tokenizer of a preprocessor, and the length of its outputs."""
+def read_preprocessor(path: str) -> tuple[Vocabulary, bool, int] | None:
+    """Returns vocabulary, lower-casing and length of a preprocessor; None for anything else.
 
-    vocab: Vocabulary
-    lower_case: bool
-    seq_length: int
-
-
-def read_preprocessor(path: str) -> SavedPreprocessor | None:
-    """Reads a preprocessor of ours, of the Model Garden or of TF Hub; None for anything else."""
+    It may be ours, the Model Garden's or TF Hub's.
+    """
     if not recognizes(path):
         return None
     graph = read_graph(path)
@@ -170,5 +164,5 @@ def read_preprocessor(path: str) -> SavedPreprocessor | None:
     for output in graph.signature_def["serving_default"].outputs.values():
         sizes = [dimension.size for dimension in output.tensor_shape.dim]
         if len(sizes) == 2 and sizes[1] > 0:
-            return SavedPreprocessor(vocab, lower_case, sizes[1])
+            return vocab, lower_case, sizes[1]
     raise ValueError(f"{path} does not state the length of its outputs: save it with its signature")

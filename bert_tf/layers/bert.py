@@ -11,7 +11,6 @@ from bert_tf.layers.layer import Layer, LayerNormalization
 from bert_tf.layers.padding import Tokens, pack, rows_and_length, rows_at
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class BertEmbeddings(Layer):
     """Adds up word, position and segment embeddings, then applies layer normalization and dropout.
 
@@ -77,7 +76,6 @@ class BertEmbeddings(Layer):
         return self.position_embeddings[:length]
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class SelfAttention(Layer):
     """Scaled dot-product attention of a sequence to itself, with the output projection.
 
@@ -166,7 +164,6 @@ def _bias(attention_mask):
     return ops.where(attention_mask, 0.0, -1e9)
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class EncoderBlock(Layer):
     """A post-norm transformer layer.
 

@@ -20,13 +20,17 @@ def truncated_normal(stddev: float) -> keras.initializers.Initializer:
 
 
 class Configured:
-    """A layer or model that Keras saves with the configuration that it was made for.
+    """A layer or model that Keras saves, and loads, with the configuration that it was made for.
 
     Attributes:
         arguments: those of the constructor besides config, name and dtype; they are attributes.
     """
 
     arguments: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        keras.saving.register_keras_serializable(package="bert_tf")(cls)
 
     def get_config(self):
         """Returns the arguments of the constructor as plain values."""

@@ -26,7 +26,6 @@ class NoNorm(keras.layers.Layer):
         return x * self.gamma + self.beta
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class TrigramEmbeddings(BertEmbeddings):
     """Word embeddings of three consecutive tokens, mapped to the width of the layers.
 
@@ -59,7 +58,6 @@ class TrigramEmbeddings(BertEmbeddings):
         return x + ops.cast(types, x.dtype)
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class BottleneckAttention(SelfAttention):
     """Self-attention inside a bottleneck of width D.
 
@@ -97,7 +95,6 @@ class BottleneckAttention(SelfAttention):
         return ops.concatenate([self.dense("qk", x), value], axis=-1)
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class BottleneckBlock(Layer):
     """A layer of MobileBERT: attention and several feed-forward networks inside a bottleneck.
 
@@ -145,7 +142,6 @@ class BottleneckBlock(Layer):
         return self.output_norm(x + self.dropout(output, seeds=seeds, training=training))
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class FeedForward(Layer):
     """A feed-forward network with a residual connection and a `NoNorm`: [B, S, D] -> [B, S, D]."""
 

@@ -16,7 +16,6 @@ def bidirectional_lstm(units: int, name: str, **arguments: bool) -> keras.layers
     return keras.layers.Bidirectional(lstm, name=name, dtype="float32")
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class BiLSTMEncoder(BertModel):
     """Word embeddings, a bidirectional LSTM, and a dense layer on its states.
 

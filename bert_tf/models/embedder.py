@@ -11,7 +11,6 @@ from bert_tf.models.heads import DenseHead
 from bert_tf.models.inputs import BertModel
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class BertEmbedder(BertModel):
     """A `BertEncoder` that turns each text into one vector, for search and clustering.
 

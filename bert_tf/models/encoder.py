@@ -52,7 +52,6 @@ def least_activations(model: keras.Model, tokens: float) -> int:
     return int(bytes_each * tokens * min(values, default=0))
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class BertEncoder(BertModel):
     """Embeddings, a stack of transformer layers, and a pooler of the first token.
 
@@ -226,7 +225,6 @@ def _rematerialized(function: Callable, x, seeds: DropoutSeeds | None):
     return recompute(compute, x)
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class Pooler(Layer):
     """A dense layer with tanh, applied to the first token: [B, S, H] -> [B, H].
 

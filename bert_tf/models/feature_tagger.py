@@ -1,6 +1,5 @@
 """The feature-based approach: a frozen encoder and a tagger of another kind on top of it."""
 
-import keras
 from keras import ops
 
 from bert_tf.choices import FEATURES
@@ -13,7 +12,6 @@ from bert_tf.models.inputs import BertModel
 _LSTMS, _UNITS = 2, 768
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class FeatureTagger(BertModel):
     """Tags tokens with two bidirectional LSTMs of 768 units on the outputs of a frozen encoder.
 

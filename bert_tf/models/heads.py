@@ -1,6 +1,5 @@
 """The layers on top of the encoder."""
 
-import keras
 from keras import ops
 
 from bert_tf.config import BertConfig
@@ -10,7 +9,6 @@ from bert_tf.layers.layer import Layer, LayerNormalization
 from bert_tf.layers.padding import places_of, rows_at
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class MaskedLMHead(Layer):
     """Scores every token of the vocabulary at the masked positions.
 
@@ -62,7 +60,6 @@ class MaskedLMHead(Layer):
         return fused.tied_logits(self.layer_norm(x), table, self.output_bias)
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class DenseHead(Layer):
     """Dropout of a `rate`, and a dense layer.
 

@@ -12,7 +12,6 @@ from bert_tf.models.inputs import POSITIONS, BertModel
 from bert_tf.tensorflow_ops import argmax
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class BertPretrainer(BertModel):
     """A `BertEncoder` with a masked-LM head and a next-sentence head.
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import keras
 from keras import ops
 
 from bert_tf.config import HEADS, BertConfig
@@ -17,7 +16,6 @@ def make_encoder(config: BertConfig, **arguments: Any) -> BertEncoder | BiLSTMEn
     return (BertEncoder if config.has_layers else BiLSTMEncoder)(config, **arguments)
 
 
-@keras.saving.register_keras_serializable(package="bert_tf")
 class BertTaskModel(BertModel):
     """A `BertEncoder`, or a `BiLSTMEncoder`, with dropout and a dense layer for a task.
 

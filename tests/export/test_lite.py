@@ -240,7 +240,5 @@ def test_what_predict_cannot_read(digits, tmp_path):
         with pytest.raises(ValueError, match=message):
             open_single_file(str(file))
     for flag in ({"max_seq_length": 8}, {"do_lower_case": False}, {"pairs": True}):
-        with pytest.raises(
-            ValueError, match=f"--{[*flag][0]} has no effect, .* states its own"
-        ):
+        with pytest.raises(ValueError, match=f"--{[*flag][0]} has no effect, .* states its own"):
             load_predictor(predict.Options(checkpoint=str(file), **flag))

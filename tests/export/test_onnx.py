@@ -131,9 +131,7 @@ def test_what_predict_cannot_read(tmp_path):
         file.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
         with pytest.raises(ValueError, match="damaged, or export.onnx did not .*checksum is wrong"):
             predict.run(predict.Options(checkpoint=str(file), texts=("a",)))
-    with pytest.raises(
-        ValueError, match="--pairs has no effect, as .*onnx states its"
-    ):
+    with pytest.raises(ValueError, match="--pairs has no effect, as .*onnx states its"):
         predict.run(predict.Options(checkpoint=str(file), pairs=True, texts=("a",)))
 
 

@@ -25,6 +25,8 @@ _DAMAGE = (
 _MAX_GROWTH = 100
 _ALWAYS_ALLOWED = 2**26
 _MAX_FILES = 10_000
+# Python 3.11.0 to 3.11.3 have no filters.
+_FILTER = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 def is_archive(path: str) -> bool:
@@ -51,11 +53,8 @@ def extract(path: str) -> str:
             # TensorFlow's files lack some of what Python's libraries need.
             tf.io.gfile.copy(path, local := f"{folder}{ending}")
         with open(local, "rb") as file:
-            room = _Room(path, os.path.getsize(local), folder)
-            if ending == ".zip":
-                _unzip(file, folder, room)
-            else:
-                _untar(file, folder, room)
+            unpack = _unzip if ending == ".zip" else _untar
+            unpack(file, folder, _Room(path, os.path.getsize(local), folder))
     except BaseException as error:
         shutil.rmtree(temporary)
         if isinstance(error, tf.errors.OpError):
@@ -122,16 +121,11 @@ class _Limited(gzip.GzipFile):
 def _untar(file: io.IOBase, folder: str, room: _Room) -> None:
     stream = _Limited(fileobj=file)
     stream.room = room
-    # Python has filters for `extractall` since 3.11.4 only.
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             regular = member.isreg() and not member.issparse()
             room.take_file(member.name, regular or member.isdir())
-            target = os.path.join(folder, member.name)
-            os.makedirs(os.path.dirname(target) if regular else target, exist_ok=True)
-            if regular:
-                with open(target, "wb") as extracted:
-                    shutil.copyfileobj(archive.extractfile(member), extracted)
+            archive.extract(member, folder, set_attrs=False, **_FILTER)
     # The checksum is at the end.
     while stream.read(2**20):
         pass

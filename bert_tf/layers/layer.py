@@ -30,7 +30,8 @@ class Configured:
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        keras.saving.register_keras_serializable(package="bert_tf")(cls)
+        if Configured not in cls.__bases__:  # Those are base classes themselves.
+            keras.saving.register_keras_serializable(package="bert_tf")(cls)
 
     def get_config(self):
         """Returns the arguments of the constructor as plain values."""

@@ -16,18 +16,19 @@ from export.checks.points import (
     Point,
     Points,
     Subject,
-    differences,
+    expect,
+    expect_equal,
+    expect_names,
+    expect_served,
+    expect_tensors,
     largest_difference,
-    missing,
-    not_served,
     saved_again,
-    wrong_tensors,
 )
 
 NAMES = ("default", "encoder_outputs", "pooled_output", "sequence_output")
 # Those of the encoder itself, and of its sub-object for masked tokens.
 POINTS, MLM_POINTS = Points(), Points()
-_NO_HEAD = Point("mlm", "mlm predicts masked tokens", lambda _: "no mlm", required=False)
+_NO_HEAD = Point("mlm", "mlm predicts masked tokens", lambda _: expect(False, "no mlm"), False)
 
 
 def points(subject: Subject) -> list[Point]:
@@ -61,21 +62,21 @@ def _tolerance(subject: Subject) -> float:
     return 0.3 if types & {tf.bfloat16, tf.float16} else 1e-3
 
 
-def _compare(subject: Subject, found: Any, expected: Any) -> str:
-    """Says by how much two outputs differ if it is more than rounding; "" otherwise."""
+def _expect_close(subject: Subject, found: Any, expected: Any) -> None:
+    """Expects two outputs to differ by no more than rounding."""
     difference = largest_difference(found, expected)
-    return f"a difference of {difference:.2g}" if difference > _tolerance(subject) else ""
+    expect(not difference > _tolerance(subject), f"a difference of {difference:.2g}")
 
 
-def _without_gradient(model: Any, inputs: dict[str, tf.Tensor], outputs: Sequence[str]) -> str:
-    """Says which trainable variables get no gradient in training; "" if all get one."""
+def _expect_gradients(model: Any, inputs: dict[str, tf.Tensor], outputs: Sequence[str]) -> None:
+    """Expects all trainable variables to get a gradient in training."""
     variables = list(model.trainable_variables)
     with tf.GradientTape() as tape:
         predictions = model(inputs, training=True)
         loss = sum(tf.reduce_sum(predictions[name]) for name in outputs)
     gradients = tape.gradient(loss, variables)
     without = [v.name for v, x in zip(variables, gradients, strict=True) if x is None]
-    return f"{', '.join(without[:3])} without a gradient" if without else ""
+    expect(not without, f"{', '.join(without[:3])} without a gradient")
 
 
 @POINTS(
@@ -83,111 +84,104 @@ def _without_gradient(model: Any, inputs: dict[str, tf.Tensor], outputs: Sequenc
     "seq_length], to float32 pooled_output and default [batch, hidden], sequence_output [batch, "
     "seq_length, hidden] and encoder_outputs, a list with one such tensor per layer"
 )
-def outputs(subject: Subject, batch: int = 2, length: int = 6) -> str:
+def outputs(subject: Subject, batch: int = 2, length: int = 6) -> None:
     tensors = dict(subject.model(_inputs(subject, batch, length)))
-    if problem := missing(NAMES, tensors):
-        return problem
+    expect_names(NAMES, tensors)
     layers = tensors.pop("encoder_outputs")
-    if not isinstance(layers, list | tuple):
-        return f"encoder_outputs is a {type(layers).__name__}"
+    expect(isinstance(layers, list | tuple), f"encoder_outputs is a {type(layers).__name__}")
     hidden = tensors["pooled_output"].shape[-1]
     expected = dict.fromkeys(("pooled_output", "default"), (batch, hidden))
     expected["sequence_output"] = (batch, length, hidden)
     for index, layer in enumerate(layers):
         name = f"encoder_outputs[{index}]"
         tensors[name], expected[name] = layer, (batch, length, hidden)
-    return wrong_tensors(tensors, expected, "float32")
+    expect_tensors(tensors, expected, "float32")
 
 
 @POINTS("any batch size works, and any length up to the number of positions")
-def any_shape(subject: Subject) -> str:
+def any_shape(subject: Subject) -> None:
     longest = [v.shape[0] for v in subject.model.variables if "position_embedding" in v.name]
     for batch, length in ((1, 1), (3, 7), *((1, most) for most in longest)):
-        if problem := outputs(subject, batch, length):
-            return f"for {batch} of {length} tokens: {problem}"
-    return ""
+        outputs(subject, batch, length)
 
 
 @POINTS("default is pooled_output; the last of encoder_outputs is sequence_output")
-def aliases(subject: Subject) -> str:
+def aliases(subject: Subject) -> None:
     outputs = subject.model(_inputs(subject))
     found = [outputs["default"], outputs["encoder_outputs"][-1]]
-    return _compare(subject, found, [outputs["pooled_output"], outputs["sequence_output"]])
+    _expect_close(subject, found, [outputs["pooled_output"], outputs["sequence_output"]])
 
 
 @POINTS("padding and other rows of the batch change nothing")
-def padding(subject: Subject) -> str:
+def padding(subject: Subject) -> None:
     inputs = _inputs(subject)
     padded = {name: tf.pad(value, [(0, 1), (0, 3)]) for name, value in inputs.items()}
     outputs, expected = subject.model(padded), subject.model(inputs)
     found = [outputs["pooled_output"][:2], outputs["sequence_output"][:2, :6]]
-    return _compare(subject, found, [expected["pooled_output"], expected["sequence_output"]])
+    _expect_close(subject, found, [expected["pooled_output"], expected["sequence_output"]])
 
 
 @POINTS("training may be True or False; with False, the default, outputs are deterministic")
-def training(subject: Subject) -> str:
+def training(subject: Subject) -> None:
     inputs = _inputs(subject)
     subject.model(inputs, training=True)
     still = [subject.model(inputs)["default"], subject.model(inputs, training=False)["default"]]
-    return _compare(subject, *still)
+    _expect_close(subject, *still)
 
 
 @POINTS("training=True applies dropout", required=False)
-def dropout(subject: Subject) -> str:
+def dropout(subject: Subject) -> None:
     config = subject.config
     if config and not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
-        return ""
+        return
     pair = [subject.model(_inputs(subject), training=True)["default"] for _ in range(2)]
-    return "" if largest_difference(*pair) else "the same outputs in two calls"
+    expect(largest_difference(*pair), "the same outputs in two calls")
 
 
 @POINTS("variables, trainable_variables and regularization_losses are lists")
-def variable_lists(subject: Subject) -> str:
+def variable_lists(subject: Subject) -> None:
     model = subject.model
     ids = {id(variable) for variable in model.variables}
-    if not model.trainable_variables:
-        return "no trainable variable"
-    if stray := [v.name for v in model.trainable_variables if id(v) not in ids]:
-        return f"{', '.join(stray[:3])} in trainable_variables only"
-    if fixed := [v.name for v in model.trainable_variables if not v.trainable]:
-        return f"{', '.join(fixed[:3])} in trainable_variables, but not trainable"
-    values = [loss() for loss in model.regularization_losses]
-    return "" if all(value.shape == () for value in values) else "losses that are not scalars"
+    expect(model.trainable_variables, "no trainable variable")
+    stray = [v.name for v in model.trainable_variables if id(v) not in ids]
+    expect(not stray, f"{', '.join(stray[:3])} in trainable_variables only")
+    fixed = [v.name for v in model.trainable_variables if not v.trainable]
+    expect(not fixed, f"{', '.join(fixed[:3])} in trainable_variables, but not trainable")
+    scalars = all(loss().shape == () for loss in model.regularization_losses)
+    expect(scalars, "losses that are not scalars")
 
 
 @POINTS("every trainable variable gets a gradient")
-def gradients(subject: Subject) -> str:
-    names = ("pooled_output", "sequence_output")
-    return _without_gradient(subject.model, _inputs(subject), names)
+def gradients(subject: Subject) -> None:
+    _expect_gradients(subject.model, _inputs(subject), ("pooled_output", "sequence_output"))
 
 
 @POINTS("hub.KerasLayer(..., trainable=True) takes the model")
-def keras_layer(subject: Subject) -> str:
+def keras_layer(subject: Subject) -> None:
     import tensorflow_hub as hub
 
     layer = hub.KerasLayer(subject.model, trainable=True)
     layer(_inputs(subject), training=True)
     found, expected = len(layer.trainable_weights), len(subject.model.trainable_variables)
-    return "" if found == expected else f"{found} trainable weights, not {expected}"
+    expect(found == expected, f"{found} trainable weights, not {expected}")
 
 
 @POINTS(
     "vocab_file is a vocabulary in assets, and do_lower_case a boolean variable that is not "
     "trainable"
 )
-def vocabulary(subject: Subject) -> str:
+def vocabulary(subject: Subject) -> None:
     path, casing = _vocab_path(subject.model), subject.model.do_lower_case
-    if not path.startswith(f"{subject.folder.rstrip('/')}/assets/"):
-        return f"vocab_file at {path}"
+    expect(path.startswith(f"{subject.folder.rstrip('/')}/assets/"), f"vocab_file at {path}")
     read_asset(path)  # raises an error for any other file
-    return differences(
+    expect_equal(
         {"the type of do_lower_case": casing.dtype, "its trainable": casing.trainable},
         {"the type of do_lower_case": tf.bool, "its trainable": False},
     )
 
 
 @POINTS("serving_default takes the same inputs and gives the same outputs")
-def serving(subject: Subject) -> str:
+def serving(subject: Subject) -> None:
     inputs = _inputs(subject)
     outputs = subject.model(inputs)
     expected = {name: outputs[name] for name in ("pooled_output", "sequence_output")}
@@ -195,21 +189,21 @@ def serving(subject: Subject) -> str:
     def same(a: tf.Tensor, b: tf.Tensor) -> bool:
         return a.shape == b.shape and largest_difference(a, b) <= _tolerance(subject)
 
-    return not_served(subject, expected, same, **inputs)
+    expect_served(subject, expected, same, **inputs)
 
 
 @POINTS(
     "the outputs of serving_default are named default, pooled_output and sequence_output",
     required=False,
 )
-def readable(subject: Subject) -> str:
+def readable(subject: Subject) -> None:
     names = set(subject.signature.structured_outputs)
     lost = {"default", "pooled_output", "sequence_output"} - names
-    return f"{', '.join(sorted(names))}" if lost else ""
+    expect(not lost, ", ".join(sorted(names)))
 
 
 @POINTS("the variables file holds every weight once")
-def stored_once(subject: Subject) -> str:
+def stored_once(subject: Subject) -> None:
     reader = tf.train.load_checkpoint(f"{subject.folder}/variables/variables")
     sizes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
     stored = sum(
@@ -218,18 +212,16 @@ def stored_once(subject: Subject) -> str:
     lists = [subject.model.variables, getattr(subject.model, "mlm", subject.model).variables]
     variables = {id(v): v for values in lists for v in values}.values()
     needed = sum(int(np.prod(v.shape)) * v.dtype.size for v in variables)
-    if stored <= needed * 1.01 + 1024:
-        return ""
-    return f"{stored:,} bytes of weights on disk, but {needed:,} bytes of variables"
+    found = f"{stored:,} bytes of weights on disk, but {needed:,} bytes of variables"
+    expect(stored <= needed * 1.01 + 1024, found)
 
 
 @POINTS("saved again, moved and loaded, the model gives the same outputs")
-def moves(subject: Subject) -> str:
+def moves(subject: Subject) -> None:
     with saved_again(subject) as (model, folder):
         path, inputs = _vocab_path(model), _inputs(subject)
-        if not path.startswith(folder):
-            return f"the vocabulary at {path}"
-        return _compare(subject, model(inputs), subject.model(inputs))
+        expect(path.startswith(folder), f"the vocabulary at {path}")
+        _expect_close(subject, model(inputs), subject.model(inputs))
 
 
 def _predict(subject: Subject, positions: list[int]) -> dict[str, Any]:
@@ -241,47 +233,44 @@ def _predict(subject: Subject, positions: list[int]) -> dict[str, Any]:
     f"mlm also takes {POSITIONS} [batch, predictions] and returns mlm_logits [batch, "
     "predictions, vocab_size] with the outputs of the encoder, without default"
 )
-def mlm_outputs(subject: Subject) -> str:
+def mlm_outputs(subject: Subject) -> None:
     outputs = _predict(subject, [1, 3, 4])
-    if problem := missing({"mlm_logits", *NAMES} - {"default"}, outputs):
-        return problem
-    if "default" in outputs:
-        return "default"
+    expect_names({"mlm_logits", *NAMES} - {"default"}, outputs)
+    expect("default" not in outputs, "default")
     tokens, known = outputs["mlm_logits"].shape[-1], _num_tokens(subject)
-    if problem := wrong_tensors(outputs, {"mlm_logits": (2, 3, tokens)}, "float32"):
-        return problem
-    return "" if tokens >= known else f"logits of {tokens} tokens for a vocabulary of {known}"
+    expect_tensors(outputs, {"mlm_logits": (2, 3, tokens)}, "float32")
+    expect(tokens >= known, f"logits of {tokens} tokens for a vocabulary of {known}")
 
 
 @MLM_POINTS("mlm gives the outputs of the encoder")
-def mlm_equals_root(subject: Subject) -> str:
+def mlm_equals_root(subject: Subject) -> None:
     expected = dict(subject.model(_inputs(subject)))
     del expected["default"]
     outputs = _predict(subject, [0])
-    return _compare(subject, {name: outputs[name] for name in expected}, expected)
+    _expect_close(subject, {name: outputs[name] for name in expected}, expected)
 
 
 @MLM_POINTS(f"mlm_logits are those of {POSITIONS}, in their order")
-def mlm_positions(subject: Subject) -> str:
+def mlm_positions(subject: Subject) -> None:
     both, one = (_predict(subject, p)["mlm_logits"] for p in ([4, 2], [2]))
-    return _compare(subject, both[:, 1:], one)
+    _expect_close(subject, both[:, 1:], one)
 
 
 @MLM_POINTS(
     "mlm.trainable_variables are the encoder's plus five (six in a MobileBERT) that the root "
     "does not have"
 )
-def mlm_variables(subject: Subject) -> str:
+def mlm_variables(subject: Subject) -> None:
     root, mlm = subject.model, subject.model.mlm
     ids = {id(v) for v in mlm.trainable_variables}
-    if own := [v.name for v in root.trainable_variables if id(v) not in ids]:
-        return f"{len(own)} variables of the encoder that mlm does not share, such as {own[0]}"
+    own = [v.name for v in root.trainable_variables if id(v) not in ids]
+    expect(not own, f"{len(own)} variables of the encoder that mlm does not share: {own[:3]}")
     head = ids - {id(v) for v in root.variables}
     expected = 6 if subject.config and subject.config.own_masked_lm_width else 5
-    return "" if len(head) == expected else f"{len(head)} variables that are not the encoder's"
+    expect(len(head) == expected, f"{len(head)} variables that are not the encoder's")
 
 
 @MLM_POINTS("mlm takes training=True, and each of its trainable variables gets a gradient")
-def mlm_training(subject: Subject) -> str:
+def mlm_training(subject: Subject) -> None:
     inputs = _inputs(subject) | {POSITIONS: tf.constant([[0]] * 2, tf.int32)}
-    return _without_gradient(subject.model.mlm, inputs, ("mlm_logits", "pooled_output"))
+    _expect_gradients(subject.model.mlm, inputs, ("mlm_logits", "pooled_output"))

@@ -6,7 +6,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401, registers the operations of tokenizers
 
 from export.checks import encoder, preprocessor, serving
-from export.checks.points import Point, Subject
+from export.checks.points import Point, Subject, Wrong
 
 RESULTS = ("ok", "WRONG", "advice")
 
@@ -37,8 +37,11 @@ def open_subject(folder: str) -> tuple[Subject, str, Sequence[Point]]:
 def examine(subject: Subject, points: Sequence[Point]) -> Iterator[tuple[str, str]]:
     """Yields, for every point, one of `RESULTS` and a line that describes the point."""
     for point in points:
+        found = ""
         try:
-            found = point.problem(subject)
+            point.check(subject)
+        except Wrong as wrong:
+            found = str(wrong)
         # Whatever the model raises is what was found.
         except Exception as error:
             found = f"{type(error).__name__}: {_first_line(error)}"

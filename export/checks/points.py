@@ -41,12 +41,12 @@ class Subject:
 class Point:
     """One expectation, in words.
 
-    `problem` returns what was found instead, or "". If it is not `required`, that is only advice.
+    `check` raises a `Wrong` if it does not hold. If it is not `required`, that is only advice.
     """
 
     name: str
     expected: str
-    problem: Callable[[Subject], str]
+    check: Callable[[Subject], None]
     required: bool = True
 
 
@@ -54,34 +54,42 @@ class Points(list[Point]):
     """A table of points. A call decorates the function that checks the next one."""
 
     def __call__(self, expected: str, required: bool = True) -> Callable:
-        def add(problem: Callable[[Subject], str]) -> Callable[[Subject], str]:
-            self.append(Point(problem.__name__, expected, problem, required))
-            return problem
+        def add(check: Callable[[Subject], None]) -> Callable[[Subject], None]:
+            self.append(Point(check.__name__, expected, check, required))
+            return check
 
         return add
 
 
-def missing(expected: Iterable[str], found: Collection[str]) -> str:
-    """Says which names are not there; "" if all are."""
-    names = sorted(set(expected) - set(found))
-    return f"no {', '.join(names)}" if names else ""
+class Wrong(Exception):
+    """What was found in place of what a point expects."""
 
 
-def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str:
-    """Says which values differ from the expected ones; "" if none does."""
-    return "; ".join(
-        f"{name} is {found[name]}, not {value}"
-        for name, value in expected.items()
-        if found[name] != value
-    )
+def expect(holds: object, found: str) -> None:
+    """Raises a `Wrong` that says what was found unless a condition holds."""
+    if not holds:
+        raise Wrong(found)
 
 
-def wrong_tensors(
+def expect_names(expected: Iterable[str], found: Collection[str]) -> None:
+    """Expects names to be there."""
+    lost = sorted(set(expected) - set(found))
+    expect(not lost, f"no {', '.join(lost)}")
+
+
+def expect_equal(found: Mapping[str, Any], expected: Mapping[str, Any], place: str = "") -> None:
+    """Expects values by their names; `place` comes before what was found."""
+    names = [name for name, value in expected.items() if found[name] != value]
+    shown = "; ".join(f"{name} is {found[name]}, not {expected[name]}" for name in names)
+    expect(not names, f"{place}{shown}")
+
+
+def expect_tensors(
     tensors: Mapping[str, tf.Tensor], shapes: Mapping[str, tuple[int, ...]], dtype: str
-) -> str:
-    """Says which of the tensors in `shapes` have another shape or type; "" if none has."""
+) -> None:
+    """Expects the tensors in `shapes` to have these shapes and this type."""
     found = {name: (tuple(tensors[name].shape), tensors[name].dtype.name) for name in shapes}
-    return differences(found, {name: (shape, dtype) for name, shape in shapes.items()})
+    expect_equal(found, {name: (shape, dtype) for name, shape in shapes.items()})
 
 
 def largest_difference(found: Any, expected: Any) -> float:
@@ -90,13 +98,13 @@ def largest_difference(found: Any, expected: Any) -> float:
     return max(float(np.max(np.abs(a - b), initial=0)) for a, b in pairs)
 
 
-def not_served(
+def expect_served(
     subject: Subject, expected: Mapping[str, tf.Tensor], same: Callable[..., bool], *args, **kwargs
-) -> str:
-    """Says which outputs the default signature does not return for its arguments, by any name."""
+) -> None:
+    """Expects the default signature to return outputs, by any name, for its arguments."""
     found = subject.signature(*args, **kwargs).values()
     lost = [name for name, value in expected.items() if not any(same(x, value) for x in found)]
-    return f"no output that equals {', '.join(lost)}" if lost else ""
+    expect(not lost, f"no output that equals {', '.join(lost)}")
 
 
 @contextlib.contextmanager

@@ -10,11 +10,12 @@ from bert_tf.weights.formats.saved_model import read_asset
 from export.checks.points import (
     Points,
     Subject,
-    differences,
-    missing,
-    not_served,
+    expect,
+    expect_equal,
+    expect_names,
+    expect_served,
+    expect_tensors,
     saved_again,
-    wrong_tensors,
 )
 from tfrecords.vocabulary import Vocabulary
 
@@ -41,9 +42,9 @@ def _vocab(subject: Subject) -> Vocabulary:
     raise ValueError("no vocabulary, *.txt, in assets")
 
 
-def _different(found: dict, expected: dict) -> str:
+def _expect_same(found: dict, expected: dict) -> None:
     names = [name for name in _NAMES if not _equal(found[name], expected[name])]
-    return f"other {', '.join(names)}" if names else ""
+    expect(not names, f"other {', '.join(names)}")
 
 
 def _equal(found: tf.Tensor, expected: tf.Tensor) -> bool:
@@ -51,48 +52,45 @@ def _equal(found: tf.Tensor, expected: tf.Tensor) -> bool:
 
 
 @POINTS(f"a call maps strings [batch] to {', '.join(_NAMES)}, int32 [batch, length]")
-def root(subject: Subject) -> str:
+def root(subject: Subject) -> None:
     outputs = subject.model(tf.constant(_TEXTS))
-    if set(outputs) != set(_NAMES):
-        return f"outputs {', '.join(sorted(outputs))}"
+    expect(set(outputs) == set(_NAMES), f"outputs {', '.join(sorted(outputs))}")
     shape = (len(_TEXTS), outputs["input_word_ids"].shape[-1])
-    return wrong_tensors(outputs, dict.fromkeys(_NAMES, shape), "int32")
+    expect_tensors(outputs, dict.fromkeys(_NAMES, shape), "int32")
 
 
 @POINTS("a call is tokenize, then bert_pack_inputs")
-def root_is_its_parts(subject: Subject) -> str:
+def root_is_its_parts(subject: Subject) -> None:
     model, texts = subject.model, tf.constant(_TEXTS)
     expected = model(texts)
     length = tf.shape(expected["input_word_ids"])[1]
-    found = model.bert_pack_inputs([model.tokenize(texts)], seq_length=length)
-    default = model.bert_pack_inputs([model.tokenize(texts)])
-    return _different(found, expected) or _different(default, expected)
+    _expect_same(model.bert_pack_inputs([model.tokenize(texts)], seq_length=length), expected)
+    _expect_same(model.bert_pack_inputs([model.tokenize(texts)]), expected)
 
 
 @POINTS("tokenize maps strings [batch] to int32 [batch, (words), (word pieces)]")
-def tokens(subject: Subject) -> str:
+def tokens(subject: Subject) -> None:
     tokens = subject.model.tokenize(tf.constant(_TEXTS))
-    if not isinstance(tokens, tf.RaggedTensor):
-        return f"a {type(tokens).__name__}"
+    expect(isinstance(tokens, tf.RaggedTensor), f"a {type(tokens).__name__}")
     found = {"type": tokens.dtype.name, "rank": tokens.shape.rank, "batch": int(tokens.nrows())}
-    return differences(found, {"type": "int32", "rank": 3, "batch": len(_TEXTS)})
+    expect_equal(found, {"type": "int32", "rank": 3, "batch": len(_TEXTS)})
 
 
 @POINTS("tokenize finds the words of the vocabulary in assets")
-def words(subject: Subject) -> str:
+def words(subject: Subject) -> None:
     """Looks up words that every casing keeps."""
     vocab = _vocab(subject)
     words = [x for x in vocab.tokens if x.isascii() and x.isalpha() and x.islower()][:50]
     found = subject.model.tokenize(tf.constant(words)).to_list()
     wrong = [word for word, ids in zip(words, found, strict=True) if ids != [[vocab.ids[word]]]]
-    return f"other tokens for {', '.join(wrong[:3])}" if wrong else ""
+    expect(not wrong, f"other tokens for {', '.join(wrong[:3])}")
 
 
 @POINTS(
     "tokenize.get_special_tokens_dict() gives the ids and the size of that vocabulary as "
     "int32 scalars"
 )
-def special_tokens(subject: Subject) -> str:
+def special_tokens(subject: Subject) -> None:
     tensors, vocab = subject.model.tokenize.get_special_tokens_dict(), _vocab(subject)
     expected = {
         "vocab_size": len(vocab),
@@ -101,33 +99,31 @@ def special_tokens(subject: Subject) -> str:
         "end_of_segment_id": vocab.sep_id,
         "mask_id": vocab.mask_id,
     }
-    if problem := missing(expected, tensors):
-        return problem
-    found = {name: int(value) for name, value in tensors.items()}
-    scalars = dict.fromkeys(expected, ())
-    return differences(found, expected) or wrong_tensors(tensors, scalars, "int32")
+    expect_names(expected, tensors)
+    expect_equal({name: int(value) for name, value in tensors.items()}, expected)
+    expect_tensors(tensors, dict.fromkeys(expected, ()), "int32")
 
 
 @POINTS("tokenize_with_offsets, if it exists, adds where tokens start and end in bytes, int64")
-def offsets(subject: Subject) -> str:
+def offsets(subject: Subject) -> None:
     if not hasattr(subject.model, "tokenize_with_offsets"):
-        return ""
+        return
     text = "a b c, d"
     tokens, starts, limits = subject.model.tokenize_with_offsets(tf.constant([text]))
-    if {starts.dtype, limits.dtype} != {tf.int64}:
-        return f"offsets of type {starts.dtype.name} and {limits.dtype.name}"
-    if tokens.to_list() != subject.model.tokenize(tf.constant([text])).to_list():
-        return "other tokens than tokenize"
+    types = {"starts": starts.dtype, "limits": limits.dtype}
+    expect_equal(types, dict.fromkeys(types, tf.int64))
+    same = tokens.to_list() == subject.model.tokenize(tf.constant([text])).to_list()
+    expect(same, "other tokens than tokenize")
     pairs = zip(starts.flat_values.numpy(), limits.flat_values.numpy(), strict=True)
     found = [text[start:limit] for start, limit in pairs]
-    return "" if found == ["a", "b", "c", ",", "d"] else f"{found} in {text!r}"
+    expect(found == ["a", "b", "c", ",", "d"], f"{found} in {text!r}")
 
 
 @POINTS(
     "bert_pack_inputs makes [CLS] a [SEP] b [SEP] of one or two RaggedTensors of rank 2 or 3, "
     "and truncates the longer one first"
 )
-def packs(subject: Subject) -> str:
+def packs(subject: Subject) -> None:
     """Compares with `_truncate_seq_pair` of google-research/bert, for both ranks."""
     tensors = subject.model.tokenize.get_special_tokens_dict()
     special = {name: int(value) for name, value in tensors.items()}
@@ -139,9 +135,8 @@ def packs(subject: Subject) -> str:
         for inputs in (flat, nested):
             outputs = subject.model.bert_pack_inputs(inputs, seq_length=tf.constant(length))
             found = {name: outputs[name][0].numpy().tolist() for name in _NAMES}
-            if problem := differences(found, expected):
-                return f"for segments of {sizes} tokens and seq_length={length}, {problem}"
-    return ""
+            place = f"for segments of {sizes} tokens and seq_length={length}, "
+            expect_equal(found, expected, place)
 
 
 def _packed(segments: list[list[int]], length: int, special: dict[str, int]) -> dict:
@@ -161,19 +156,18 @@ def _packed(segments: list[list[int]], length: int, special: dict[str, int]) -> 
 
 
 @POINTS("bert_pack_inputs takes any seq_length")
-def any_length(subject: Subject) -> str:
+def any_length(subject: Subject) -> None:
     tokens = subject.model.tokenize(tf.constant(_TEXTS))
     for inputs in ([tokens], [tokens, tokens]):
         for length in (5, 64, 1000):
             outputs = subject.model.bert_pack_inputs(inputs, seq_length=tf.constant(length))
             shapes = {tuple(outputs[name].shape) for name in _NAMES}
-            if shapes != {(len(_TEXTS), length)}:
-                return f"shapes {shapes} for {len(inputs)} segments and seq_length={length}"
-    return ""
+            found = f"shapes {shapes} for {len(inputs)} segments and seq_length={length}"
+            expect(shapes == {(len(_TEXTS), length)}, found)
 
 
 @POINTS("hub.KerasLayer takes the model, tokenize and bert_pack_inputs")
-def keras_layer(subject: Subject) -> str:
+def keras_layer(subject: Subject) -> None:
     import tensorflow_hub as hub
 
     model, texts = subject.model, tf.constant(_TEXTS)
@@ -181,17 +175,17 @@ def keras_layer(subject: Subject) -> str:
     layer = hub.KerasLayer(model.bert_pack_inputs, arguments={"seq_length": 16})
     expected = model.bert_pack_inputs([model.tokenize(texts)], seq_length=tf.constant(16))
     hub.KerasLayer(model)(texts)
-    return _different(layer([tokens]), expected)
+    _expect_same(layer([tokens]), expected)
 
 
 @POINTS("serving_default gives the same outputs")
-def serving(subject: Subject) -> str:
+def serving(subject: Subject) -> None:
     texts = tf.constant(_TEXTS)
-    return not_served(subject, subject.model(texts), _equal, texts)
+    expect_served(subject, subject.model(texts), _equal, texts)
 
 
 @POINTS("saved again, moved and loaded, the model gives the same outputs")
-def moves(subject: Subject) -> str:
+def moves(subject: Subject) -> None:
     texts = tf.constant(_TEXTS)
     with saved_again(subject) as (model, _):
-        return _different(model(texts), subject.model(texts))
+        _expect_same(model(texts), subject.model(texts))

@@ -6,7 +6,7 @@ Source: tensorflow/serving docs serving_basic.md, saved_model_warmup.md.
 import numpy as np
 import tensorflow as tf
 
-from export.checks.points import Points, Subject, saved_again
+from export.checks.points import Points, Subject, Wrong, expect, saved_again
 from export.warmup import WARMUP, parse_warmup_request
 
 POINTS = Points()
@@ -41,67 +41,62 @@ def _close(found: tf.Tensor, expected: tf.Tensor) -> bool:
 
 
 @POINTS("serving_default takes strings [batch], of any batch size")
-def batches(subject: Subject) -> str:
+def batches(subject: Subject) -> None:
     for spec in _specs(subject):
-        if spec.shape not in ([None], [None, None]):
-            return f"{spec.name} of shape {spec.shape}"
+        expect(spec.shape in ([None], [None, None]), f"{spec.name} of shape {spec.shape}")
     for count in (0, 1, 4):
         for name, value in subject.signature(**_inputs(subject, _TEXTS[:count])).items():
-            if value.shape.rank == 0 or value.shape[0] != count:
-                return f"{name} of shape {value.shape} for {count} texts"
-    return ""
+            found = f"{name} of shape {value.shape} for {count} texts"
+            expect(value.shape.rank != 0 and value.shape[0] == count, found)
 
 
 @POINTS("the predictions for a text do not depend on the rest of the batch")
-def rows(subject: Subject) -> str:
+def rows(subject: Subject) -> None:
     together = subject.signature(**_inputs(subject, _TEXTS))
     for index, text in enumerate(_TEXTS):
         alone = subject.signature(**_inputs(subject, [text]))
         first = {name: value[0] for name, value in alone.items()}
-        if name := _different(first, {name: value[index] for name, value in together.items()}):
-            return f"{name} depends on the other texts of the batch"
-    return ""
+        name = _different(first, {name: value[index] for name, value in together.items()})
+        expect(not name, f"{name} depends on the other texts of the batch")
 
 
 @POINTS("no operation runs in Python")
-def python_functions(subject: Subject) -> str:
+def python_functions(subject: Subject) -> None:
     graph = subject.signature.graph.as_graph_def()
     nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
     found = {node.op for node in nodes if "PyFunc" in node.op}
-    return f"{', '.join(found)} operations" if found else ""
+    expect(not found, f"{', '.join(found)} operations")
 
 
 @POINTS("saved again, moved and loaded, the model gives the same predictions")
-def moves(subject: Subject) -> str:
+def moves(subject: Subject) -> None:
     inputs = _inputs(subject, _TEXTS)
     expected = subject.signature(**inputs)
     with saved_again(subject) as (model, _):
         name = _different(model.signatures["serving_default"](**inputs), expected)
-    return f"another {name}" if name else ""
+    expect(not name, f"another {name}")
 
 
 @POINTS("the vocabulary is an asset in the folder", required=False)
-def assets(subject: Subject) -> str:
-    found = any(tf.io.gfile.stat(asset).length for asset in subject.assets())
-    return "" if found else "no file in assets"
+def assets(subject: Subject) -> None:
+    expect(any(tf.io.gfile.stat(x).length for x in subject.assets()), "no file in assets")
 
 
 @POINTS(f"{WARMUP} holds warm-up requests", required=False)
-def has_requests(subject: Subject) -> str:
-    return "" if tf.io.gfile.exists(f"{subject.folder}/{WARMUP}") else "no such file"
+def has_requests(subject: Subject) -> None:
+    expect(tf.io.gfile.exists(f"{subject.folder}/{WARMUP}"), "no such file")
 
 
 @POINTS(f"warm-up requests, at most {_MOST_REQUESTS:,}, can be answered")
-def requests(subject: Subject) -> str:
-    if has_requests(subject):
-        return ""
+def requests(subject: Subject) -> None:
+    if not tf.io.gfile.exists(f"{subject.folder}/{WARMUP}"):
+        return
     records = [x.numpy() for x in tf.data.TFRecordDataset(f"{subject.folder}/{WARMUP}")]
-    if not 0 < len(records) <= _MOST_REQUESTS:
-        return f"{len(records):,} requests"
+    expect(0 < len(records) <= _MOST_REQUESTS, f"{len(records):,} requests")
     for number, record in enumerate(records, 1):
         try:
             signature, inputs = parse_warmup_request(record)
             subject.model.signatures[signature](**inputs)
         except Exception as error:
-            return f"request {number}: {type(error).__name__}: {str(error).splitlines()[0][:200]}"
-    return ""
+            found = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+            raise Wrong(f"request {number}: {found}") from error

@@ -100,7 +100,7 @@ def test_wrong_variables(tmp_path):
     assert "stray:0 in trainable" in wrong(Subject("", model), points)["variable_lists"]
     model.mlm = types.SimpleNamespace(trainable_variables=[], variables=model.variables)
     found = wrong(Subject("", model), encoder.points(Subject("", model)))
-    assert found["mlm_variables"].startswith("1 variables of the encoder that mlm does not share")
+    assert found["mlm_variables"].startswith("1 variables of the encoder that mlm does not share: ")
     checkpoint = tf.train.Checkpoint(a=tf.Variable(tf.zeros(600)), b=tf.Variable(tf.zeros(600)))
     checkpoint.write(f"{tmp_path}/variables/variables")
     found = wrong(Subject(str(tmp_path), model), points)["stored_once"]

@@ -149,13 +149,7 @@ def load_task_model(
     model = task.build_model(checkpoint.spec.config)
     head = checkpoint.head
     unread = ("pooler",) if head and not head.reads_pooler else ()
-    load_weights(
-        checkpoint.path,
-        checkpoint.tensors,
-        model.weights,
-        optional_parts=unread,
-        allow_non_finite=allow_non_finite,
-    )
+    load_weights(checkpoint.path, checkpoint.tensors, model.weights, None, unread, allow_non_finite)
     return model
 
 

@@ -191,7 +191,7 @@ def test_missing_weights_of_heads_start_anew(folder, tmp_path, capsys, name):
         ({"hidden_act": "quick_gelu"}, "config.json: hidden_act 'quick_gelu' is not one of"),
         ({"position_embedding_type": "relative_key"}, "config.json: position_embedding_type"),
         ({"architectures": None}, r"architectures is \[\], which does not tell what the head"),
-        ({"problem_type": "regression"}, "problem_type is regression, but only one output can"),
+        ({"problem_type": "regression"}, "problem_type is regression with 3 outputs"),
         ({"id2label": {"0": "a"}}, "id2label has 1 labels, but classifier has 3 outputs"),
         ({"id2label": {"0": "a", "1": "b", "2": "b"}}, "config.json: id2label: a label is empty"),
         ({"id2label": {"1": "a", "2": "b"}}, "the keys of id2label are not 0, 1, 2"),

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -174,3 +174,16 @@ def file_sha256(path: str, on_read: Callable[[int], object] = lambda size: None)
             digest.update(block)
             on_read(len(block))
     return digest.hexdigest()
+
+
+def current_entries(entries: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Leaves out what a later entry of a log replaces: entries of its step and of later ones.
+
+    A run that was killed and resumed takes the steps after its last checkpoint again.
+    """
+    kept: list[Mapping[str, Any]] = []
+    for entry in entries:
+        while kept and kept[-1]["step"] >= entry["step"]:
+            kept.pop()
+        kept.append(entry)
+    return kept

@@ -1,4 +1,4 @@
-"""The loss of logits, and files with predictions."""
+"""The loss of logits, and files that show predictions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -45,7 +45,22 @@ def write_rows(folder: str, name: str, rows: Iterable[Sequence[Any]]) -> str:
     return name
 
 
+def draw_confusion(
+    labels: np.ndarray, predictions: np.ndarray, names: Sequence[str], path: str
+) -> None:
+    """Draws a confusion matrix into a PNG file, written atomically."""
+    # matplotlib is slow to import.
+    from bert_tf.plots.confusion import confusion_matrix
+
+    atomic_write(path, confusion_matrix(labels, predictions, names).png())
+
+
+def one_line(text: str) -> str:
+    """Returns a text with spaces in place of tabs and line ends."""
+    return " ".join(text.replace("\t", " ").splitlines())
+
+
 def _field(value: Any) -> str:
     if isinstance(value, str):
-        return " ".join(value.replace("\t", " ").splitlines())
+        return one_line(value)
     return str(value) if isinstance(value, int | np.integer) else f"{value:.6g}"

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
+from bert_tf.finetuning.predictions import one_line
 from bert_tf.finite import check_computed
 from bert_tf.inference.inference_options import LITE, ONNX, FineTunedOptions, PredictOptions
 from bert_tf.inference.models import load_tokenizer
@@ -70,14 +71,9 @@ def line_of(answer: Answer, example: Mapping[str, Any]) -> str:
         example: the inputs by name.
     """
     if "words" in answer:
-        return _one_line(_tagged(answer, example["text"]))
+        return one_line(_tagged(answer, example["text"]))
     texts = [example[name] for name in ("text", "text_b", "question") if name in example]
-    return f"{_one_line(_shown(answer))}\t{_one_line(PAIR.join(texts))}"
-
-
-def _one_line(text: str) -> str:
-    """Returns a text with spaces in place of tabs and line ends, as in files of predictions."""
-    return " ".join(text.replace("\t", " ").splitlines())
+    return f"{one_line(_shown(answer))}\t{one_line(PAIR.join(texts))}"
 
 
 def _shown(answer: Answer) -> str:
@@ -115,7 +111,7 @@ class Predictor:
     Args:
         module: what `Task.serving` returns.
         batch_size: the most examples per call of the model.
-        checkpoint: the model; None for one in a single file.
+        checkpoint: the model, also as an attribute; None for one in a single file.
 
     Attributes:
         signature: the inputs of the model.
@@ -123,7 +119,6 @@ class Predictor:
             if it reads everything, in windows.
         num_truncated: how many of these were truncated so far.
         columns: the columns of the tables that the model was trained on.
-        checkpoint: as given.
     """
 
     def __init__(self, module: tf.Module, batch_size: int, checkpoint: Checkpoint | None = None):

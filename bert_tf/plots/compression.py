@@ -1,17 +1,14 @@
 """Draws what compression gains and costs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 from bert_tf.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 # Square points of a model that is as fast as the original.
 _AREA = 45.0
@@ -41,8 +38,6 @@ def compressed_models(
 
     `models` are measured, and those that are `published` become circles.
     """
-    from matplotlib.ticker import LogLocator, NullLocator
-
     axes = ax or style.new_axes(9, 5.5)
     original = Compressed("original", 1.0, 1.0, None, 1.0)
     axes.set_xscale("log")

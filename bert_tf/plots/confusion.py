@@ -1,29 +1,16 @@
 """Draws confusion matrices."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from bert_tf.base.output_files import atomic_write
 from bert_tf.base.progress import counted
 from bert_tf.plots import style
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 # Cells of more classes are too small for text.
 _MOST_CLASSES_WITH_TEXT = 20
-
-
-def draw_confusion(
-    labels: np.ndarray, predictions: np.ndarray, names: Sequence[str], path: str
-) -> None:
-    """Draws `confusion_matrix` into a PNG file, written atomically."""
-    atomic_write(path, confusion_matrix(labels, predictions, names).png())
 
 
 def confusion_matrix(

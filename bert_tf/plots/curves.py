@@ -1,41 +1,18 @@
 """Learning curves of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from bert_tf.base.output_files import atomic_write
+from bert_tf.base.files import current_entries
 from bert_tf.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Metrics = Sequence[Mapping[str, float]]
 
 # The running mean covers one part in `_SMOOTHED_PART` of a curve of at least `_SMOOTH_FROM` points.
 _SMOOTHED_PART, _SMOOTH_FROM = 50, 100
-
-
-def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
-    """Draws `learning_curves` into a PNG file, written atomically."""
-    atomic_write(path, learning_curves(metrics, evaluations).png())
-
-
-def current(entries: Metrics) -> list[Mapping[str, float]]:
-    """Leaves out what a later entry replaces: entries of its step and of later ones.
-
-    A run that was killed and resumed takes the steps after its last checkpoint again.
-    """
-    kept: list[Mapping[str, float]] = []
-    for entry in entries:
-        while kept and kept[-1]["step"] >= entry["step"]:
-            kept.pop()
-        kept.append(entry)
-    return kept
 
 
 def learning_curves(metrics: Metrics, evaluations: Metrics = ()) -> Figure:
@@ -56,7 +33,7 @@ def learning_curves(metrics: Metrics, evaluations: Metrics = ()) -> Figure:
     figure = style.new_figure(11, 6.4, layout=None)
     figure.subplots_adjust(left=0.06, right=0.98, top=0.95, bottom=0.08, wspace=0.15, hspace=0.18)
     loss, accuracy, rate, throughput = figure.subplots(2, 2, sharex=True).flat
-    metrics, evaluations = current(metrics), current(evaluations)
+    metrics, evaluations = current_entries(metrics), current_entries(evaluations)
     keys = dict.fromkeys(key for entry in [*metrics, *evaluations] for key in entry)
     evaluations = [
         {key.removeprefix("eval_"): value for key, value in entry.items()} for entry in evaluations

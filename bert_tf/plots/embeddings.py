@@ -1,17 +1,12 @@
 """Draws vectors: a map of them, and the sum that the encoder reads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from bert_tf.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _MARKERS = "os^Dv*PX"
 _RADIUS = 3.25

@@ -1,16 +1,13 @@
 """What all figures share: colors, text, and where they are drawn."""
 
-from __future__ import annotations
-
+import io
+import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from bert_tf.plots.picture import Picture
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 INK, FAINT = "#404040", "#d9d9d9"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # distinguishable by the color-blind
@@ -19,11 +16,27 @@ _LARGEST = 20.0
 _MOST_MOVED = 50
 
 
+class Picture(Figure):
+    """A figure without pyplot, which a notebook shows when it is the value of a cell.
+
+    pyplot would show its figures at the end of the cell as well.
+    """
+
+    def _repr_png_(self) -> bytes:
+        return self.png()
+
+    def png(self) -> bytes:
+        """Returns the picture as a PNG file."""
+        file = io.BytesIO()
+        with warnings.catch_warnings():
+            # Characters that no font has become boxes, and very long names leave less room.
+            warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
+            self.savefig(file, format="png")
+        return file.getvalue()
+
+
 def new_figure(width: float, height: float, layout: str | None = "constrained") -> Picture:
     """Returns an empty figure of at most 20 by 20 inches, on white in every theme."""
-    # matplotlib is slow to import, and rarely needed.
-    from bert_tf.plots.picture import Picture
-
     size = min(width, _LARGEST), min(height, _LARGEST)
     return Picture(figsize=size, dpi=110, facecolor="white", layout=layout)
 
@@ -90,9 +103,8 @@ def label_points(
             place = dict(xytext=(radius + 3, 3), textcoords="offset points")
             axes.annotate(label, point, **place, **style)
         return
-    # They take a while to import, and are rarely needed.
+    # Slow to import, and rarely needed.
     from adjustText import adjust_text
-    from matplotlib.transforms import Bbox
 
     lower, upper = disc_corners(axes, points, radii)
     places = axes.transData.inverted().transform(upper)

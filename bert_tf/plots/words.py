@@ -1,15 +1,12 @@
 """Draws words: their probabilities, and their masking."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from bert_tf.plots import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _MASK = "[MASK]"
 # What became of a token -> the color of its box.
@@ -112,8 +109,6 @@ def _lines(
 def _draw_box(
     axes: Axes, left: float, width: float, top: float, token: str, kind: str, size: float
 ) -> None:
-    from matplotlib.patches import Rectangle
-
     axes.add_patch(Rectangle((left, top), width, 1, color=_KINDS[kind], lw=0))
     text = dict(ha="center", va="center", family="monospace", fontsize=size, parse_math=False)
     middle = left + width / 2

@@ -3,22 +3,22 @@
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import tensorflow as tf
 
-from bert_tf.base.files import named_errors, read_file, reading
+from bert_tf.base.files import current_entries, named_errors, read_file, reading
 from bert_tf.base.folder_lock import locked
 from bert_tf.base.output_files import atomic_write
 from bert_tf.base.progress import progress_bar, say
-from bert_tf.plots.curves import current, draw_curves
 from bert_tf.training.interruption import Interrupted
 
 EVAL_RESULTS = "eval_results.txt"
 METRICS = "metrics.jsonl"
 EVAL_METRICS = "eval_metrics.jsonl"
 CURVES = "curves.png"
+Metrics = Sequence[Mapping[str, float]]
 # For all other metrics, higher values are better.
 _LOWER_IS_BETTER = ("loss", "mean_squared_error")
 # What the progress bar shows, so that its line fits 100 columns.
@@ -174,6 +174,14 @@ class Reports:
         self._drawn = time.monotonic()
 
 
+def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
+    """Draws the learning curves of a run into a PNG file, written atomically."""
+    # matplotlib is slow to import.
+    from bert_tf.plots.curves import learning_curves
+
+    atomic_write(path, learning_curves(metrics, evaluations).png())
+
+
 def _last_evaluation(path: str, step: int) -> dict[str, float]:
     for results in reversed(read_metrics(path)):
         if results["step"] <= step:
@@ -238,7 +246,7 @@ def read_metrics(path: str) -> list[dict[str, float]]:
         except (ValueError, TypeError, KeyError):
             message = f"{path}: line {number} is damaged: remove the line or the file"
             raise ValueError(message) from None
-    return current(entries)
+    return current_entries(entries)
 
 
 def _whole_lines(text: bytes) -> bytes:

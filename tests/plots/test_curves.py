@@ -4,7 +4,8 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from bert_tf.plots.curves import draw_curves, learning_curves
+from bert_tf.plots.curves import learning_curves
+from bert_tf.training.reports import draw_curves
 
 MEASURES = ("loss", "masked_lm_accuracy", "next_sentence_accuracy")
 MEASURES += ("learning_rate", "sequences_per_second")

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 import bert_tf
 from bert_tf import plots
+from bert_tf.finetuning.predictions import draw_confusion
 from bert_tf.plots.compression import Compressed, compressed_models
-from bert_tf.plots.confusion import draw_confusion
 
 RNG = np.random.default_rng(0)
 TOKENS = "[CLS] my dog is $ 5 $ [SEP]".split()

@@ -11,11 +11,10 @@ from bert_tf.config import Head
 from bert_tf.finetuning.features import Features, note_constant
 from bert_tf.finetuning.metrics import of_classes
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.predictions import class_columns, write_rows
+from bert_tf.finetuning.predictions import class_columns, draw_confusion, write_rows
 from bert_tf.finetuning.serving import Tensors
 from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask, constant_predictions
-from bert_tf.plots.confusion import draw_confusion
 
 # If one class has at least this share, accuracy says little.
 _MOSTLY = 0.9
@@ -77,12 +76,10 @@ class ClassificationTask(TextTask):
         """Reports (nearly) constant predictions, unless most labels are that class."""
         return constant_predictions(outputs["logits"], features.targets["labels"], self.labels)
 
-    def prediction_columns(
-        self, outputs: Outputs, targets: Mapping[str, np.ndarray]
-    ) -> dict[str, Sequence]:
+    def prediction_columns(self, outputs: Outputs, features: Features) -> dict[str, Sequence]:
         """Returns the columns label, prediction and the probability of each class."""
         logits = outputs["logits"].astype(np.float64)
-        return class_columns(logits, targets.get("labels"), self.labels, self.labels)
+        return class_columns(logits, features.targets.get("labels"), self.labels, self.labels)
 
     def write_predictions(
         self, folder: str, split: str, outputs: Outputs, features: Features

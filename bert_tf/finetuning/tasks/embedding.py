@@ -1,6 +1,6 @@
 """Vectors of texts: similar texts get vectors with a large cosine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import keras
@@ -182,8 +182,6 @@ class RankingTask(_EmbeddingTask):
         reciprocal = float(np.mean(np.where(ranks <= 10, 1 / ranks, 0.0)))
         return {"mrr@10": reciprocal, **recalls, "loss": float(np.mean(outputs["losses"][first]))}
 
-    def prediction_columns(
-        self, outputs: Outputs, targets: Mapping[str, np.ndarray]
-    ) -> dict[str, Sequence]:
+    def prediction_columns(self, outputs: Outputs, features: Features) -> dict[str, Sequence]:
         """Returns the columns rank, that of the right text that ranks first, and its cosine."""
         return {"rank": outputs["ranks"], "cosine": outputs["cosines"]}

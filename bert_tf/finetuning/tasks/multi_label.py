@@ -86,11 +86,9 @@ class MultiLabelTask(TextTask):
             "--learning_rate."
         )
 
-    def prediction_columns(
-        self, outputs: Outputs, targets: Mapping[str, np.ndarray]
-    ) -> dict[str, Sequence]:
+    def prediction_columns(self, outputs: Outputs, features: Features) -> dict[str, Sequence]:
         """Returns the columns labels, prediction and the probability of each class."""
-        logits = outputs["logits"].astype(np.float64)
+        logits, targets = outputs["logits"].astype(np.float64), features.targets
         columns = {"labels": self._joined(targets["labels"] > 0)} if "labels" in targets else {}
         columns["prediction"] = self._joined(logits >= 0)
         probabilities = np.exp(-np.logaddexp(0, -logits))

@@ -13,12 +13,16 @@ from bert_tf.finetuning.features import Features, encode_rows, note_constant
 from bert_tf.finetuning.labels import class_targets, has_labels, read_single
 from bert_tf.finetuning.metrics import accuracy
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.predictions import class_columns, cross_entropy, write_table
+from bert_tf.finetuning.predictions import (
+    class_columns,
+    cross_entropy,
+    draw_confusion,
+    write_table,
+)
 from bert_tf.finetuning.serving import ChoiceModule
 from bert_tf.finetuning.task import DataFiles, Outputs, Task
 from bert_tf.finetuning.tasks.text_task import constant_predictions
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.plots.confusion import draw_confusion
 from bert_tf.tables.table import read_table
 from bert_tf.text.tokenizer import WordPieceTokenizer
 

@@ -68,10 +68,9 @@ class RegressionTask(TextTask):
             f"values): {IGNORES_INPUT}"
         )
 
-    def prediction_columns(
-        self, outputs: Outputs, targets: Mapping[str, np.ndarray]
-    ) -> dict[str, Sequence]:
+    def prediction_columns(self, outputs: Outputs, features: Features) -> dict[str, Sequence]:
         """Returns the columns value and prediction."""
+        targets = features.targets
         columns = {"value": targets["values"]} if "values" in targets else {}
         return columns | {"prediction": outputs["values"]}
 

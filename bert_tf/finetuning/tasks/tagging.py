@@ -14,7 +14,7 @@ from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.metrics import OF_A_CLASS, precision_recall_f1
 from bert_tf.finetuning.objectives import TaggingObjective
-from bert_tf.finetuning.predictions import cross_entropy, write_table
+from bert_tf.finetuning.predictions import cross_entropy, draw_confusion, write_table
 from bert_tf.finetuning.tagging.conll import write_conll
 from bert_tf.finetuning.tagging.module import TaggingModule, word_windows
 from bert_tf.finetuning.tagging.tagged_text import TaggedText, hold_out, prepare
@@ -23,7 +23,6 @@ from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
 from bert_tf.models.feature_tagger import FeatureTagger
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.plots.confusion import draw_confusion
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 Logits = Mapping[str, list[np.ndarray]]

@@ -74,9 +74,7 @@ class TextTask(Task):
         """What the exported module returns, in words."""
 
     @abc.abstractmethod
-    def prediction_columns(
-        self, outputs: Outputs, targets: Mapping[str, np.ndarray]
-    ) -> dict[str, Sequence]:
+    def prediction_columns(self, outputs: Outputs, features: Features) -> dict[str, Sequence]:
         """Returns the columns of targets, if known, and predictions, for `predictions_*.tsv`."""
 
     def write_predictions(
@@ -87,8 +85,7 @@ class TextTask(Task):
         `predictions_<split>.tsv` has the index of each example, `prediction_columns` and the text.
         There may also be a file for a server.
         """
-        index, targets = features.examples.index, features.targets
-        columns = self.prediction_columns(outputs, targets)
+        index, columns = features.examples.index, self.prediction_columns(outputs, features)
         columns = {"index": index, **columns, **features.examples.text_columns}
         files = [write_table(folder, f"predictions_{split}.tsv", columns)]
         if split in self.submissions:

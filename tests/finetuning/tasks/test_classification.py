@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bert_tf.finetuning.examples import TextExamples
+from bert_tf.finetuning.predictions import draw_confusion
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.tasks import classification
 from bert_tf.finetuning.tasks.classification import ClassificationTask
-from bert_tf.plots.confusion import draw_confusion
 
 
 def test_a_task_names_its_metrics():

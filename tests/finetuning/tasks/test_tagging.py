@@ -17,6 +17,7 @@ from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
+from bert_tf.finetuning.predictions import draw_confusion
 from bert_tf.finetuning.registry import make_task, task_of_run
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
 from bert_tf.finetuning.task import DataFiles
@@ -24,7 +25,6 @@ from bert_tf.finetuning.tasks import tagging
 from bert_tf.finetuning.tasks.tagging import TaggingTask
 from bert_tf.models import feature_tagger
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.plots.confusion import draw_confusion
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors

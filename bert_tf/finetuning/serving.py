@@ -14,8 +14,12 @@ Tensors = Mapping[str, tf.Tensor]
 class ServingModule(tf.Module):
     """A module to export. A call, and the signature `serving`, take strings and return outputs.
 
+    A call also takes a single string, or strings of any other shape, in place of [B].
+
     Args:
         model: a float32 model.
+        serve: maps strings to the outputs, [B, ...] each, in the graph.
+        inputs: the names of the strings, and how many axes they have.
         labels: names for the user, in the variable `labels`; omitted if there are none.
 
     Attributes:
@@ -26,7 +30,12 @@ class ServingModule(tf.Module):
     truncates: tuple[str, str] | None = None
 
     def __init__(
-        self, model: BertTaskModel, tokenizer: WordPieceTokenizer, labels: Sequence[str] = ()
+        self,
+        model: BertTaskModel,
+        tokenizer: WordPieceTokenizer,
+        serve: Callable[..., Tensors],
+        inputs: Mapping[str, int],
+        labels: Sequence[str] = (),
     ):
         super().__init__()
         if labels:
@@ -34,13 +43,14 @@ class ServingModule(tf.Module):
         # Only the variables: Keras layers would be saved together with functions nobody calls.
         self._weights = [variable.value for variable in model.variables]
         self._tokenizer = tokenizer
+        signature = [tf.TensorSpec([None] * rank, tf.string, x) for x, rank in inputs.items()]
+        serve = tf.function(serve, signature, autograph=False)
+        self.__call__ = in_any_shape(serve)
+        self.serving = serve
 
 
 class TextModule(ServingModule):
     """Maps strings `text` [B], and `text_b` [B] for pairs, to a dict of outputs [B, ...].
-
-    A call, and the signature `serving`, return what `outputs` makes of the model's output. A call
-    also takes a single string, or strings of any other shape, in place of [B].
 
     Args:
         pairs: whether an example is two texts.
@@ -61,22 +71,16 @@ class TextModule(ServingModule):
         apart: bool = False,
         labels: tuple[str, ...] = (),
     ):
-        super().__init__(model, tokenizer, labels)
-        # Tokens of an example that are not special.
-        self._apart, self._room = apart, max_seq_length - (3 if pairs and not apart else 2)
-        names = ("text", "text_b") if pairs else ("text",)
-
-        @tf.function(
-            autograph=False, input_signature=[tf.TensorSpec([None], tf.string, n) for n in names]
-        )
         def serve(*texts):
             segments = [tokenizer.tokenize_flat(text) for text in with_equal_rows(*texts)]
             rows = [[segment] for segment in segments] if apart else [segments]
             inputs = [pack_segments(row, max_seq_length, tokenizer.vocab) for row in rows]
             return outputs(*(model(without_shared_padding(x), training=False) for x in inputs))
 
-        self.__call__ = in_any_shape(serve)
-        self.serving = serve
+        names = ("text", "text_b") if pairs else ("text",)
+        super().__init__(model, tokenizer, serve, dict.fromkeys(names, 1), labels)
+        # Tokens of an example that are not special.
+        self._apart, self._room = apart, max_seq_length - (3 if pairs and not apart else 2)
 
     def num_truncated(self, *texts: tf.Tensor) -> tf.Tensor:
         """Returns how many of some examples are truncated, given the inputs of `serving`."""
@@ -107,24 +111,11 @@ def in_any_shape(serve: tf.types.experimental.PolymorphicFunction) -> Callable[.
 
 
 class ChoiceModule(ServingModule):
-    """Maps strings `text` [B] and `choices` [B, K] to `probabilities` [B, K] and `index` [B].
-
-    A call also takes a text of any other shape in place of [B].
-    """
+    """Maps strings `text` [B] and `choices` [B, K] to `probabilities` [B, K] and `index` [B]."""
 
     truncates = ("example", "--max_seq_length")
 
     def __init__(self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int):
-        super().__init__(model, tokenizer)
-        self._max_seq_length = max_seq_length
-
-        @tf.function(
-            autograph=False,
-            input_signature=[
-                tf.TensorSpec([None], tf.string, "text"),
-                tf.TensorSpec([None, None], tf.string, "choices"),
-            ],
-        )
         def serve(text, choices):
             text, choices = with_equal_rows(text, choices)
             shape = tf.shape(choices)
@@ -144,8 +135,8 @@ class ChoiceModule(ServingModule):
                 "index": tf.argmax(logits, axis=-1, output_type=tf.int32),
             }
 
-        self.__call__ = in_any_shape(serve)
-        self.serving = serve
+        super().__init__(model, tokenizer, serve, {"text": 1, "choices": 2})
+        self._max_seq_length = max_seq_length
 
     def num_truncated(self, text: tf.Tensor, choices: tf.Tensor) -> tf.Tensor:
         """Returns how many of some examples have a pair that is truncated."""

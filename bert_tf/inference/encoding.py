@@ -130,6 +130,6 @@ def make_line_windows(lines: Sequence[EncodedLine], max_seq_length: int) -> Iter
             yield Window(number, np.arange(last + 1), np.ones(last + 1, bool))
             continue
         windows = make_windows(tf.constant([0, last - 1], tf.int64), max_seq_length - 2)
-        for tokens, own in zip(windows.positions, windows.central, strict=True):
+        for tokens, own in zip(*windows, strict=True):
             places = np.concatenate([[0], tokens.numpy() + 1, [last]])
             yield Window(number, places, np.pad(own.numpy(), 1, constant_values=True))

@@ -13,7 +13,7 @@ def test_every_token_is_predicted_once_with_the_most_context(size):
     lengths = [0, 1, size, size + 1, 2 * size, 29]
     splits = np.append(0, np.cumsum(lengths))
     windows = make_windows(tf.constant(splits), size)
-    rows = list(zip(windows.positions.to_list(), windows.central.to_list(), strict=True))
+    rows = list(zip(*(values.to_list() for values in windows), strict=True))
     central = [p for positions, are in rows for p, is_ in zip(positions, are, strict=True) if is_]
     assert central == list(range(splits[-1]))
     for begin, end in zip(splits, splits[1:], strict=False):

@@ -11,12 +11,8 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import softmax
 
-from bert_tf.finetuning.squad.features import (
-    SquadFeatures,
-    SquadOptions,
-    Windows,
-    has_most_context,
-)
+from bert_tf.finetuning.squad.features import SquadFeatures, SquadOptions, Windows
+from bert_tf.finetuning.windows import most_context
 
 _QUESTIONS_PER_PART = 1024
 # The null odds of a question without any valid span.
@@ -99,8 +95,10 @@ def best_spans(logits: tf.Tensor | np.ndarray, windows: Windows, options: SquadO
         tf.math.top_k(logits[:, :, index], count, index_type=tf.int64) for index in range(2)
     )
     first, length = windows.first[:, tf.newaxis], windows.length[:, tf.newaxis]
-    most_context = has_most_context(windows).to_tensor(shape=tf.shape(logits, tf.int64)[:2])
-    may_start = tf.gather(most_context, tf.maximum(starts - first, 0), batch_dims=1)
+    # Numbered from the first window, because there may be parts of all windows only.
+    serves_best = most_context(windows.begin - windows.begin[:1], windows.length)
+    serves_best = serves_best.to_tensor(shape=tf.shape(logits, tf.int64)[:2])
+    may_start = tf.gather(serves_best, tf.maximum(starts - first, 0), batch_dims=1)
     may_start &= starts >= first
     may_end = (ends >= first) & (ends < first + length)
     widths = ends[:, tf.newaxis, :] - starts[:, :, tf.newaxis] + 1

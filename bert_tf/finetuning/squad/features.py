@@ -35,12 +35,14 @@ class Windows(NamedTuple):
 
     Attributes:
         question: the index of the question; ascending.
-        offset: which token of the context is the first in the window.
+        begin: the first token in the window, among those of the contexts of all questions.
+        offset: which token of its context that is.
         first: the position of that token in the window.
         length: the number of tokens of the context in the window.
     """
 
     question: tf.Tensor
+    begin: tf.Tensor
     offset: tf.Tensor
     first: tf.Tensor
     length: tf.Tensor
@@ -83,39 +85,14 @@ def make_windows(
     offset = numbers.values * tf.gather(stride, question)
     windows = Windows(
         question,
+        tf.gather(contexts.row_starts(), question) + offset,
         offset,
         tf.gather(query_lengths, question) + 2,
         tf.minimum(tf.gather(room, question), tf.gather(lengths, question) - offset),
     )
-    begin = tf.gather(contexts.row_starts(), question) + offset
-    parts = tf.gather(contexts.values, tf.ragged.range(begin, begin + windows.length))
+    tokens = tf.ragged.range(windows.begin, windows.begin + windows.length)
+    parts = tf.gather(contexts.values, tokens)
     return *join_segments([tf.gather(questions, question), parts], vocab), windows
-
-
-def has_most_context(windows: Windows) -> tf.RaggedTensor:
-    """Returns for each token of the context in each window whether no other window serves better.
-
-    Among the windows with a token, the best one has the most context on the smaller side of it.
-
-    Returns:
-        bool [W, (length)].
-    """
-    position = tf.ragged.range(windows.length)
-    window = position.value_rowids()
-    length = tf.gather(windows.length, window)
-    # The original's min(left, right) + 0.01 * length, times 100.
-    score = 100 * tf.minimum(position.values, length - 1 - position.values) + length
-    # All tokens of all contexts, numbered.
-    context_lengths = tf.math.segment_max(windows.offset + windows.length, windows.question)
-    begin = tf.cumsum(context_lengths, exclusive=True)
-    begin = tf.gather(begin, windows.question) + windows.offset
-    token = tf.gather(begin, window) + position.values
-    count = tf.reduce_sum(context_lengths)
-    best = score == tf.gather(tf.math.unsorted_segment_max(score, token, count), token)
-    # The first of several.
-    candidate = tf.where(best, window, tf.int64.max)
-    chosen = tf.gather(tf.math.unsorted_segment_min(candidate, token, count), token)
-    return position.with_values(chosen == window)
 
 
 @dataclass(frozen=True, kw_only=True)

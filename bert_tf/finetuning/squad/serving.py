@@ -6,7 +6,7 @@
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.serving import ServingModule, in_any_shape
+from bert_tf.finetuning.serving import ServingModule
 from bert_tf.finetuning.squad.answers import CERTAINLY_NULL, Spans, best_spans
 from bert_tf.finetuning.squad.features import SquadOptions, check_lengths, make_windows
 from bert_tf.models.task_model import BertTaskModel
@@ -15,7 +15,6 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # The score of the empty answer where every question has an answer.
 _IMPOSSIBLE = -1e9
-_SIGNATURE = [tf.TensorSpec([None], tf.string, name) for name in ("question", "context")]
 
 
 class AnswerModule(ServingModule):
@@ -26,11 +25,7 @@ class AnswerModule(ServingModule):
     text of such a question is "", its offsets are 0, and a further output, `null_odds`, float32, is
     the score of having no answer minus that of the best answer.
 
-    A call, and the signature `serving`, return these outputs. A call also takes a single string, or
-    strings of any other shape, in place of [B].
-
     Args:
-        model: a float32 model.
         max_seq_length: the length of the windows.
     """
 
@@ -43,11 +38,8 @@ class AnswerModule(ServingModule):
         max_seq_length: int,
         options: SquadOptions,
     ):
-        super().__init__(model, tokenizer)
         check_lengths(max_seq_length, options.max_query_length)
-        self._max_query_length = options.max_query_length
 
-        @tf.function(autograph=False, input_signature=_SIGNATURE)
         def serve(question, context):
             question, context = with_equal_rows(question, context)
             queries = tokenizer.tokenize_flat(question)[:, : options.max_query_length]
@@ -71,8 +63,8 @@ class AnswerModule(ServingModule):
             spans = best_spans(tf.where(padding, -np.inf, logits), places, options)
             return _choose(spans, nulls, (starts, limits), context, options)
 
-        self.__call__ = in_any_shape(serve)
-        self.serving = serve
+        super().__init__(model, tokenizer, serve, {"question": 1, "context": 1})
+        self._max_query_length = options.max_query_length
 
     def num_truncated(self, question: tf.Tensor, context: tf.Tensor) -> tf.Tensor:
         """Returns how many of some questions are truncated; contexts never are."""

@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_tf.finetuning.serving import ServingModule, Tensors, in_any_shape
+from bert_tf.finetuning.serving import ServingModule, Tensors
 from bert_tf.finetuning.tagging.tags import BEGINS, ENDS, tag_entities
-from bert_tf.finetuning.windows import make_windows, surround
+from bert_tf.finetuning.windows import make_windows
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.text.preprocessor import column_of, join_rows, join_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
 
@@ -101,8 +102,7 @@ def following(values: tf.Tensor, last: object) -> tf.Tensor:
 class TaggingModule(ServingModule):
     """Maps strings `text` [B] to the tags of their words, and to entities.
 
-    Texts of any length are predicted in overlapping windows. A call, and the signature `serving`,
-    return a dict of
+    Texts of any length are predicted in overlapping windows. The outputs are
 
     - `tag`, strings [B, N]; `probability`, float32 [B, N]; `start` and `end`, int64 [B, N], the
       byte offsets in the text: of each word;
@@ -110,11 +110,9 @@ class TaggingModule(ServingModule):
       the product over its words; `entity_start` and `entity_end`, int64 [B, M]: of each entity, if
       the tags are of entities.
 
-    Shorter rows are padded with "" and 0. A call also takes a single string, or strings of any
-    other shape, in place of [B].
+    Shorter rows are padded with "" and 0.
 
     Args:
-        model: a float32 model.
         max_seq_length: the length of the windows.
         labels: the tags, also in the variable `labels`.
     """
@@ -126,12 +124,8 @@ class TaggingModule(ServingModule):
         max_seq_length: int,
         labels: Sequence[str],
     ):
-        super().__init__(model, tokenizer, labels)
         names = tf.constant(labels)
 
-        @tf.function(
-            autograph=False, input_signature=[tf.TensorSpec([None], tf.string, name="text")]
-        )
         def serve(text):
             words = split_words(text, tokenizer)
             vocab = tokenizer.vocab
@@ -157,8 +151,7 @@ class TaggingModule(ServingModule):
                 outputs |= _entities(text, words.first.value_rowids(), number, flat, labels)
             return {name: values.to_tensor() for name, values in outputs.items()}
 
-        self.__call__ = in_any_shape(serve)
-        self.serving = serve
+        super().__init__(model, tokenizer, serve, {"text": 1}, labels)
 
 
 def word_windows(
@@ -174,17 +167,15 @@ def word_windows(
         the ids of the windows, [W, (length)], and which of their outputs are the predictions of all
         words, in order, bool [W, (length)]: the first token of each word, in one window.
     """
-    windows = make_windows(ids.row_splits, max_seq_length - 2)
+    positions, central = make_windows(ids.row_splits, max_seq_length - 2)
     is_first = tf.scatter_nd(
         first[:, tf.newaxis], tf.ones_like(first), tf.shape(ids.values, tf.int64)
     )
-    positions = windows.positions.values
-    predicted = windows.central.values & (tf.gather(is_first, positions) > 0)
-    tokens = windows.positions.with_values(tf.gather(ids.values, positions))
-    return (
-        surround(tokens, vocab.cls_id, vocab.sep_id),
-        surround(windows.central.with_values(predicted), False, False),
-    )
+    predicted = central.values & (tf.gather(is_first, positions.values) > 0)
+    tokens = positions.with_values(tf.gather(ids.values, positions.values))
+    special = column_of(False, central)
+    packed, _ = join_segments([tokens], vocab)
+    return packed, join_rows(special, central.with_values(predicted), special)
 
 
 def _entities(

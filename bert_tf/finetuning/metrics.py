@@ -3,9 +3,8 @@
 The correlation of constant labels or predictions, which is undefined, is 0.
 """
 
-import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -30,7 +29,7 @@ def correlations(values: np.ndarray, predictions: np.ndarray) -> dict[str, float
 
     linear = by_rank = 0.0
     if np.ptp(values) and np.ptp(predictions):
-        with _without_warnings():
+        with warnings.catch_warnings(action="ignore"):  # rare inputs, of which the result is right
             linear, by_rank = (x(values, predictions).statistic for x in (pearsonr, spearmanr))
     scores = {"pearson": linear, "spearman": by_rank}
     scores["pearson_spearman_mean"] = (linear + by_rank) / 2
@@ -49,7 +48,7 @@ def of_classes(labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> 
 
     predictions = logits.argmax(axis=-1)
     scores = {"loss": cross_entropy(labels, logits), "accuracy": accuracy(labels, predictions)}
-    with _without_warnings():
+    with warnings.catch_warnings(action="ignore"):  # rare inputs, of which the result is right
         scores["matthews"] = float(matthews_corrcoef(labels, predictions))
     if len(names) == 2:
         scores["f1"] = float(f1_score(labels, predictions, zero_division=0))
@@ -117,11 +116,3 @@ def rank_right_texts(
         above = np.where(wrong, (cosines - mine[:, None]) / temperature, -np.inf)
         parts["losses"].append(np.logaddexp(0, logsumexp(above, axis=1)))
     return {name: np.concatenate(arrays) for name, arrays in parts.items()}
-
-
-@contextlib.contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Silences warnings about rare inputs: the results are right all the same."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

@@ -17,9 +17,16 @@ Tensors = Mapping[str, tf.Tensor]
 
 
 class PerExample:
-    """Measures the mean loss of the examples, and predicts what the model returns as `logits`."""
+    """Measures the mean loss of the examples, and predicts what the model returns as `logits`.
+
+    Most subclasses define `example_losses(model, batch, training)`, float [B].
+    """
 
     measures = losses = ("loss",)
+
+    def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
+        losses = self.example_losses(model, batch, training)
+        return {"loss": tf.reduce_sum(losses * batch["example_weights"])}
 
     def counts(self, batch: Tensors) -> dict[str, tf.Tensor]:
         return {"loss": tf.reduce_sum(batch["example_weights"])}
@@ -80,10 +87,8 @@ class RegressionObjective(PerExample):
 
     deviation: float = 1.0
 
-    def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
-        differences = model(batch, training=training) - batch["values"]
-        errors = tf.square(differences / self.deviation)
-        return {"loss": tf.reduce_sum(errors * batch["example_weights"])}
+    def example_losses(self, model: keras.Model, batch: Tensors, training: bool) -> tf.Tensor:
+        return tf.square((model(batch, training=training) - batch["values"]) / self.deviation)
 
     def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
         return {"values": model(batch, training=False)}
@@ -96,10 +101,10 @@ class MultiLabelObjective(PerExample):
     Predicts `logits` [B, C].
     """
 
-    def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
+    def example_losses(self, model: keras.Model, batch: Tensors, training: bool) -> tf.Tensor:
         logits = model(batch, training=training)
         losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["labels"], logits)
-        return {"loss": tf.reduce_sum(tf.reduce_mean(losses, axis=-1) * batch["example_weights"])}
+        return tf.reduce_mean(losses, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,7 @@ class SpanObjective(PerExample):
     Source: google-research/bert run_squad.py `model_fn_builder`.
     """
 
-    def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
+    def example_losses(self, model: keras.Model, batch: Tensors, training: bool) -> tf.Tensor:
         logits = model(batch, training=training)
         padding = tf.cast(batch["input_mask"] == 0, tf.float32)[:, :, tf.newaxis]
         log_probabilities = tf.nn.log_softmax(logits - 1e9 * padding, axis=1)
@@ -149,8 +154,7 @@ class SpanObjective(PerExample):
         picked = tf.gather(
             tf.transpose(log_probabilities, [0, 2, 1]), targets, axis=2, batch_dims=2
         )
-        losses = -tf.reduce_mean(picked, axis=1)
-        return {"loss": tf.reduce_sum(losses * batch["example_weights"])}
+        return -tf.reduce_mean(picked, axis=1)
 
 
 def _unit_vectors(model: keras.Model, batch: Tensors, training: bool) -> tf.Tensor:
@@ -172,10 +176,9 @@ class SimilarityObjective(PerExample):
     mean: float
     deviation: float
 
-    def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
+    def example_losses(self, model: keras.Model, batch: Tensors, training: bool) -> tf.Tensor:
         targets = (batch["values"] - self.mean) / self.deviation
-        errors = tf.square(self._cosines(model, batch, training) - targets)
-        return {"loss": tf.reduce_sum(errors * batch["example_weights"])}
+        return tf.square(self._cosines(model, batch, training) - targets)
 
     def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
         return {"values": self._cosines(model, batch, False) * self.deviation + self.mean}
@@ -200,7 +203,7 @@ class RankingObjective(PerExample):
 
     temperature: float
 
-    def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
+    def example_losses(self, model: keras.Model, batch: Tensors, training: bool) -> tf.Tensor:
         vectors, texts = _unit_vectors(model, batch, training), batch["texts"]
         # The second texts of all examples come first.
         candidates = tf.concat(tf.unstack(vectors, axis=1)[1:], axis=0)
@@ -211,10 +214,9 @@ class RankingObjective(PerExample):
         ignored = tf.cast(right | (texts[:, :1] == names) | (names < 0), tf.float32)
         examples = tf.shape(logits)[0]
         logits -= 1e9 * ignored * (1 - tf.eye(examples, tf.shape(logits)[1]))
-        losses = keras.losses.sparse_categorical_crossentropy(
+        return keras.losses.sparse_categorical_crossentropy(
             tf.range(examples), logits, from_logits=True
         )
-        return {"loss": tf.reduce_sum(losses * batch["example_weights"])}
 
     def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
         return {"vectors": _unit_vectors(model, batch, training=False)[:, 0]}

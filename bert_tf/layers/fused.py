@@ -1,11 +1,9 @@
-"""Fast forms of the formulas that the layers use, each beside its plain form.
+"""Fast forms of the formulas that the layers use.
 
 A training step is limited by memory traffic as much as by arithmetic. Automatic differentiation of
 the plain formulas makes more passes over large tensors than necessary, and keeps more of them for
 the backward pass. The fast forms therefore define their own gradients, and some recompute values
 instead of keeping them. docs/results.md has the measurements.
-
-`plain_x` is the textbook form of `x`, and the oracle of its tests.
 
 Two rules apply to every function with a custom gradient:
 
@@ -17,7 +15,6 @@ Two rules apply to every function with a custom gradient:
 This module uses `keras.ops` only, so that it also runs on Keras' JAX backend.
 """
 
-import functools
 import math
 from collections.abc import Callable
 
@@ -26,10 +23,6 @@ from keras import ops
 
 from bert_tf.layers.dropout import plain_dropout
 from bert_tf.tracing import for_gpu
-
-
-def plain_dense(x, kernel, bias):
-    return ops.matmul(x, kernel) + bias
 
 
 def dense(x, kernel, bias):
@@ -59,10 +52,6 @@ def _column_sums_by_product(x):
     return ops.matmul(ops.ones((1, ops.shape(x)[0]), x.dtype), x)[0]
 
 
-def plain_tied_logits(x, table, bias):
-    return ops.matmul(x, ops.transpose(table)) + bias
-
-
 def tied_logits(x, table, bias):
     """Scores `x` [N, E] against every row of `table` [V, E], plus `bias` [V] -> [N, V].
 
@@ -79,12 +68,6 @@ def _tied_logits(x, table, bias):
         return ops.matmul(upstream, table), table_gradient, _column_sums_by_product(upstream)
 
     return ops.matmul(x, ops.transpose(table)) + bias, gradient
-
-
-def plain_activation(name: str) -> Callable:
-    if name not in _GELUS:
-        return keras.activations.get(name)
-    return functools.partial(keras.activations.gelu, approximate=name == "gelu_new")
 
 
 def activation(name: str) -> Callable:
@@ -108,11 +91,6 @@ def activation(name: str) -> Callable:
         return ops.cast(value(_float32(x)), x.dtype), gradient
 
     return gelu
-
-
-def plain_feed_forward(name: str, x, in_kernel, in_bias, out_kernel, out_bias):
-    hidden = plain_activation(name)(plain_dense(x, in_kernel, in_bias))
-    return plain_dense(hidden, out_kernel, out_bias)
 
 
 def feed_forward(name: str, x, in_kernel, in_bias, out_kernel, out_bias, wide: bool = True):
@@ -195,13 +173,6 @@ _GELUS = {
 }
 
 
-def plain_layer_norm(x, gamma, beta, epsilon: float):
-    wide = _float32(x)
-    mean = ops.mean(wide, axis=-1, keepdims=True)
-    variance = ops.mean(ops.square(wide - mean), axis=-1, keepdims=True)
-    return ops.cast((wide - mean) / ops.sqrt(variance + epsilon) * gamma + beta, x.dtype)
-
-
 def layer_norm(x, gamma, beta, epsilon: float):
     """Normalizes the last axis of `x`, then scales by `gamma` and shifts by `beta`, in float32.
 
@@ -234,13 +205,6 @@ def layer_norm(x, gamma, beta, epsilon: float):
 
 def _column_sums(x):
     return ops.sum(ops.reshape(x, (-1, x.shape[-1])), axis=0)
-
-
-def plain_attention(query, key, value, bias, rate: float = 0.0, seed=None):
-    probabilities = ops.softmax(ops.matmul(query, _transposed(key)) + ops.cast(bias, query.dtype))
-    if rate:
-        probabilities = plain_dropout(probabilities, rate, seed)
-    return ops.matmul(probabilities, value)
 
 
 def attention(query, key, value, bias, rate: float = 0.0, seed=None, recompute: bool = False):
@@ -296,19 +260,15 @@ def _transposed(x):
     return ops.transpose(x, (0, 1, 3, 2))
 
 
-def plain_cross_entropy(logits, labels):
-    logits = _float32(logits)
-    return keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
-
-
 def cross_entropy(logits, labels, recompute: bool = False):
     """Computes softmax cross-entropy: logits [..., C], labels int [...] -> float32 [...].
 
     Keeps the exponentials of the forward pass for the gradient, which halves the time on the CPU
-    if C is a whole vocabulary. With `recompute`, uses the plain form, which keeps less.
+    if C is a whole vocabulary. With `recompute`, uses that of Keras, which keeps less.
     """
     if recompute:
-        return plain_cross_entropy(logits, labels)
+        logits = _float32(logits)
+        return keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
     flat_logits = _float32(ops.reshape(logits, (-1, logits.shape[-1])))
     losses = _cross_entropy(flat_logits, ops.reshape(labels, (-1, 1)))
     return ops.reshape(losses, ops.shape(labels))

@@ -2,9 +2,9 @@
 
 import keras
 from keras import ops
+from keras.initializers import TruncatedNormal
 
 from bert_tf.config import BiLSTMConfig
-from bert_tf.layers.layer import truncated_normal
 from bert_tf.models.inputs import BertModel
 
 
@@ -39,8 +39,10 @@ class BiLSTMEncoder(BertModel):
     Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) section 3.1.
     """
 
-    def __init__(self, config: BiLSTMConfig, name: str = "encoder", **kwargs):
-        super().__init__(config, name, **kwargs)
+    default_name = "encoder"
+
+    def __init__(self, config: BiLSTMConfig, **kwargs):
+        super().__init__(config, **kwargs)
         self.lstm = bidirectional_lstm(config.intermediate_size, "lstm", return_state=True)
         self.dense = keras.layers.Dense(
             config.hidden_size, activation="relu", dtype="float32", name="dense"
@@ -53,7 +55,7 @@ class BiLSTMEncoder(BertModel):
         self.word_embeddings = self.add_weight(
             name="word_embeddings",
             shape=(config.vocab_size, width),
-            initializer=truncated_normal(config.initializer_range),
+            initializer=TruncatedNormal(stddev=config.initializer_range),
             autocast=False,
         )
         self.lstm.build((None, None, width))

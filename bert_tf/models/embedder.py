@@ -28,6 +28,7 @@ class BertEmbedder(BertModel):
     """
 
     arguments = ("pooling", "normalize", "outputs", "activation")
+    default_name = "embedder"
 
     def __init__(
         self,
@@ -36,10 +37,9 @@ class BertEmbedder(BertModel):
         normalize: bool = False,
         outputs: int | None = None,
         activation: str = "linear",
-        name: str = "embedder",
         **kwargs,
     ):
-        super().__init__(config, name, **kwargs)
+        super().__init__(config, **kwargs)
         if pooling not in EMBEDDING_POOLINGS:
             raise ValueError(f"pooling {pooling!r} is not one of {', '.join(EMBEDDING_POOLINGS)}")
         self.pooling, self.normalize, self.outputs = pooling, normalize, outputs

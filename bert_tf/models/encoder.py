@@ -88,9 +88,6 @@ class BertEncoder(BertModel):
         skips_padding: whether to compute nothing for padding, whose outputs are then 0; see
             `skip_padding`.
 
-    Raises:
-        ValueError: what `BertModel` refuses.
-
     Example:
         encoder = BertEncoder(preset_config("tiny"))
         ids = np.array([[101, 7592, 2088, 102]])
@@ -103,11 +100,10 @@ class BertEncoder(BertModel):
     """
 
     arguments = ("rematerialize",)
+    default_name = "encoder"
 
-    def __init__(
-        self, config: BertConfig, rematerialize: str = "none", name: str = "encoder", **kwargs
-    ):
-        super().__init__(config, name, **kwargs)
+    def __init__(self, config: BertConfig, rematerialize: str = "none", **kwargs):
+        super().__init__(config, **kwargs)
         self.rematerialize = rematerialize
         embeddings, block = _LAYERS.get(config.model_type, (BertEmbeddings, EncoderBlock))
         policy = dict(dtype=self.dtype_policy)

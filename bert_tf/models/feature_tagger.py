@@ -41,16 +41,12 @@ class FeatureTagger(BertModel):
     """
 
     arguments = ("num_outputs", "features")
+    default_name = "feature_tagger"
 
     def __init__(
-        self,
-        config: BertConfig,
-        num_outputs: int,
-        features: str = "concat_last_four",
-        name: str = "feature_tagger",
-        **kwargs,
+        self, config: BertConfig, num_outputs: int, features: str = "concat_last_four", **kwargs
     ):
-        super().__init__(config, name, **kwargs)
+        super().__init__(config, **kwargs)
         if features not in FEATURES:
             raise ValueError(f"features {features!r} is not one of {', '.join(FEATURES)}")
         least = 4 if features.endswith("last_four") else 2

@@ -31,17 +31,19 @@ class BertModel(Configured, keras.Model):
     It does so before the call, because Keras adds pages of text to an error inside it.
 
     Attributes:
+        default_name: its name, which the paths of its weights begin with.
         reads: what the model reads besides the encoder's inputs. It ignores other tensors, such as
             the labels of a batch.
         input_rank: 2 for inputs [B, S], 3 for [B, K, S].
     """
 
+    default_name: ClassVar[str]
     reads: ClassVar[tuple[str, ...]] = ()
     input_rank = 2
     seed_generator: keras.random.SeedGenerator | None = None
 
-    def __init__(self, config: BertConfig, name: str, **kwargs):
-        super().__init__(name=name, **kwargs)
+    def __init__(self, config: BertConfig, **kwargs):
+        super().__init__(**{"name": self.default_name} | kwargs)
         self.config = config
 
     def __call__(self, inputs=None, *args, **kwargs):

@@ -33,15 +33,10 @@ class BertPretrainer(BertModel):
 
     reads = (POSITIONS,)
     arguments = ("rematerialize",)
+    default_name = "pretrainer"
 
-    def __init__(
-        self,
-        config: BertConfig,
-        rematerialize: str = "none",
-        name: str = "pretrainer",
-        **kwargs,
-    ):
-        super().__init__(config, name, **kwargs)
+    def __init__(self, config: BertConfig, rematerialize: str = "none", **kwargs):
+        super().__init__(config, **kwargs)
         self.rematerialize = rematerialize
         policy = dict(dtype=self.dtype_policy)
         self.encoder = BertEncoder(config, rematerialize, **policy)

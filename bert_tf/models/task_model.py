@@ -49,6 +49,7 @@ class BertTaskModel(BertModel):
     """
 
     arguments = ("num_outputs", "kind", "mean", "deviation")
+    default_name = "task_model"
 
     def __init__(
         self,
@@ -57,11 +58,10 @@ class BertTaskModel(BertModel):
         kind: str = "classifier",
         mean: float = 0.0,
         deviation: float = 1.0,
-        name: str = "task_model",
         encoder: BertEncoder | BiLSTMEncoder | None = None,
         **kwargs,
     ):
-        super().__init__(config, name, **kwargs)
+        super().__init__(config, **kwargs)
         if kind not in HEADS:
             raise ValueError(f"kind {kind!r} is not one of {', '.join(HEADS)}")
         self.num_outputs, self.kind = num_outputs, kind

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 
-from bert_tf.layers.layer import truncated_normal
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, matches
 from bert_tf.weights.growing import VocabularyMapping
@@ -192,4 +192,4 @@ def _random(path: str, shape: tuple[int, ...], stddev: float) -> np.ndarray:
         return np.ones(shape, np.float32)
     if path.endswith(("beta", "bias")):
         return np.zeros(shape, np.float32)
-    return np.asarray(truncated_normal(stddev)(shape, "float32"))
+    return np.asarray(keras.initializers.TruncatedNormal(stddev=stddev)(shape, "float32"))

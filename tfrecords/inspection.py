@@ -9,10 +9,9 @@ import tensorflow as tf
 from bert_tf.base.input_files import expand_files, normalized, shortened
 from bert_tf.base.output_files import check_output_files
 from bert_tf.base.progress import counted, progress_bar, say
-from tfrecords.completeness import listed_files
 from tfrecords.features import Layout
 from tfrecords.inspect import Options
-from tfrecords.manifest import find_manifests, shard_entry, stored_vocabulary
+from tfrecords.manifest import find_manifests, listed_files, shard_entry, stored_vocabulary
 from tfrecords.records import (
     Batch,
     Rules,

@@ -11,9 +11,8 @@ from functools import partial
 import tensorflow as tf
 
 from bert_tf.base.input_files import normalized
-from tfrecords.completeness import listed_files
 from tfrecords.dynamic_masking import DynamicMasking
-from tfrecords.manifest import find_manifests
+from tfrecords.manifest import find_manifests, listed_files
 from tfrecords.records import compression_of, files_to_open, open_records
 from tfrecords.vocabulary import Vocabulary
 

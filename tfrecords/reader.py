@@ -14,9 +14,6 @@ EVALUATION_BLOCK_RECORDS = 64
 # The features that show whether records teach anything.
 _SAMPLE_FILES, _SAMPLE_RECORDS = 8, 512
 
-# Maps (batch number, first row in the batch, serialized records [B]) to a batch of features.
-Decode = Callable[[tf.Tensor, tf.Tensor | int, tf.Tensor], dict[str, tf.Tensor]]
-
 
 def check_files(records: RecordSet) -> bool:
     """Checks the first record of each file; returns whether they must be masked while reading."""
@@ -89,10 +86,10 @@ def training_batches(
     own_replicas = replicas // context.num_input_pipelines
     batches = serialized.batch(batch_size, drop_remainder=True).enumerate(first_step * replicas)
 
-    def is_own(number: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
+    def is_own(number, batch):
         return number % replicas // own_replicas == context.input_pipeline_id
 
-    def decode_own(number: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
+    def decode_own(number, batch):
         return decode(number // replicas, number % replicas * batch_size, batch)
 
     if context.num_input_pipelines > 1:
@@ -164,15 +161,16 @@ def _deterministic(batches: tf.data.Dataset) -> tf.data.Dataset:
     return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
 
 
-def _decoder(records: RecordSet, stream: int) -> Decode:
-    """Returns the function that parses, checks and, if dynamic, masks serialized records."""
+def _decoder(records: RecordSet, stream: int) -> Callable:
+    """Returns the function that parses, checks and, if dynamic, masks serialized records.
+
+    Its arguments are the number of the batch, the first row of these records in it, and them, [B].
+    """
     rules = _rules(records)
     masking, max_predictions = records.masking, records.max_predictions_per_seq
     assert rules.layout.dynamic == (masking is not None)
 
-    def decode(
-        number: tf.Tensor, first_row: tf.Tensor | int, serialized: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
+    def decode(number, first_row, serialized):
         batch = rules.layout.parse(serialized)
         broken = rules.broken(batch)
         tf.debugging.Assert(tf.reduce_all(broken == ""), [tf.boolean_mask(broken, broken != "")])

@@ -18,7 +18,8 @@ from tfrecords.vocabulary import Vocabulary
 # Features of several records by name, [B, length].
 Batch = dict[str, np.ndarray]
 # What breaks a rule, bool [B, 1] or [B, length], and a message that says which rule.
-Violation = tuple[tf.Tensor, str]
+Violations = Iterator[tuple[tf.Tensor, str]]
+Tensors = Mapping[str, tf.Tensor]
 
 BATCH_RECORDS = 1024
 # In the file, the length and its checksum precede each record; the record's checksum follows it.
@@ -98,7 +99,7 @@ class Rules:
     num_types: int = 2
     vocab: Vocabulary | None = None
 
-    def broken(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    def broken(self, batch: Tensors) -> tf.Tensor:
         """Returns the first rule that each record of a batch breaks, or "", as strings [B]."""
         wrong, messages = zip(*self._violations(batch), strict=True)
         # Each rule assumes that the record obeys all earlier ones.
@@ -155,7 +156,7 @@ class Rules:
         }
         return limits.get(name, 2) - 1
 
-    def _violations(self, batch: Mapping[str, tf.Tensor]) -> Iterator[Violation]:
+    def _violations(self, batch: Tensors) -> Violations:
         mask, types, ids = batch["input_mask"], batch["input_type_ids"], batch["input_word_ids"]
         columns = tf.range(mask.shape[1])
         lengths = _count(mask != 0)
@@ -171,13 +172,50 @@ class Rules:
         expected = (columns >= in_a) & inside
         yield (types != 0) != expected, "the segment ids are not zeros followed by ones"
         if not self.layout.dynamic:
-            yield from _violations_of_predictions(batch, lengths, self.vocab)
+            yield from self._violations_of_predictions(batch, lengths)
         if self.vocab:
-            yield from _violations_of_special_tokens(
-                _unmasked_ids(batch), in_a, lengths, self.vocab
-            )
+            yield from self._violations_of_special_tokens(batch, in_a, lengths)
         if self.layout.dynamic:
-            yield from _violations_of_word_starts(batch, in_a, lengths, self.vocab)
+            yield from self._violations_of_word_starts(batch, in_a, lengths)
+
+    def _violations_of_predictions(self, batch: Tensors, lengths: tf.Tensor) -> Violations:
+        positions, labels = batch["masked_lm_positions"], batch["masked_lm_ids"]
+        predicted = batch["masked_lm_weights"] > 0
+        real = tf.range(predicted.shape[1]) < _count(predicted)
+        yield predicted != real, "masked_lm_weights is not positive numbers followed by zeros"
+        yield (positions != 0) & ~real, "a masked position in the padding is not 0"
+        yield (labels != 0) & ~real, "a label in the padding is not 0"
+        outside = (positions < 1) | (positions >= lengths)
+        yield outside & real, "a masked position is not that of a token after [CLS]"
+        unordered = (positions[:, 1:] <= positions[:, :-1]) & real[:, 1:]
+        yield unordered, "the masked positions are not strictly ascending"
+        if vocab := self.vocab:
+            special = (labels == vocab.pad_id) | (labels == vocab.cls_id) | (labels == vocab.sep_id)
+            yield special & real, "a label is [PAD], [CLS] or [SEP]"
+
+    def _violations_of_special_tokens(
+        self, batch: Tensors, in_a: tf.Tensor, lengths: tf.Tensor
+    ) -> Violations:
+        ids = _unmasked_ids(batch)
+        columns, is_sep = tf.range(ids.shape[1]), ids == self.vocab.sep_id
+        yield ids[:, :1] != self.vocab.cls_id, "the first token is not [CLS]"
+        yield _count(ids == self.vocab.cls_id) > 1, "[CLS] occurs more than once"
+        yield (columns == lengths - 1) & ~is_sep, "the last token is not [SEP]"
+        yield (columns == in_a - 1) & ~is_sep, "the first segment does not end with [SEP]"
+        # In a row with one segment, each [SEP] may end a document.
+        yield (in_a < lengths) & (_count(is_sep) != 2), "[SEP] occurs inside a segment"
+
+    def _violations_of_word_starts(
+        self, batch: Tensors, in_a: tf.Tensor, lengths: tf.Tensor
+    ) -> Violations:
+        starts, ids = batch["word_starts"], batch["input_word_ids"]
+        columns = tf.range(starts.shape[1])
+        special = (columns == 0) | (columns >= lengths - 1) | (columns == in_a - 1)
+        if self.vocab:
+            special |= (ids == self.vocab.cls_id) | (ids == self.vocab.sep_id)
+        yield (starts != 0) & special, "a word starts at [CLS], [SEP] or in the padding"
+        missing = special[:, :-1] & ~special[:, 1:] & (starts[:, 1:] != 1)
+        yield missing, "no word starts at the first token of a segment"
 
 
 def checked_batches(file: str, rules: Rules) -> Iterator[tuple[Batch, dict[int, str], int]]:
@@ -215,50 +253,7 @@ def _count(values: tf.Tensor) -> tf.Tensor:
     return tf.math.count_nonzero(values, axis=1, keepdims=True, dtype=tf.int32)
 
 
-def _violations_of_predictions(
-    batch: Mapping[str, tf.Tensor], lengths: tf.Tensor, vocab: Vocabulary | None
-) -> Iterator[Violation]:
-    positions, labels = batch["masked_lm_positions"], batch["masked_lm_ids"]
-    predicted = batch["masked_lm_weights"] > 0
-    real = tf.range(predicted.shape[1]) < _count(predicted)
-    yield predicted != real, "masked_lm_weights is not positive numbers followed by zeros"
-    yield (positions != 0) & ~real, "a masked position in the padding is not 0"
-    yield (labels != 0) & ~real, "a label in the padding is not 0"
-    outside = (positions < 1) | (positions >= lengths)
-    yield outside & real, "a masked position is not that of a token after [CLS]"
-    unordered = (positions[:, 1:] <= positions[:, :-1]) & real[:, 1:]
-    yield unordered, "the masked positions are not strictly ascending"
-    if vocab:
-        special = (labels == vocab.pad_id) | (labels == vocab.cls_id) | (labels == vocab.sep_id)
-        yield special & real, "a label is [PAD], [CLS] or [SEP]"
-
-
-def _violations_of_special_tokens(
-    ids: tf.Tensor, in_a: tf.Tensor, lengths: tf.Tensor, vocab: Vocabulary
-) -> Iterator[Violation]:
-    columns, is_sep = tf.range(ids.shape[1]), ids == vocab.sep_id
-    yield ids[:, :1] != vocab.cls_id, "the first token is not [CLS]"
-    yield _count(ids == vocab.cls_id) > 1, "[CLS] occurs more than once"
-    yield (columns == lengths - 1) & ~is_sep, "the last token is not [SEP]"
-    yield (columns == in_a - 1) & ~is_sep, "the first segment does not end with [SEP]"
-    # In a row with one segment, each [SEP] may end a document.
-    yield (in_a < lengths) & (_count(is_sep) != 2), "[SEP] occurs inside a segment"
-
-
-def _violations_of_word_starts(
-    batch: Mapping[str, tf.Tensor], in_a: tf.Tensor, lengths: tf.Tensor, vocab: Vocabulary | None
-) -> Iterator[Violation]:
-    starts, ids = batch["word_starts"], batch["input_word_ids"]
-    columns = tf.range(starts.shape[1])
-    special = (columns == 0) | (columns >= lengths - 1) | (columns == in_a - 1)
-    if vocab:
-        special |= (ids == vocab.cls_id) | (ids == vocab.sep_id)
-    yield (starts != 0) & special, "a word starts at [CLS], [SEP] or in the padding"
-    missing = special[:, :-1] & ~special[:, 1:] & (starts[:, 1:] != 1)
-    yield missing, "no word starts at the first token of a segment"
-
-
-def _unmasked_ids(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+def _unmasked_ids(batch: Tensors) -> tf.Tensor:
     """Returns the ids [B, S] with the labels in place of the masked tokens."""
     ids = batch["input_word_ids"]
     if "masked_lm_ids" not in batch:

@@ -130,11 +130,9 @@ class RecordStatistics:
         Without `overwrite`, the file must be new.
         """
         # Imported here because it takes half a second and few runs plot.
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(15, 4), layout="constrained")
-        FigureCanvasAgg(figure)
         left, middle, right = figure.subplots(1, 3)
         left.bar(np.arange(len(self._lengths)), self._lengths, width=1)
         left.set(title="Lengths", xlabel="tokens per record", ylabel="records", yscale="log")

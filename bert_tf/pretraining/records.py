@@ -23,9 +23,14 @@ from bert_tf.pretraining.phases import phase_named, read_phases
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
 from bert_tf.resolution import agreed, check_length
 from bert_tf.runs.run import RECORDS, Run
-from tfrecords.completeness import check_complete, check_finished, listed_files
 from tfrecords.dynamic_masking import DynamicMasking
-from tfrecords.manifest import find_manifests, stored_vocabulary
+from tfrecords.manifest import (
+    check_complete,
+    check_finished,
+    find_manifests,
+    listed_files,
+    stored_vocabulary,
+)
 from tfrecords.order import RecordSet
 from tfrecords.reader import check_files
 from tfrecords.vocabulary import Vocabulary

@@ -7,8 +7,7 @@ import pytest
 
 from bert_tf.base.files import file_sha256, read_file
 from bert_tf.base.input_files import expand_files, match_files
-from tfrecords.completeness import check_complete, check_finished
-from tfrecords.manifest import find_manifests, write_manifest
+from tfrecords.manifest import check_complete, check_finished, find_manifests, write_manifest
 from tfrecords.records import compression_of
 from tfrecords.vocabulary import load_vocab
 

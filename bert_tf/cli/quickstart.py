@@ -82,8 +82,8 @@ def run(options: Options) -> None:
         max_seq_length=_MAX_SEQ_LENGTH,
         output_dir=preprocessor,
     )
-    _run(command_line("export.check", saved_model_dir=encoder))
-    _run(command_line("bert_tf.fill_mask", *SENTENCES, checkpoint=encoder))
+    _step(None, "export.check", saved_model_dir=encoder)
+    _step(None, "bert_tf.fill_mask", *SENTENCES, checkpoint=encoder)
     print(
         f"\nFinished after {(time.monotonic() - started) / 60:.1f} minutes. {folder}/ holds:\n"
         "  train.txt, heldout.txt    the text, one sentence per line\n"
@@ -119,18 +119,13 @@ def _make_data(folder: pathlib.Path, vocab_size: int) -> tuple[pathlib.Path, pat
     return records
 
 
-def _step(result: pathlib.Path, module: str, **flags: object) -> None:
+def _step(result: pathlib.Path | None, module: str, *texts: str, **flags: object) -> None:
     """Shows a command and runs it, unless its result exists."""
-    line = command_line(module, **flags)
-    if result.exists():
-        say(f"\n$ {line}\nSkipped: {result} exists.")
-    else:
-        _run(line)
-
-
-def _run(line: str) -> None:
-    """Shows a command and runs it."""
+    line = command_line(module, *texts, **flags)
     say(f"\n$ {line}")
+    if result and result.exists():
+        say(f"Skipped: {result} exists.")
+        return
     arguments = shlex.split(line)[1:]
     status = subprocess.run([sys.executable, *arguments], check=False).returncode
     if status:

@@ -56,8 +56,8 @@ class LiteFile:
             if sum(member.file_size for member in archive.infolist()) > _MOST_BYTES:
                 raise ValueError("its archive is too large")
             self.texts = {name: archive.read(name).decode() for name in archive.namelist()}
-        with silent(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a package of its own will replace tf.lite
+        # It warns that a package of its own will replace tf.lite.
+        with silent(), warnings.catch_warnings(action="ignore"):
             interpreter = tf.lite.Interpreter(model_content=data, num_threads=os.cpu_count())
             interpreter.allocate_tensors()
         self._run = interpreter.get_signature_runner()

@@ -120,7 +120,7 @@ class TokenizerFiles:
         else:
             return None
         strips = self._stated("strip_accents", "strip_accents")
-        if strips == (self._lower_case is not False):
+        if strips == (self._stated("do_lower_case", "lowercase") is not False):
             strips = None
         with errors_at(source):
             if CHECKSUM in self.config:
@@ -158,17 +158,13 @@ class TokenizerFiles:
                 f"WARNING: {os.path.join(self._folder, TOKENIZER)}: {difference}, which bert_tf "
                 "does not support: some texts will get other tokens than in transformers."
             )
-        return self._lower_case
+        return self._stated("do_lower_case", "lowercase")
 
     @property
     def sentencepiece_file(self) -> str | None:
         """The tokenizer.json of a SentencePiece model; None if there is none."""
         kind = self._whole.get("model", {}).get("type")
         return self._whole_path if kind == _SENTENCEPIECE else None
-
-    @property
-    def _lower_case(self) -> bool | None:
-        return self._stated("do_lower_case", "lowercase")
 
     def _stated(self, key: str, of_normalizer: str) -> bool | None:
         """Returns a value of tokenizer_config.json or of the normalizer, as transformers does."""

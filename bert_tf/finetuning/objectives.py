@@ -17,12 +17,13 @@ Tensors = Mapping[str, tf.Tensor]
 
 
 class PerExample:
-    """Measures the mean loss of the examples, and predicts what the model returns as `logits`.
-
-    Most subclasses define `example_losses(model, batch, training)`, float [B].
-    """
+    """Measures the mean loss of the examples, and predicts what the model returns as `logits`."""
 
     measures = losses = ("loss",)
+
+    def example_losses(self, model: keras.Model, batch: Tensors, training: bool) -> tf.Tensor:
+        """Returns the loss of each example, float [B]."""
+        raise NotImplementedError
 
     def sums(self, model: keras.Model, batch: Tensors, training: bool) -> dict[str, tf.Tensor]:
         losses = self.example_losses(model, batch, training)

@@ -78,7 +78,7 @@ def _bert_tf(options: argparse.Namespace, skips_padding: bool = True) -> Contend
 
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.finetuning.batches import eval_batches, train_batches
-    from bert_tf.finetuning.fine_tuner import FineTuner, Training
+    from bert_tf.finetuning.fine_tuner import FineTuner, TaskLearner
     from bert_tf.finetuning.finetuning_options import FineTuningOptions
     from bert_tf.finetuning.registry import TASKS
     from bert_tf.finetuning.task import TRAIN, DataFiles
@@ -104,10 +104,10 @@ def _bert_tf(options: argparse.Namespace, skips_padding: bool = True) -> Contend
     examples = examples.take(np.arange(options.examples))
     features = task.featurize(examples, tokenizer, options.seq_length)
     session = Session(flags, make_strategy(flags), Run(flags.output_dir), init)
-    tuner = FineTuner(session, Training(task), init.spec.config, {TRAIN: features})
-    tuner.set_weights()
-    tuner.model.encoder.skips_padding = skips_padding
-    trainer, steps = tuner.trainer, options.examples // options.batch_size
+    tuner = FineTuner(session, TaskLearner(task), init.spec, {TRAIN: features})
+    tuner.training.set_weights()
+    tuner.training.model.encoder.skips_padding = skips_padding
+    trainer, steps = tuner.training.trainer, options.examples // options.batch_size
     iterator = iter(train_batches(features, options.batch_size, range(steps * _EPOCHS), 0))
 
     def train(epochs: int) -> float:

@@ -58,7 +58,7 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.finetuning.batches import train_batches
     from bert_tf.finetuning.fine_tune import load_evaluator, read_features
-    from bert_tf.finetuning.fine_tuner import FineTuner, Training
+    from bert_tf.finetuning.fine_tuner import FineTuner, TaskLearner
     from bert_tf.finetuning.finetuning_options import FineTuningOptions
     from bert_tf.finetuning.registry import make_task
     from bert_tf.finetuning.task import TRAIN
@@ -83,17 +83,17 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     splits = read_features(flags, task, spec, [TRAIN, dev], print)
     run = Run(flags.output_dir)
     session = Session(flags, strategy, run, init)
-    tuner = FineTuner(session, Training(task), config, splits)
-    tuner.set_weights()
+    tuner = FineTuner(session, TaskLearner(task), spec, splits)
+    tuner.training.set_weights()
 
     run.write(spec)
     run.write_head(task.head)
-    Checkpointer(run.path, tuner.model, {"step": tuner.trainer.step}).save()
+    Checkpointer(run.path, tuner.training.model, {"step": tuner.training.trainer.step}).save()
     for name in (START, BATCHES):
         (folder / name).mkdir()
     huggingface.write(open_checkpoint(run.path), str(folder / START))
 
-    losses, rates, trainer = [], [], tuner.trainer
+    losses, rates, trainer = [], [], tuner.training.trainer
     size = options.train_batch_size
     batches = train_batches(splits[TRAIN], size, range(tuner.num_train_steps), options.random_seed)
     # Iterated twice: the batches are recorded as they are trained on.
@@ -110,7 +110,7 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     command = [options.huggingface, __file__, f"--task={options.task}", f"--replay={folder}"]
     subprocess.run(command, check=True)
     trained = open_checkpoint(str(folder / END))
-    theirs = load_evaluator(session, Training(task), trained, splits).evaluate(dev)
+    theirs = load_evaluator(session, task, trained, splits).evaluate(dev)
     differences = np.abs(np.load(folder / LOSSES) - losses)
     metric = f"eval_{task.metric}"
     return {

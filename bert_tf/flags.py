@@ -1,5 +1,6 @@
 """The flags that choose devices, shared by every command that trains."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,6 +8,8 @@ from typing import ClassVar
 from bert_tf.base import command
 from bert_tf.base.command import option, rare_option
 from bert_tf.choices import PRECISIONS, STRATEGIES
+
+_location = functools.partial(rare_option, role="location")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,28 +34,30 @@ class DeviceOptions(command.Options):
         "Type of activations and matrix products. Variables stay in float32; with float16 "
         "the loss is scaled.",
         choices=PRECISIONS,
+        role="training",
     )
     strategy: str = option(
         "auto",
         "Devices to train on. auto takes the workers or the TPU named by other flags, or else "
         "all GPUs, or else the CPU.",
         choices=STRATEGIES,
+        role="location",
     )
-    use_tpu: bool = rare_option(False, "Same as --strategy=tpu.")
-    tpu_name: str | None = rare_option(None, "Name of the TPU. Omit it on a TPU VM.")
-    tpu_zone: str | None = rare_option(None, "Zone of --tpu_name.")
-    gcp_project: str | None = rare_option(None, "Project of --tpu_name.")
+    use_tpu: bool = _location(False, "Same as --strategy=tpu.")
+    tpu_name: str | None = _location(None, "Name of the TPU. Omit it on a TPU VM.")
+    tpu_zone: str | None = _location(None, "Zone of --tpu_name.")
+    gcp_project: str | None = _location(None, "Project of --tpu_name.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions(DeviceOptions):
     """The machines of a command that trains on several."""
 
-    worker_hosts: str | None = rare_option(
+    worker_hosts: str | None = _location(
         None,
         "host:port of every machine of --strategy=multi_worker, comma-separated and the same "
         "on each. Alternatively, set TF_CONFIG.",
     )
-    task_index: int | None = rare_option(
+    task_index: int | None = _location(
         None, "Index of this machine in --worker_hosts. Worker 0 writes the files.", at_least=0
     )

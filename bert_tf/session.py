@@ -1,7 +1,7 @@
 """A training run, put together from flags: devices, model, optimizer, weights."""
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -11,16 +11,13 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.folder_lock import locked
-from bert_tf.base.input_files import shortened
 from bert_tf.base.process import check_memory
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.flags import DeviceOptions
-from bert_tf.models.encoder import least_activations, skip_padding
+from bert_tf.models.encoder import least_activations
 from bert_tf.models.token_capacity import TokenCapacity
 from bert_tf.runs.run import Run
-from bert_tf.training.driver import Driver
-from bert_tf.training.optimizers import AdamW, Schedule
 from bert_tf.training.strategy import (
     chief_say,
     device_type,
@@ -29,8 +26,7 @@ from bert_tf.training.strategy import (
     make_strategy,
     set_precision,
 )
-from bert_tf.training.trainer import Objective, Trainer
-from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
+from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.growing import VocabularyMapping, load_mapping
 
 
@@ -96,30 +92,16 @@ class Session:
         """Prints a line, on one of several workers."""
         return chief_say(self.strategy)
 
-    def make_trainer(
-        self,
-        build_model: Callable[[], keras.Model],
-        make_optimizer: Callable[[keras.Model], AdamW],
-        objective: Objective,
-        schedule: Schedule,
-        accumulation_steps: int = 1,
-    ) -> Trainer:
-        """Creates a model with random weights on the devices, and its trainer."""
-        keras.utils.set_random_seed(self.options.random_seed)
-        with self.strategy.scope():
-            model = build_model()
-            if device_type(self.strategy) == "CPU":
-                skip_padding(model)
-            optimizer = make_optimizer(model)
-        return Trainer(
-            self.strategy,
-            model,
-            objective,
-            optimizer,
-            schedule,
-            accumulation_steps=accumulation_steps,
-            seed=self.options.random_seed,
-        )
+    @cached_property
+    def device(self) -> str:
+        """The kind of the devices: CPU, GPU or TPU."""
+        return device_type(self.strategy)
+
+    @property
+    def rematerialize(self) -> str:
+        """What the backward pass recomputes; see `BertEncoder`."""
+        default = "none" if self.device == "CPU" else "selective"
+        return self.options.rematerialize or default
 
     def shortcut(
         self,
@@ -137,7 +119,7 @@ class Session:
         """
         rows = batch_size // (self.strategy.num_replicas_in_sync * accumulation_steps)
         lengths, places = sizes()
-        if device_type(self.strategy) == "CPU":
+        if self.device == "CPU":
             needed = least_activations(model, rows * lengths.mean())
             check_memory(f"a step with --train_batch_size={batch_size}", needed)
             return None
@@ -148,41 +130,3 @@ class Session:
                 "places, or all of them if a batch has more tokens."
             )
         return capacity
-
-    def set_weights(
-        self,
-        driver: Driver,
-        model: keras.Model,
-        weights: Sequence[keras.Variable],
-        preset: Collection[str] = (),
-    ) -> bool:
-        """Sets the weights from the first of these sources that exists, and prints which one.
-
-        1. The run's own newest readable checkpoint, which restores the whole state, so that
-           training resumes exactly.
-        2. The initial checkpoint, whose tables `mapping` grows. Pooler and heads that it lacks keep
-           their random values.
-        3. The random values that the model was created with.
-
-        The initial checkpoint sets `weights`, and those with the paths `preset` have their values
-        already. Returns whether the run resumes.
-        """
-        init, say = self.init, self.say
-        if path := driver.restore():
-            say(f"Resuming from {path}, step {driver.step:,}.")
-            return True
-        if not init:
-            say(f"Initializing all{' other' if preset else ''} weights randomly.")
-            return False
-        kept = load_weights(init.path, init.tensors, weights, self.mapping, OPTIONAL)
-        loaded = {weight.path for weight in weights} - set(kept)
-        kind = f" ({init.format})" if init.format else ""
-        say(f"Initializing {len(loaded)} weights from {init.path}{kind}.")
-        if self.mapping:
-            say(self.mapping.describe())
-        paths = [weight.path for weight in model.weights]
-        if random := [path for path in paths if path not in {*loaded, *preset}]:
-            say(f"Initializing randomly: {', '.join(random)}.")
-        if unused := sorted(init.tensors.keys() - loaded) + list(init.unused):
-            say(f"Left out of the checkpoint: {shortened(unused)}.")
-        return False

@@ -27,6 +27,9 @@ from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
 from bert_tf.training.strategy import make_strategy
 from tfrecords.vocabulary import Vocabulary
 
+# What learners read of a session on the CPU.
+SESSION = types.SimpleNamespace(rematerialize="none")
+
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_runs():

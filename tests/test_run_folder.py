@@ -9,6 +9,7 @@ import re
 import pytest
 
 from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.flags import DeviceOptions
 from bert_tf.presets import preset_config
 from bert_tf.pretraining.pretrain import pretrain
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
@@ -33,25 +34,18 @@ def save_checkpoint(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", [ModelSpec(CONFIG, VOCAB, False), ModelSpec(CONFIG, VOCAB, True), ModelSpec(CONFIG)]
+    ("spec", "head"),
+    [
+        (ModelSpec(CONFIG, VOCAB, False), Head("classifier", ("no", "yes"), True)),
+        (ModelSpec(CONFIG, VOCAB, True), Head("span")),
+        (ModelSpec(CONFIG), Head("classifier", mean=2.5, deviation=0.1)),
+    ],
 )
-def test_a_run_reads_what_it_wrote(run, spec):
+def test_a_run_reads_what_it_wrote(run, spec, head):
     """Oracle: round trip."""
     run.write(spec, {"seed": 1})
     assert run.spec == spec
     assert run.flags == {"seed": 1}
-
-
-@pytest.mark.parametrize(
-    "head",
-    [
-        Head("classifier", ("no", "yes"), True),
-        Head("span"),
-        Head("classifier", mean=2.5, deviation=0.1),
-    ],
-)
-def test_a_run_reads_the_head_it_wrote(run, head):
-    """Oracle: round trip."""
     assert run.head is None
     run.write_head(head)
     assert run.head == head
@@ -94,12 +88,15 @@ def test_other_libraries_read_the_tokenizer(run):
 
 
 def test_changed_flags_leave_out_where_a_run_computes(run):
-    run.write(ModelSpec(CONFIG), {"strategy": "cpu", "rate": 0.1, "steps": 2})
-    changed = run.changed_flags({"strategy": "gpu", "rate": 0.2, "steps": 2, "new": 1})
-    assert changed == {"rate": (0.1, 0.2)}
-    run.check_flags({"rate": 0.2, "steps": 2}, free={"rate"})
-    with pytest.raises(ValueError, match=r"run was made from .*\(rate=0.1, not 0.2\): choose"):
-        run.check_flags({"rate": 0.2, "steps": 3}, free={"steps"})
+    """Oracle: by hand; a flag that is new since the last start has not changed."""
+    saved = DeviceOptions(strategy="cpu", precision="float16").values()
+    run.write(ModelSpec(CONFIG), {x: saved[x] for x in saved if x != "tpu_name"})
+    options = DeviceOptions(strategy="gpu", tpu_name="new")
+    assert run.changed_flags(options.values("location")) == {"precision": ("float16", "float32")}
+    run.check_flags(options.values("location", "training"))
+    match = r"run was made from .*\(precision=float16, not float32\): choose"
+    with pytest.raises(ValueError, match=match):
+        run.check_flags(options.values("location"))
 
 
 def opened(run: Run, replace_vocab: bool = False) -> Checkpoint:
@@ -268,11 +265,15 @@ def test_a_vocabulary_that_changed_is_noticed(run, tmp_path):
     assert Run(run.path).vocab == swapped
 
 
-def test_exports_take_vocabulary_and_casing_from_the_run(run, tmp_path):
-    """Oracle: a cased run; whatever would export it as uncased is refused."""
+def test_exports_take_vocabulary_and_casing_from_the_run(run, tmp_path, capsys):
+    """Oracle: a cased run, with a vocabulary without capitals.
+
+    Whatever would export it as uncased is refused.
+    """
     run.write(ModelSpec(CONFIG, VOCAB, False))
     vocab_file = run.file("vocab.txt")
     assert resolve_vocab(opened(run), None, None) == (VOCAB, False)
+    assert capsys.readouterr().out.startswith(f"WARNING: {vocab_file} is uncased, but")
     # A copy of the flag's own beside the casing, and a vocabulary without one.
     assert resolve_vocab(None, vocab_file, None) == (VOCAB, False)
     for checkpoint in (opened(run), None):
@@ -286,10 +287,3 @@ def test_exports_take_vocabulary_and_casing_from_the_run(run, tmp_path):
     bare.write(ModelSpec(CONFIG))
     with pytest.raises(ValueError, match="bare comes without a vocabulary: give --vocab_file"):
         resolve_vocab(opened(bare), None, True)
-
-
-def test_an_export_whose_casing_contradicts_the_vocabulary_warns(run, capsys):
-    """Oracle: the vocabulary has no capitals."""
-    run.write(ModelSpec(CONFIG, VOCAB, False))
-    resolve_vocab(opened(run))
-    assert capsys.readouterr().out.startswith(f"WARNING: {run.file('vocab.txt')} is uncased, but")

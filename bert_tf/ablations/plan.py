@@ -111,15 +111,6 @@ def make_plan(options: AblationOptions) -> list[RowPlan]:
     return plans
 
 
-def changed_flags(options: DeviceOptions) -> dict[str, Any]:
-    """Returns the flags that differ from their defaults, for the command line of a run."""
-    return {
-        field.name: getattr(options, field.name)
-        for field in dataclasses.fields(options)
-        if getattr(options, field.name) != field.default
-    }
-
-
 def _check_kind(options: AblationOptions, named: Sequence[NamedRecords]) -> None:
     """Raises a ValueError if the rows need other records."""
     (phase,), file = named, options.lexicon_file

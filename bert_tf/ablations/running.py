@@ -13,7 +13,7 @@ import tensorflow as tf
 from bert_tf.ablations.ablation_options import AblationOptions
 from bert_tf.ablations.entities import ENTITIES
 from bert_tf.ablations.grids import GRIDS, PERPLEXITY
-from bert_tf.ablations.plan import RowPlan, changed_flags, count_parameters, make_plan
+from bert_tf.ablations.plan import RowPlan, count_parameters, make_plan
 from bert_tf.base.command_help import command_line
 from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
@@ -23,8 +23,6 @@ from bert_tf.finetuning.sweeps.sweep import sweep
 from bert_tf.finite import NonFinite
 from bert_tf.runs.run import FLAGS, SWEEP_RESULTS, Run
 
-# Flags that may differ when an ablation goes on: they add rows and runs.
-_FREE = frozenset({"rows", "tasks", "data_dir", "num_seeds"})
 # What the JSON file says about a row.
 Values = Mapping[str, Any]
 
@@ -44,7 +42,7 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
     """
     # This process trains nothing, and must leave the memory of GPUs to those that do.
     tf.config.set_visible_devices([], "GPU")
-    Run(options.folder).check_flags(dataclasses.asdict(options), free=_FREE)
+    Run(options.folder).check_flags(options.values("location", "free"))
     if "grid" not in (run := Run(options.folder)).flags:
         files = run.file(FLAGS), f"{options.folder}.json", f"{options.folder}.txt"
         check_free(*files, advice="move it away, or choose another --output_dir")
@@ -68,14 +66,14 @@ def _run_row(options: AblationOptions, plan: RowPlan) -> None:
     if plan.evaluation:
         say(f"{run.output_dir} is finished.")
     else:
-        say(f"$ {command_line('bert_tf.run_pretraining', **changed_flags(run))}")
+        say(f"$ {command_line('bert_tf.run_pretraining', **run.given)}")
         run_apart("bert_tf.pretraining.pretrain:pretrain", run)
     if options.lexicon_file and not Run(plan.folder).read_json(ENTITIES):
         say(f"Measuring the accuracy on the phrases of {options.lexicon_file} ...")
         name = "bert_tf.ablations.entities:evaluate_entities"
         run_apart(name, run, options.lexicon_file, plan.folder)
     for run in plan.finetuning.values():
-        say(f"\n$ {command_line('bert_tf.run_finetuning', **changed_flags(run))}")
+        say(f"\n$ {command_line('bert_tf.run_finetuning', **run.given)}")
         try:
             sweep(run)
         except NonFinite as error:

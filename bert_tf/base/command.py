@@ -10,7 +10,7 @@ import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Self
 
 from absl import flags, logging
 
@@ -49,6 +49,7 @@ def option(
     at_least: float = -_LARGEST,
     at_most: float = _LARGEST,
     kind: str = "common",
+    role: str = "fixed",
 ) -> Any:
     """Declares a field of `Options` that becomes the flag of the same name.
 
@@ -61,10 +62,16 @@ def option(
         kind: "common"; "rare", which --help leaves to --helpfull; or "positional": the value may
             also be given without the name of the flag. The strings of a positional `tuple` take
             all such arguments.
+        role: what the flag is for a run that a later command trains on or evaluates. "fixed": a
+            part of what is trained, which an evaluation takes from the run; "column" and
+            "setting": the same, with a default that was found in the training file or the model;
+            "length": how much of a text is read. "training": fixed while the run trains. "data",
+            "test": files, which an evaluation takes from the run unless flags name data.
+            "reading": how to read the model's output; may be given anew. "free": what to do.
+            "location": where, and on which devices.
     """
-    metadata = dict(
-        help=help, choices=choices, aliases=aliases, at_least=at_least, at_most=at_most, kind=kind
-    )
+    metadata = dict(help=help, choices=choices, aliases=aliases, kind=kind, role=role)
+    metadata |= dict(at_least=at_least, at_most=at_most)
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -105,11 +112,31 @@ class Options:
                 need = f"{low} or more" if open_end else f"from {low} to {high}"
                 raise ValueError(f"--{name} is {value}: it must be {need}")
 
+    @classmethod
+    def names(cls, *roles: str) -> list[str]:
+        """Returns the names of the flags with some roles; see `option`."""
+        return [x.name for x in dataclasses.fields(cls) if x.metadata["role"] in roles]
+
+    def values(self, *left_out: str) -> dict[str, Any]:
+        """Returns the flags with their values, without those of some roles."""
+        names = self.names(*left_out)
+        return {x: y for x, y in dataclasses.asdict(self).items() if x not in names}
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The flags whose values are not their defaults."""
+        fields = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
+        return {field.name: value for field, value in fields if value != field.default}
+
     def refuse(self, names: Iterable[str], why: str) -> None:
-        """Raises a ValueError if one of these flags has another value than its default."""
-        for name in names:
-            if getattr(self, name) != getattr(type(self), name):
-                raise ValueError(f"--{name} {why}: omit it")
+        """Raises a ValueError if one of some flags is given."""
+        if name := next(filter(self.given.__contains__, names), None):
+            raise ValueError(f"--{name} {why}: omit it")
+
+    def with_saved(self, saved: Mapping[str, Any], *roles: str) -> Self:
+        """Returns the flags; those of some roles that are not given take the saved values."""
+        unset = {*self.names(*roles)} - self.given.keys()
+        return dataclasses.replace(self, **{x: saved[x] for x in unset if x in saved})
 
 
 def late(name: str) -> Callable[[Any], Any]:

@@ -9,20 +9,18 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.comparison.published import TABLES, PublishedTable
-from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
+from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.multi_task import TOGETHER
 from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.saved_run import DATA_CHECKSUMS
 from bert_tf.finetuning.sweeps.scores import Score, ScoreTable
 from bert_tf.finetuning.sweeps.sweep import summarize
-from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, LOCATION_FLAGS, Run
+from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, Run
 from bert_tf.training.reports import rank
 
 # Flags in which the runs of one group may differ. The seed may choose what is held out as dev set.
-_VARYING = LOCATION_FLAGS | {
-    "random_seed", "hold_out_seed", COMMAND, DATA_CHECKSUMS, "do_train", "do_eval", "do_predict",
-    "eval_batch_size",
-}  # fmt: skip
+_VARYING = {"random_seed", "hold_out_seed", COMMAND, DATA_CHECKSUMS}
+_VARYING |= {*FineTuningOptions.names("location", "free")}
 # Flags of compress that say where a student comes from.
 _STUDENT_SOURCES = ("recipe", "teacher", "student_layers")
 # Flags that say where a model comes from, and what of it is trained.

@@ -20,7 +20,6 @@ from bert_tf.compression.student import (
 from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.fine_tuned import in_task_order
-from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.saved_run import check_resumable
 from bert_tf.finetuning.sweeps.sweep import sweep
@@ -78,13 +77,13 @@ def compress(options: CompressionOptions) -> dict[str, float]:
     task = make_task(options, teacher.head)
     if task.head.kind == EMBEDDING:
         raise ValueError(f"compress has no --label_type={options.label_type}: omit it")
-    teacher, init = in_task_order(teacher, task, say), None
+    teacher = in_task_order(teacher, task, say)
     if check_resumable(options, run):
-        training = training_type.evaluation(task, run.path)
+        results = fine_tune(options, training_type.evaluated_task(task, run.path))
     else:
         training = training_type(options, task, teacher, recipe.loss)
         init = None if run.has_checkpoint else training.initial_student(recipe.layers)
-    results = fine_tune(options, task, init, training)
+        results = fine_tune(options, task, init, training)
     outcome = Outcome.read(run.path)
     if not outcome:
         outcome = _compare(options, task, teacher, results)
@@ -124,7 +123,7 @@ def _compare(
     spec = known_spec(teacher, run.vocab, run.lower_case)
     splits = read_features(options, task, spec, [dev], lambda line: None)
     session = Session(options, make_strategy(options), run)
-    evaluator = load_evaluator(session, Training(task), teacher, splits)
+    evaluator = load_evaluator(session, task, teacher, splits)
     count = num_parameters(student)
     facts = {"student_bytes": 4 * count}
     facts |= training_of(options.recipe).facts(options, teacher, student)

@@ -82,6 +82,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         "teacher's vocabulary, except with recipes that compare only predictions (pd, minibert, "
         "bilstm) or do not use the teacher in training (layers, weights, q8bert, albert, "
         "mixed-vocabulary). Default: the teacher; the student then also starts with its head.",
+        role="training",
     )
     augment: int = rare_option(
         0,
@@ -111,9 +112,11 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         "Bits of the weights of a layer, for qbert, from 2 to 8. Such as 4, or 2/3, the "
         "default: the half of the layers that is more sensitive gets the larger number.",
     )
-    do_train: bool = rare_option(True, "Train the student; always on.")
+    do_train: bool = rare_option(True, "Train the student; always on.", role="free")
     do_eval: bool = rare_option(
-        True, "Evaluate the best weights on the dev set and on a test set with answers."
+        True,
+        "Evaluate the best weights on the dev set and on a test set with answers.",
+        role="free",
     )
 
     def __post_init__(self) -> None:

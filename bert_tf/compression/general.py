@@ -8,7 +8,7 @@ from bert_tf.base.progress import say
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.distillation import Distillation, DistillationObjective
-from bert_tf.compression.mixed_vocabulary import DualTraining
+from bert_tf.compression.mixed_vocabulary import DualLearner
 from bert_tf.compression.outcome import num_parameters
 from bert_tf.compression.precomputed import check_same_teacher
 from bert_tf.compression.recipes import GENERAL_RECIPES, Loss
@@ -16,11 +16,12 @@ from bert_tf.compression.student import check_comparable, initial_student
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
-from bert_tf.pretraining.phase_data import PretrainingTask
+from bert_tf.pretraining.phase_data import PretrainingLearner
 from bert_tf.pretraining.pretrain import pretrain
 from bert_tf.pretraining.records import masked_lm_prob, name_records
 from bert_tf.resolution import check_readable
 from bert_tf.runs.run import COMMAND, Run
+from bert_tf.session import Session
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.names import part_of
 
@@ -47,7 +48,7 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     if recipe.loss.terms:
         task = GeneralStudent(recipe.loss, teacher, run.path if options.do_train else None)
     else:
-        task = DualTraining(teacher, masked_lm_prob(options, name_records(options)[0]))
+        task = DualLearner(teacher, masked_lm_prob(options, name_records(options)[0]))
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     init = None if resumes else initial_student(options, recipe.layers, teacher)
     results = pretrain(options, task, init)
@@ -59,7 +60,7 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     return results
 
 
-class GeneralStudent(PretrainingTask):
+class GeneralStudent(PretrainingLearner):
     """A student that learns from a pre-trained teacher with the loss of one of `GENERAL_RECIPES`.
 
     `run_folder` is where the teacher's checksum is kept; None to keep none.
@@ -75,18 +76,18 @@ class GeneralStudent(PretrainingTask):
                 "use another --teacher, or --recipe=tinybert, which compares layers alone"
             )
 
-    def build_model(self, spec: ModelSpec, rematerialize: str) -> keras.Model:
+    def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:
         source, loss, ours, theirs = self._teacher, self._loss, spec.config, self._theirs
         equal = [*loss.equal, *(["vocab_size"] if loss.predicts else [])]
         check_comparable(ours, theirs, equal, loss.absent)
         if self._run_folder:
             check_same_teacher(self._run_folder, source)
         model_type = BertPretrainer if loss.predicts else BertEncoder
-        student, teacher = model_type(ours, rematerialize), model_type(theirs)
+        student, teacher = model_type(ours, session.rematerialize), model_type(theirs)
         load_weights(source.path, source.tensors, teacher.weights, optional_parts=OPTIONAL)
         return Distillation(student, teacher)
 
-    def objective(self, name: str, spec: ModelSpec, num_train_steps: int) -> DistillationObjective:
+    def objective(self, spec: ModelSpec, num_train_steps: int) -> DistillationObjective:
         base = PretrainingObjective(next_sentence=False) if self._loss.predicts else _Nothing()
         return DistillationObjective(base, self._loss, num_train_steps)
 

@@ -13,7 +13,8 @@ from bert_tf.compression.student import check_comparable
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.layers import fused
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
-from bert_tf.pretraining.phase_data import PretrainingTask
+from bert_tf.pretraining.phase_data import PretrainingLearner
+from bert_tf.session import Session
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.flops import training_flops
 from bert_tf.weights.names import part_of, weights
@@ -155,7 +156,7 @@ class DualObjective:
         }
 
 
-class DualTraining(PretrainingTask):
+class DualLearner(PretrainingLearner):
     """Trains a student with a vocabulary of its own together with its pre-trained teacher.
 
     `masked_lm_prob` is the share of the teacher's tokens to predict.
@@ -171,7 +172,7 @@ class DualTraining(PretrainingTask):
         # Its vocabulary need not be that of the records.
         self.readers = {teacher.path: dataclasses.replace(teacher.spec, vocab=None)}
 
-    def build_model(self, spec: ModelSpec, rematerialize: str) -> DualPretrainer:
+    def build_model(self, session: Session, spec: ModelSpec) -> DualPretrainer:
         source, student = self._teacher, spec.config
         special = student.special_keys + source.spec.config.special_keys
         check_comparable(student, source.spec.config, _SAME, special)
@@ -182,7 +183,7 @@ class DualTraining(PretrainingTask):
             )
         mapping = both_vocabularies(source.spec, spec)
         theirs = dataclasses.replace(source.spec.config, vocab_size=mapping.new_size)
-        model = DualPretrainer(student, theirs, rematerialize)
+        model = DualPretrainer(student, theirs, session.rematerialize)
         # A copy outside of the scope, whose paths are those of the checkpoint.
         teacher = BertPretrainer(theirs)
         random = load_weights(source.path, source.tensors, teacher.weights, mapping, OPTIONAL)
@@ -192,7 +193,7 @@ class DualTraining(PretrainingTask):
             ours.assign(weight)
         return model
 
-    def objective(self, name: str, spec: ModelSpec, num_train_steps: int) -> DualObjective:
+    def objective(self, spec: ModelSpec, num_train_steps: int) -> DualObjective:
         return DualObjective(self._rows(spec))
 
     def prepare(self, batches: tf.data.Dataset, spec: ModelSpec) -> tf.data.Dataset:

@@ -186,7 +186,11 @@ class ZeroingTraining(StudentTraining):
         }
 
     def make_optimizer(
-        self, weights: Sequence[keras.Variable], num_first_steps: int, **arguments: Any
+        self,
+        optimizer: type[AdamW],
+        weights: Sequence[keras.Variable],
+        num_first_steps: int,
+        **arguments: Any,
     ) -> AdamW:
         return PruningAdamW(weights, self._options.pruned_share, num_first_steps, **arguments)
 

@@ -16,13 +16,13 @@ from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.quantization import STATE, Quantization, QuantizedModel, is_quantized
 from bert_tf.compression.recipes import Loss
 from bert_tf.compression.student import StudentTraining, training_features
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.finetuning.batches import train_batches
 from bert_tf.finetuning.fine_tuned import load_task_model
-from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.task import Task
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
+from bert_tf.session import Session
 from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
 from bert_tf.training.strategy import set_precision
 from bert_tf.training.trainer import Batch, Objective
@@ -54,8 +54,13 @@ class QuantizedTraining(StudentTraining):
         self._layer_bits = self._measured_bits()
 
     @staticmethod
-    def evaluation(task: Task, folder: str) -> Training:
-        return QuantizedEvaluation(task, folder)
+    def evaluated_task(task: Task, folder: str) -> Task:
+        ranges = _state(folder)["activation_ranges"]
+
+        def build_model(config: BertConfig) -> keras.Model:
+            return QuantizedModel(task.build_model(config), ranges=ranges)
+
+        return task.changed(build_model=build_model)
 
     @classmethod
     def facts(
@@ -86,15 +91,15 @@ class QuantizedTraining(StudentTraining):
             say(f"Layer {layer}: {measured}, {chosen[layer]} bits.")
         return chosen
 
-    def build_model(self, config: BertConfig) -> keras.Model:
+    def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:
         # Each replica would move the ranges of its activations in its own way.
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
             raise ValueError(
                 "quantization trains on one device: give --strategy=cpu, or make one GPU visible "
                 "with CUDA_VISIBLE_DEVICES=0"
             )
-        bits = self._layer_bits or [self._bits[0]] * num_layers(config)
-        return QuantizedModel(self.task.build_model(config), self.quantization, bits)
+        bits = self._layer_bits or [self._bits[0]] * num_layers(spec.config)
+        return QuantizedModel(super().build_model(session, spec), self.quantization, bits)
 
     def preset_weights(self, model: QuantizedModel) -> list[keras.Variable]:
         return [weight for weight in model.weights if weight.path.startswith(f"{STATE}/")]
@@ -114,17 +119,6 @@ class QBertTraining(QuantizedTraining):
 
     quantization = Quantization(symmetric=False, groups=128)
     default_bits = (2, 3)
-
-
-class QuantizedEvaluation(Training):
-    """Evaluates the finished student in a folder."""
-
-    def __init__(self, task: Task, folder: str):
-        super().__init__(task)
-        self._ranges = _state(folder)["activation_ranges"]
-
-    def build_model(self, config: BertConfig) -> keras.Model:
-        return QuantizedModel(self.task.build_model(config), ranges=self._ranges)
 
 
 def _state(folder: str) -> dict[str, np.ndarray]:

@@ -21,7 +21,7 @@ from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tune import model_spec, read_features
 from bert_tf.finetuning.fine_tuned import load_task_model
-from bert_tf.finetuning.fine_tuner import Training
+from bert_tf.finetuning.fine_tuner import TaskLearner
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.models.encoder import skip_padding
 from bert_tf.runs.run import Run
@@ -85,7 +85,7 @@ def teacher_predictions(task: Task, teacher: Checkpoint, features: Features) -> 
     return predictions
 
 
-class StudentTraining(Training):
+class StudentTraining(TaskLearner):
     """Trains a task that a student learns from the labels alone; its teacher learned it before."""
 
     def __init__(self, options: CompressionOptions, task: Task, teacher: Checkpoint, loss: Loss):
@@ -93,9 +93,9 @@ class StudentTraining(Training):
         self._options, self._teacher, self._loss = options, teacher, loss
 
     @staticmethod
-    def evaluation(task: Task, folder: str) -> Training:
-        """Returns what evaluates the finished student in a folder."""
-        return Training(task)
+    def evaluated_task(task: Task, folder: str) -> Task:
+        """Returns the task with the model of the finished student in a folder."""
+        return task
 
     @staticmethod
     def facts(
@@ -116,13 +116,13 @@ class StudentTraining(Training):
 class SharingTraining(StudentTraining):
     """Trains a student whose layers share their weights."""
 
-    def build_model(self, config: BertConfig) -> keras.Model:
-        if not config.num_hidden_groups:
+    def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:
+        if not spec.config.num_hidden_groups:
             raise ValueError(
                 "--recipe=albert is for students whose layers share their weights, but this one is "
                 "a BERT: give an ALBERT as --init_checkpoint, --preset or --bert_config_file"
             )
-        return super().build_model(config)
+        return super().build_model(session, spec)
 
 
 class DistillingTraining(StudentTraining):
@@ -138,19 +138,21 @@ class DistillingTraining(StudentTraining):
 
     def __init__(self, options: CompressionOptions, task: Task, teacher: Checkpoint, loss: Loss):
         super().__init__(options, task, teacher, loss)
+        self.task = task.changed(read_splits=self._read_splits, featurize=self._featurize)
+        self._task = task
         compares_layers = loss.reads or loss.replaces
         per_example = task.head.kind in ("classifier", "multiple_choice")
         self._predicts_once = per_example and not compares_layers
         self._augmentation = Augmentation.of(options, self.changes, teacher)
         self._train: Any = None
 
-    def objective(self, num_train_steps: int) -> Objective:
+    def objective(self, spec: ModelSpec, num_train_steps: int) -> Objective:
         return DistillationObjective(self.task.objective, self._loss, num_train_steps)
 
-    def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
+    def _read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
         if TRAIN in names:
             check_same_teacher(self._options.output_dir, self._teacher)
-        splits = self.task.read_splits(names, files, seed)
+        splits = self._task.read_splits(names, files, seed)
         if self._augmentation and TRAIN in splits:
             if not isinstance(splits[TRAIN], TextExamples):
                 raise ValueError(
@@ -161,7 +163,7 @@ class DistillingTraining(StudentTraining):
         self._train = splits.get(TRAIN, self._train)
         return splits
 
-    def featurize(
+    def _featurize(
         self, examples: Any, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> Features:
         """See `Task.featurize`; adds the teacher's predictions to the training examples."""
@@ -182,11 +184,11 @@ class DistillingTraining(StudentTraining):
                 WordPieceTokenizer(x.vocab, x.lower_case, special_tokens_in_text=True)
                 for x in (theirs, tokenizer)
             )
-        features = read = self.task.featurize(examples, tokenizer, max_seq_length)
+        features = read = self._task.featurize(examples, tokenizer, max_seq_length)
         if not (trains and self._predicts_once):
             return features
         if theirs != tokenizer:
-            read = self.task.featurize(examples, theirs, max_seq_length)
+            read = self._task.featurize(examples, theirs, max_seq_length)
         tokens = [read.ids.to_tensor(-1), read.types.to_tensor(-1)]
         digests = [hashlib.sha256(values.numpy().tobytes()).hexdigest() for values in tokens]
         precision = keras.config.dtype_policy().name
@@ -199,15 +201,15 @@ class DistillingTraining(StudentTraining):
         targets = {**features.targets, TEACHER: found["values"]}
         return dataclasses.replace(features, targets=targets)
 
-    def build_model(self, config: BertConfig) -> keras.Model:
+    def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:
         loss = self._loss
-        check_comparable(config, self._teacher.spec.config, loss.equal, loss.absent)
-        student = super().build_model(config)
+        check_comparable(spec.config, self._teacher.spec.config, loss.equal, loss.absent)
+        student = super().build_model(session, spec)
         teacher = None if self._predicts_once else load_task_model(self.task, self._teacher)
         return Distillation(student, teacher, projects=HIDDEN in loss.reads)
 
     def first_best_step(self, num_train_steps: int) -> int:
-        """See `Training.first_best_step`; the last stage of the recipe must have begun."""
+        """See `Learner.first_best_step`; the last stage of the recipe must have begun."""
         return min(num_train_steps, int(self._loss.last_stage * num_train_steps) + 1)
 
 

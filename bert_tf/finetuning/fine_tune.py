@@ -15,14 +15,14 @@ from bert_tf.config import EMBEDDING, Head, ModelSpec
 from bert_tf.finetuning import saved_run
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import in_task_order, load_task_model
-from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, Training
+from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, TaskLearner
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
-from bert_tf.finetuning.lora import LoraTraining
+from bert_tf.finetuning.lora import LoraLearner
 from bert_tf.finetuning.metrics import OF_A_CLASS
-from bert_tf.finetuning.multi_task import MultiTask, MultiTaskTraining
+from bert_tf.finetuning.multi_task import MultiTask, MultiTaskLearner
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.sweeps.scores import aligned
-from bert_tf.finetuning.task import DataFiles, Task, TrainableTask
+from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.models.encoder import skip_padding
 from bert_tf.resolution import resolve_model
 from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, Run
@@ -30,7 +30,7 @@ from bert_tf.session import Session, training_devices
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
 from bert_tf.training.reports import EVAL_RESULTS, read_results, write_results
-from bert_tf.training.strategy import check_batch_size, chief_say, device_type
+from bert_tf.training.strategy import check_batch_size, chief_say
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
@@ -44,13 +44,14 @@ def fine_tune(
     options: FineTuningOptions,
     task: Task | None = None,
     init: Checkpoint | None = None,
-    training: Training | None = None,
+    learner: TaskLearner | None = None,
 ) -> dict[str, float]:
     """Trains, evaluates and predicts according to the options; resumes the run in output_dir.
 
     Args:
         task: replaces the registered task with the name `options.task`.
         init: replaces `options.init_checkpoint`; a run that resumes needs neither.
+        learner: trains its task in place of the learner that the flags ask for.
 
     Returns:
         the results in `eval_results.txt`: `eval_<metric>` of the best weights on the dev set,
@@ -63,19 +64,18 @@ def fine_tune(
     """
     options = dataclasses.replace(options, task=task.name if task else task_name(options.task))
     with training_devices(options, writes=True) as strategy:
-        return _fine_tune(options, task, init, training, strategy)
+        return _fine_tune(options, task, init, learner, strategy)
 
 
 def _fine_tune(
     options: FineTuningOptions,
     task: Task | None,
     init: Checkpoint | None,
-    training: Training | None,
+    learner: TaskLearner | None,
     strategy: tf.distribute.Strategy,
 ) -> dict[str, float]:
     run, say = Run(options.output_dir), chief_say(strategy)
-    options = saved_run.with_values_of(options, saved_run.resumed_flags(run))
-    options = saved_run.with_saved_flags(options, run)
+    options = saved_run.with_flags_of(options, run)
     trains = options.do_train and not saved_run.check_resumable(options, run)
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
@@ -90,8 +90,8 @@ def _fine_tune(
     spec = model_spec(session if trains else dataclasses.replace(session, run=run.best))
     session = _with_flags_of_model(session, trained, spec, settings)
     options = session.options
-    training = _make_training(session, task, trained, training, settings.head)
-    task = training.task
+    task = learner.task if learner else _make_task(session, task, trained, settings.head)
+    learner = learner or (None if trained else _make_learner(options, task))
     for flag in ("train_batch_size", "eval_batch_size"):
         check_batch_size(strategy, flag, getattr(options, flag))
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
@@ -105,7 +105,7 @@ def _fine_tune(
         optional = () if options.test_file else task.test_splits
     compared = saved_run.compared_splits(options, run, task)
     names = dict.fromkeys([*compared, *reported])
-    splits = read_features(options, training, spec, names, say, optional)
+    splits = read_features(options, task, spec, names, say, optional)
     reported = [name for name in reported if name in splits]
     checksums = saved_run.data_checksums({name: splits[name] for name in compared})
     saved_run.check_same_data(run, checksums)
@@ -113,12 +113,12 @@ def _fine_tune(
     if trained:
         folder, sources = saved_run.results_folder(options, run, reported, task)
         results = _earlier_results(options, folder)
-        evaluator = load_evaluator(session, training, trained, splits)
+        evaluator = load_evaluator(session, task, trained, splits)
         if session.is_chief and sources:
             text = json.dumps(sources, indent=2) + "\n"
             atomic_write(folder.file(saved_run.RESULTS_OF), text)
     else:
-        results, evaluator = _train(session, training, spec, splits, checksums)
+        results, evaluator = _train(session, learner, spec, splits, checksums)
     return _report(session, task, results, evaluator, reported, folder, bool(trained))
 
 
@@ -137,22 +137,18 @@ def _with_flags_of_model(
     options = session.options
     if trained and trained is session.init and trained.run:
         with errors_at(trained.run.file(FLAGS)):
-            options = saved_run.with_values_of(options, trained.run.flags, saved_run.LENGTHS)
+            options = options.with_saved(trained.run.flags, "setting", "length")
     if options.label_type in VECTOR_TYPES:
         values = dataclasses.asdict(settings.head) | {"max_seq_length": settings.max_seq_length}
-        options = saved_run.with_values_of(options, values, saved_run.SETTINGS)
+        options = options.with_saved(values, "setting")
     options = with_length(options, options.task, spec.config, session.say)
     return dataclasses.replace(session, options=options)
 
 
-def _make_training(
-    session: Session,
-    task: Task | None,
-    trained: Checkpoint | None,
-    training: Training | None,
-    vectors: Head,
-) -> Training:
-    """Returns `training` or, without one, what the flags ask for, with its task.
+def _make_task(
+    session: Session, task: Task | None, trained: Checkpoint | None, vectors: Head
+) -> Task:
+    """Returns `task` or, without one, the task of the flags, with their metric.
 
     A new task of vectors has the dense layer that `vectors` has.
     """
@@ -165,17 +161,20 @@ def _make_training(
         task = dataclasses.replace(task, head=dataclasses.replace(task.head, **layer))
     if options.metric not in (None, task.metric):
         task = task.with_metric(options.metric)
-    if training:
-        training.task = task
-        return training
-    if options.lora_rank and not trained:
-        return LoraTraining(task, options)
-    return MultiTaskTraining(task) if isinstance(task, MultiTask) else Training(task)
+    return task
+
+
+def _make_learner(options: FineTuningOptions, task: Task) -> TaskLearner:
+    if options.lora_rank:
+        if not options.init_checkpoint:
+            raise ValueError("--lora_rank needs --init_checkpoint, whose weights stay as they are")
+        return LoraLearner(task)
+    return MultiTaskLearner(task) if isinstance(task, MultiTask) else TaskLearner(task)
 
 
 def _report(
     session: Session,
-    task: TrainableTask,
+    task: Task,
     results: dict[str, float],
     evaluator: Evaluator,
     splits: list[str],
@@ -204,7 +203,7 @@ def check_data_of(options: FineTuningOptions) -> None:
     run = Run(options.output_dir)
     # A command may find the seed itself.
     options = dataclasses.replace(options, hold_out_seed=run.flags.get("hold_out_seed"))
-    options = saved_run.with_values_of(options, saved_run.resumed_flags(run))
+    options = saved_run.with_flags_of(options, run)
     task = make_task(options, run.head)
     names = saved_run.compared_splits(options, run, task)
     splits = read_features(options, task, run.spec, names, lambda line: None)
@@ -242,17 +241,17 @@ def _earlier_results(options: FineTuningOptions, run: Run) -> dict[str, float]:
 
 def _train(
     session: Session,
-    training: Training,
+    learner: TaskLearner,
     spec: ModelSpec,
     splits: dict[str, Features],
     checksums: dict[str, int],
 ) -> tuple[dict[str, float], Evaluator]:
     """Trains; returns the results of the best weights and an evaluator that has them."""
-    run, task = session.run, training.task
+    run, task = session.run, learner.task
     if note := task.check_metric(splits[task.dev_splits[0]]):
         session.say(f"WARNING: {note}")
-    tuner = FineTuner(session, training, spec.config, splits)
-    tuner.set_weights()
+    tuner = FineTuner(session, learner, spec, splits)
+    tuner.training.set_weights()
     flags = dataclasses.asdict(session.options) | dict(task.columns)
     flags |= {COMMAND: session.options.command, saved_run.DATA_CHECKSUMS: checksums}
     if session.is_chief:
@@ -268,17 +267,16 @@ def _train(
 
 
 def load_evaluator(
-    session: Session, training: Training, trained: Checkpoint, splits: dict[str, Features]
+    session: Session, task: Task, trained: Checkpoint, splits: dict[str, Features]
 ) -> Evaluator:
     """Returns an evaluator of fine-tuned weights."""
-    task = training.task
     session.say(f"Evaluating {trained.path}.")
     trained = in_task_order(trained, task, session.say)
     if not trained.head:  # an encoder that computes vectors untrained
         trained = dataclasses.replace(trained, head=task.head)
     with session.strategy.scope():
-        model = load_task_model(training, trained)
-    if device_type(session.strategy) == "CPU":
+        model = load_task_model(task, trained)
+    if session.device == "CPU":
         skip_padding(model)  # as in training, so that no digit differs
     trainer = Trainer(session.strategy, model, task.objective)
     return Evaluator(task, trainer, splits, session.options.eval_batch_size)
@@ -297,7 +295,7 @@ def model_spec(session: Session) -> ModelSpec:
 
 def read_features(
     options: FineTuningOptions,
-    task: TrainableTask | Training,
+    task: Task,
     spec: ModelSpec,
     names: Collection[str],
     say: Callable[[str], None],
@@ -327,7 +325,7 @@ def read_features(
 
 def _summary(
     options: FineTuningOptions,
-    task: TrainableTask,
+    task: Task,
     results: dict[str, float],
     files: list[str],
     only_evaluated: bool,
@@ -364,7 +362,7 @@ def _class_table(results: dict[str, float]) -> list[str]:
     return [aligned([["", *OF_A_CLASS], *table])] if table else []
 
 
-def next_step(task: TrainableTask, folder: str) -> str:
+def next_step(task: Task, folder: str) -> str:
     """Returns lines that say how to use a run."""
     output = unused_name("classifier")
     if isinstance(task, MultiTask):

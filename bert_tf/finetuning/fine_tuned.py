@@ -7,7 +7,6 @@ import keras
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING
-from bert_tf.finetuning.fine_tuner import Training
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import default_length, make_task, options_of_run
 from bert_tf.finetuning.task import Task
@@ -139,7 +138,7 @@ def classifier_task(
 
 
 def load_task_model(
-    task: Task | Training, checkpoint: Checkpoint, allow_non_finite: bool = False
+    task: Task, checkpoint: Checkpoint, allow_non_finite: bool = False
 ) -> keras.Model:
     """Builds the model of a task with fine-tuned weights.
 

@@ -1,26 +1,23 @@
 """Trains a task's model, evaluates it and keeps the best weights."""
 
-import contextlib
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence, Sized
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Mapping
 
 import keras
 import tensorflow as tf
 
 from bert_tf.base.progress import with_progress
-from bert_tf.config import BertConfig
+from bert_tf.config import ModelSpec
 from bert_tf.finetuning.batches import batch_sizes, eval_batches, train_batches
 from bert_tf.finetuning.class_weights import class_weights, describe
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.task import TRAIN, DataFiles, Outputs, TrainableTask
+from bert_tf.finetuning.task import TRAIN, Outputs, Task
+from bert_tf.learning import Learner, Training
 from bert_tf.session import Session
-from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.driver import Driver, Phase, Plan
-from bert_tf.training.optimizers import AdamW, Factors, make_schedule
+from bert_tf.training.driver import Phase, Plan
+from bert_tf.training.optimizers import Factors, make_schedule
 from bert_tf.training.strategy import chief_say, device_type, is_chief
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.names import num_layers
@@ -43,61 +40,20 @@ def rate_factors(num_layers: int, decay: float) -> Factors:
     return [(f"(^|/)encoder/{part}/", decay**x) for part, x in zip(parts, powers, strict=True)]
 
 
-class Training:
-    """Trains a task: its examples, its model and its objective."""
+class TaskLearner(Learner):
+    """Trains the model of a task."""
 
-    def __init__(self, task: TrainableTask):
+    def __init__(self, task: Task):
         self.task = task
 
-    def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
-        """See `Task.read_splits`."""
-        return self.task.read_splits(names, files, seed)
+    def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:
+        return self.task.build_model(spec.config)
 
-    def featurize(
-        self, examples: Sized, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> Features:
-        """See `Task.featurize`."""
-        return self.task.featurize(examples, tokenizer, max_seq_length)
-
-    def build_model(self, config: BertConfig) -> keras.Model:
-        """Returns the model to train or to evaluate, with random weights."""
-        return self.task.build_model(config)
-
-    def objective(self, num_train_steps: int) -> Objective:
-        """Returns the objective of the run."""
+    def objective(self, spec: ModelSpec, num_train_steps: int) -> Objective:
         return self.task.objective
 
     def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
-        """Returns the weights of the model that are set from the initial checkpoint."""
         return self.task.initial_weights(model)
-
-    def preset_weights(self, model: keras.Model) -> list[keras.Variable]:
-        """Returns the weights to which `build_model` gave their initial values."""
-        return []
-
-    def make_optimizer(
-        self, weights: Sequence[keras.Variable], num_first_steps: int, **arguments: Any
-    ) -> AdamW:
-        """Returns the optimizer; `arguments` are those of `AdamW`.
-
-        `num_first_steps` is the number of steps before the first evaluation, at most half of all.
-        """
-        return AdamW(weights, **arguments)
-
-    def first_best_step(self, num_train_steps: int) -> int:
-        """Returns the first step whose weights may be kept as the best."""
-        return 0
-
-    def evaluated_weights(self, model: keras.Model) -> AbstractContextManager:
-        """Makes a context in which the model has the weights to evaluate and to keep as the best.
-
-        By default, they are the ones that train.
-        """
-        return contextlib.nullcontext()
-
-    def finish(self, session: Session, driver: Driver, model: keras.Model) -> None:
-        """Makes the best weights those of the model, after the last step."""
-        driver.restore_best()
 
 
 class Evaluator:
@@ -107,7 +63,7 @@ class Evaluator:
     """
 
     def __init__(
-        self, task: TrainableTask, trainer: Trainer, splits: Mapping[str, Features], batch_size: int
+        self, task: Task, trainer: Trainer, splits: Mapping[str, Features], batch_size: int
     ):
         self._task, self._trainer, self._splits = task, trainer, splits
         self._batch_size = batch_size
@@ -180,60 +136,45 @@ class FineTuner:
     """
 
     def __init__(
-        self, session: Session, training: Training, config: BertConfig, splits: dict[str, Features]
+        self, session: Session, learner: TaskLearner, spec: ModelSpec, splits: dict[str, Features]
     ):
-        self._session, self._training, self._examples = session, training, splits[TRAIN]
-        task = training.task
-        options = session.options
-        self.num_train_steps = options.num_train_steps(len(self._examples))
-        steps = options.train_batch_size, session.strategy.num_replicas_in_sync, config
-        if note := task.check_steps(self._examples, *steps):
+        self._session, self._learner, self._examples = session, learner, splits[TRAIN]
+        task, options, config = learner.task, session.options, spec.config
+        self.num_train_steps = steps = options.num_train_steps(len(self._examples))
+        sizes = options.train_batch_size, session.strategy.num_replicas_in_sync, config
+        if note := task.check_steps(self._examples, *sizes):
             session.say(f"WARNING: {note}")
-        epochs = max(1, round(options.num_train_epochs))
-        steps_per_epoch = math.ceil(self.num_train_steps / epochs)
-
-        def build_model() -> keras.Model:
-            model = training.build_model(config)
-            if options.freeze_encoder:
-                model.encoder.trainable = False
-            return model
-
-        def make_optimizer(model: keras.Model) -> AdamW:
-            return training.make_optimizer(
-                model.trainable_weights,
-                min(steps_per_epoch, math.ceil(self.num_train_steps / 2)),
-                bias_correction=options.bias_correction,
-                rates=rate_factors(num_layers(config), options.layer_decay),
-            )
-
-        warmup = int(self.num_train_steps * options.warmup_proportion)
-        schedule = make_schedule("linear", options.learning_rate, self.num_train_steps, warmup)
-        objective = self._objective()
-        self.trainer = session.make_trainer(build_model, make_optimizer, objective, schedule)
-        self.model = self.trainer.model
-        self.evaluator = Evaluator(task, self.trainer, splits, options.eval_batch_size)
-        plan = Plan(
-            save_checkpoints_steps=_SAVE_CHECKPOINTS_STEPS,
-            evaluation_steps=steps_per_epoch,
-            # A curve even of a run of a few steps.
-            log_steps=min(100, math.ceil(self.num_train_steps / 10)),
-            keep_checkpoints=1,
-            best_metric=f"eval_{task.metric}",
-            first_best_step=training.first_best_step(self.num_train_steps),
-            patience=options.early_stopping,
+        steps_per_epoch = math.ceil(steps / max(1, round(options.num_train_epochs)))
+        warmup = int(steps * options.warmup_proportion)
+        self.training = Training(
+            session,
+            learner,
+            spec,
+            self._objective(spec),
+            make_schedule("linear", options.learning_rate, steps, warmup),
+            Plan(
+                save_checkpoints_steps=_SAVE_CHECKPOINTS_STEPS,
+                evaluation_steps=steps_per_epoch,
+                # A curve even of a run of a few steps.
+                log_steps=min(100, math.ceil(steps / 10)),
+                keep_checkpoints=1,
+                best_metric=f"eval_{task.metric}",
+                first_best_step=learner.first_best_step(steps),
+                patience=options.early_stopping,
+            ),
+            num_first_steps=min(steps_per_epoch, math.ceil(steps / 2)),
+            freezes_encoder=options.freeze_encoder,
+            bias_correction=options.bias_correction,
+            rates=rate_factors(num_layers(config), options.layer_decay),
         )
-        self.driver = Driver(
-            options.output_dir,
-            self.trainer,
-            plan,
-            evaluated_weights=lambda: training.evaluated_weights(self.model),
-        )
+        trainer = self.training.trainer
+        self.evaluator = Evaluator(task, trainer, splits, options.eval_batch_size)
 
-    def _objective(self) -> Objective:
-        """Returns the task's objective with the weights of --class_weights."""
-        options, task = self._session.options, self._training.task
+    def _objective(self, spec: ModelSpec) -> Objective:
+        """Returns the learner's objective, or the task's with the weights of --class_weights."""
+        options, task = self._session.options, self._learner.task
         if not (value := options.class_weights):
-            return self._training.objective(self.num_train_steps)
+            return self._learner.objective(spec, self.num_train_steps)
         kind = f" --label_type={options.label_type}" if "label_type" in task.flags else ""
         classifies = task.head and task.head.kind == "classifier"
         if not (classifies and isinstance(task.objective, ClassificationObjective)):
@@ -246,31 +187,21 @@ class FineTuner:
         self._session.say(describe(weights, labels, targets))
         return dataclasses.replace(task.objective, class_weights=weights)
 
-    def set_weights(self) -> None:
-        """Resumes, or sets the `initial_weights`; see `Session.set_weights`."""
-        session, model, training = self._session, self.model, self._training
-        preset = [weight.path for weight in training.preset_weights(model)]
-        session.set_weights(self.driver, model, training.initial_weights(model), preset)
-
     def train(self) -> dict[str, float]:
         """Takes the remaining steps and restores the best weights; returns their results."""
-        dev = self._training.task.dev_splits[0]
+        dev, driver = self._learner.task.dev_splits[0], self.training.driver
         session, batch_size = self._session, self._session.options.train_batch_size
-        device = device_type(session.strategy)
+        device = session.device
         phase = Phase(
             until_step=self.num_train_steps,
             batch_size=batch_size,
             batches=self._batches,
-            evaluate=lambda: self.evaluator.evaluate(
-                dev, self.driver.best_results.get("global_step")
-            ),
+            evaluate=lambda: self.evaluator.evaluate(dev, driver.best_results.get("global_step")),
             shortcut=session.shortcut(
-                self.model, lambda: batch_sizes(self._examples, device), batch_size
+                self.training.model, lambda: batch_sizes(self._examples, device), batch_size
             ),
         )
-        results = self.driver.train([phase])
-        self._training.finish(session, self.driver, self.model)
-        return results
+        return self.training.run([phase])
 
     def _batches(self, first_step: int) -> tf.distribute.DistributedDataset:
         strategy, options = self._session.strategy, self._session.options
@@ -281,7 +212,7 @@ class FineTuner:
                 options.train_batch_size,
                 range(first_step, self.num_train_steps),
                 options.random_seed,
-                device=device_type(strategy),
+                device=self._session.device,
                 context=context,
             )
 

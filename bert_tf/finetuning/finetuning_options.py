@@ -4,6 +4,7 @@ They have the names and defaults of google-research/bert's run_classifier and ru
 those in docs/differences.md. `absent_flags` lists the flags that are missing here.
 """
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -23,27 +24,34 @@ from bert_tf.choices import (
 from bert_tf.flags import DeviceOptions
 
 EVAL_RESULTS_JSON = "eval_results.json"
+# Flags by their roles; see `option`.
+_data, _free = (functools.partial(option, role=role) for role in ("data", "free"))
+_column, _setting, _length, _reading = (
+    functools.partial(rare_option, role=role) for role in ("column", "setting", "length", "reading")
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOptions(command.Options):
     """The flags that only some tasks read; see `Task.flags`."""
 
-    data_dir: str | None = option(
+    data_dir: str | None = _data(
         None,
         "Folder of the task's official files, or its parent, such as SST-2 with train.tsv and "
         "dev.tsv, or aclImdb. Without it, tensorflow-datasets downloads the data.",
     )
-    train_file: str | None = option(None, "Training file, instead of the one in --data_dir.")
-    dev_file: str | None = option(
+    train_file: str | None = _data(None, "Training file, instead of the one in --data_dir.")
+    dev_file: str | None = _data(
         None,
         "File with the answers to evaluate on, instead of the one in --data_dir. Without either, "
         "a tenth of --train_file is held out.",
     )
     test_file: str | None = option(
-        None, "File to predict, with or without answers, instead of the one in --data_dir."
+        None,
+        "File to predict, with or without answers, instead of the one in --data_dir.",
+        role="test",
     )
-    text_column: str | None = rare_option(
+    text_column: str | None = _column(
         None,
         "Column of the text in files of --task=csv. Default: text, in upper or lower case, or "
         "the only column left. With --task=ner, the number of the column of words, counted from 1. "
@@ -58,7 +66,7 @@ class TaskOptions(command.Options):
         "Column of wrong second texts that are hard to tell from the right ones, with "
         "--label_type=pairs.",
     )
-    label_column: str | None = rare_option(
+    label_column: str | None = _column(
         None,
         "Column to predict in files of --task=csv. Default: label. With --label_type=classes, "
         "it may be several columns, separated by commas, one per class, which hold 0 or 1. With "
@@ -81,13 +89,13 @@ class TaskOptions(command.Options):
     )
 
     # Vectors of texts.
-    pooling: str | None = rare_option(
+    pooling: str | None = _setting(
         None,
         "How to compute the vector of a text: mean or max of the last layer's outputs for all "
         "tokens, or cls, its output for [CLS]. Default: as in --init_checkpoint, or mean.",
         choices=EMBEDDING_POOLINGS,
     )
-    normalize: bool | None = rare_option(
+    normalize: bool | None = _setting(
         None,
         "Divide each vector by its length. Default: as in --init_checkpoint, or false. The loss "
         "compares directions, so this changes only the vectors that later commands compute.",
@@ -111,25 +119,25 @@ class TaskOptions(command.Options):
     )
 
     # Questions on contexts.
-    doc_stride: int = rare_option(
+    doc_stride: int = _length(
         128,
         "squad, squad2: contexts longer than --max_seq_length are split into windows that "
         "start this many tokens apart.",
         at_least=1,
     )
-    max_query_length: int = rare_option(
+    max_query_length: int = _length(
         64, "squad, squad2: tokens per question; longer ones are truncated.", at_least=1
     )
-    n_best_size: int | None = rare_option(
+    n_best_size: int | None = _reading(
         None,
         "squad, squad2: how many of the best starts and ends are combined, and the number of "
         "answers per question in nbest_predictions.json. Default: 20.",
         at_least=1,
     )
-    max_answer_length: int | None = rare_option(
+    max_answer_length: int | None = _reading(
         None, "squad, squad2: tokens per answer. Default: 30.", at_least=1
     )
-    null_score_diff_threshold: float | None = rare_option(
+    null_score_diff_threshold: float | None = _reading(
         None,
         'squad2: a question gets no answer if "no answer" scores higher than the best answer '
         "by more than this. Default: 0.",
@@ -158,20 +166,22 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         aliases=("task_name",),
     )
     output_dir: str = option(
-        help="Run folder: checkpoints, best weights, results, predictions and logs."
+        help="Run folder: checkpoints, best weights, results, predictions and logs.",
+        role="location",
     )
-    do_train: bool = option(
+    do_train: bool = _free(
         False, "Train, evaluate on the dev set after every epoch and keep the best weights."
     )
-    do_eval: bool = option(
+    do_eval: bool = _free(
         False, "Evaluate the best weights on the dev set and on a test set with answers."
     )
-    do_predict: bool = option(False, "Write the best weights' predictions for the test set.")
+    do_predict: bool = _free(False, "Write the best weights' predictions for the test set.")
     init_checkpoint: str | None = option(
         None,
         "Run folder of run_pretraining, a checkpoint in one, or a checkpoint of another "
         "program (docs/checkpoints.md), whose encoder to start from. Configuration, vocabulary and "
         "casing come with it.",
+        role="training",
     )
     init_vocab_mapping: str | None = rare_option(
         None,
@@ -208,6 +218,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "are read in windows of this length. Default: 384 for squad and squad2, otherwise 128, or "
         "the most that the model takes.",
         **PAIR_LENGTH,
+        role="setting",
     )
     train_batch_size: int = option(
         32, "Examples per training step, over all devices together.", **BATCH
@@ -217,6 +228,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "Examples per evaluation or prediction step, over all devices together.",
         **BATCH,
         aliases=("predict_batch_size",),
+        role="free",
     )
     learning_rate: float = option(
         5e-5, "The peak learning rate, at the end of the warm-up.", **RATE

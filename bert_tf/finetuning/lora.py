@@ -18,14 +18,13 @@ import tensorflow as tf
 from bert_tf.base.files import parse_json, read_file
 from bert_tf.base.output_files import atomic_write
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import BertConfig, Head
-from bert_tf.finetuning.fine_tuner import Training
-from bert_tf.finetuning.finetuning_options import FineTuningOptions
+from bert_tf.config import Head, ModelSpec
+from bert_tf.finetuning.fine_tuner import TaskLearner
 from bert_tf.finetuning.saved_run import ADAPTERS
-from bert_tf.finetuning.task import Task, make_model
+from bert_tf.finetuning.task import make_model
+from bert_tf.learning import Training
 from bert_tf.session import Session
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.training.driver import Driver
 from bert_tf.weights.checkpoint import OPTIONAL, load_weights
 from bert_tf.weights.names import SIDE_BY_SIDE, part_of
 
@@ -124,18 +123,13 @@ class LoraModel(keras.Model):
         return digest.hexdigest()
 
 
-class LoraTraining(Training):
+class LoraLearner(TaskLearner):
     """Trains a `LoraModel`. The best weights are merged; adapters.npz has what trained."""
 
-    def __init__(self, task: Task, options: FineTuningOptions):
-        super().__init__(task)
-        if not options.init_checkpoint:
-            raise ValueError("--lora_rank needs --init_checkpoint, whose weights stay as they are")
-        self._rank, self._alpha = options.lora_rank, options.lora_alpha
-
-    def build_model(self, config: BertConfig) -> LoraModel:
-        model = super().build_model(config)
-        return LoraModel(model, self._rank, self._alpha, self.task.head.reads_pooler)
+    def build_model(self, session: Session, spec: ModelSpec) -> LoraModel:
+        options, model = session.options, super().build_model(session, spec)
+        reads_pooler = self.task.head.reads_pooler
+        return LoraModel(model, options.lora_rank, options.lora_alpha, reads_pooler)
 
     def preset_weights(self, model: LoraModel) -> list[keras.Variable]:
         return [weight for weight in model.weights if weight.path.startswith("lora/")]
@@ -143,17 +137,18 @@ class LoraTraining(Training):
     def evaluated_weights(self, model: LoraModel) -> AbstractContextManager:
         return model.merged()
 
-    def finish(self, session: Session, driver: Driver, model: LoraModel) -> None:
+    def finish(self, training: Training) -> None:
+        options, model = training.session.options, training.model
         # Before the best weights, which are merged, take the place of the frozen ones.
-        base = {"base": session.options.init_checkpoint, "base_sha256": model.base_checksum()}
-        super().finish(session, driver, model)
+        base = {"base": options.init_checkpoint, "base_sha256": model.base_checksum()}
+        super().finish(training)
         head = {"task": self.task.name, "head": self.task.head.to_dict()}
-        description = base | head | {"rank": self._rank, "alpha": self._alpha}
+        description = base | head | {"rank": options.lora_rank, "alpha": options.lora_alpha}
         arrays = {weight.path: weight.numpy() for weight in model.trainable_weights}
-        if session.is_chief:
+        if training.session.is_chief:
             file = io.BytesIO()
             np.savez(file, description=json.dumps(description), **arrays)
-            atomic_write(session.run.file(ADAPTERS), file.getvalue())
+            atomic_write(training.session.run.file(ADAPTERS), file.getvalue())
 
 
 # What adapters.npz says about its arrays.

@@ -11,16 +11,15 @@ import tensorflow as tf
 from bert_tf.base.output_files import write_json
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.features import Features, train_order
-from bert_tf.finetuning.fine_tuner import Training
+from bert_tf.finetuning.fine_tuner import TaskLearner
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
 from bert_tf.finetuning.objectives import PerExample
-from bert_tf.finetuning.task import DataFiles, Outputs, Task, TrainableTask, make_model
+from bert_tf.finetuning.task import DataFiles, Outputs, Task, make_model
+from bert_tf.learning import Training
 from bert_tf.models.task_model import make_encoder
 from bert_tf.runs.run import COMMAND, FINISHED, Run
-from bert_tf.session import Session
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Tensor, save_tensors
-from bert_tf.training.driver import Driver
 from bert_tf.training.reports import EVAL_RESULTS, write_results
 from bert_tf.training.trainer import Batch
 
@@ -117,7 +116,7 @@ def _returns(output: tf.Tensor | np.ndarray) -> Callable:
     return lambda batch, training: output
 
 
-class MultiTask(TrainableTask):
+class MultiTask(Task):
     """Several tasks with a head of the kind "classifier" that train together.
 
     Only their training and dev sets are read. The metrics are those of the tasks, named
@@ -184,11 +183,12 @@ class MultiTask(TrainableTask):
         ]
 
 
-class MultiTaskTraining(Training):
+class MultiTaskLearner(TaskLearner):
     """Trains a `MultiTask`; in the end, every task gets a run folder of its own."""
 
-    def finish(self, session: Session, driver: Driver, model: MultiTaskModel) -> None:
-        super().finish(session, driver, model)
+    def finish(self, training: Training) -> None:
+        super().finish(training)
+        session, driver = training.session, training.driver
         for task in self.task.tasks if session.is_chief else ():
             name, start = task.name, f"eval_{task.name}_"
             own = Run(session.run.file(name))
@@ -198,7 +198,7 @@ class MultiTaskTraining(Training):
             own.best.write(session.run.spec)
             tensors = {
                 weight.path.replace(f"{name}/", "task_model/"): Tensor((), weight.numpy)
-                for weight in model.models[name].weights
+                for weight in training.model.models[name].weights
             }
             save_tensors(own.best.file(f"ckpt-{driver.step}"), tensors)
             best = driver.best_results

@@ -9,7 +9,7 @@ from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions, TaskOptions
 from bert_tf.finetuning.multi_task import MultiTask
 from bert_tf.finetuning.saved_run import options_of
-from bert_tf.finetuning.task import DataFiles, Task, TrainableTask
+from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.tasks import csv_tables, glue, imdb, multiple_choice, squad, tagged_files
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.resolution import check_length, fitting_length
@@ -61,7 +61,7 @@ def default_length(name: str, config: BertConfig | None = None) -> int:
     return fitting_length(config, length) if config else length
 
 
-def make_task(options: FineTuningOptions, head: Head | None = None) -> TrainableTask:
+def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
     """Creates the task `options.task`; see `task_name` for its spellings.
 
     The head of a trained model names the classes of a task that otherwise collects them from the

@@ -4,20 +4,20 @@ import dataclasses
 import functools
 import os
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.files import errors_at, fields_kind
+from bert_tf.base.files import errors_at
 from bert_tf.base.folder_lock import LOCK
 from bert_tf.base.output_files import absolute_path
 from bert_tf.base.provenance import check_same
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.task import TRAIN, DataFiles, TrainableTask
-from bert_tf.runs.run import COMMAND, FLAGS, HEAD, LOCATION_FLAGS, Run
+from bert_tf.finetuning.task import TRAIN, DataFiles, Task
+from bert_tf.runs.run import COMMAND, FLAGS, HEAD, Run
 from bert_tf.training.checkpoints import BEST
 
 # The key in flags.json for the checksums of the training and dev examples.
@@ -28,18 +28,9 @@ RESULTS_OF = "results_of.json"
 ADAPTERS = "adapters.npz"
 # The folder of results that take long to compute, which a run may have before its first step.
 PRECOMPUTED = "precomputed"
-# Flags that say what to do with a run, and so may differ from those it was trained with.
-_FREE = frozenset({"do_train", "do_eval", "do_predict", "eval_batch_size", "test_file"})
-# Flags that say how to read the model's output, and so may be given anew.
-_READING = frozenset({"n_best_size", "max_answer_length", "null_score_diff_threshold"})
-# Flags that say how much of a text the model reads.
-LENGTHS = ("max_seq_length", "max_query_length", "doc_stride")
-# Flags that say how the vectors of texts are computed.
-SETTINGS = ("pooling", "normalize", "max_seq_length")
-# Flags whose defaults a run has found in its training file or its model.
-_FOUND = ("text_column", "label_column", *SETTINGS)
-# Flags that may differ in addition if the run is only evaluated.
-_EVALUATION = frozenset({*DataFiles._fields, "precision", "init_checkpoint"})
+# The roles of the flags that say what a run was trained for; see `command.option`.
+_FOUND = ("column", "setting")
+_TRAINED = ("fixed", "length", *_FOUND)
 
 
 def options_of(run: Run) -> FineTuningOptions:
@@ -49,48 +40,21 @@ def options_of(run: Run) -> FineTuningOptions:
         return FineTuningOptions(**{name: run.flags[name] for name in run.flags.keys() & names})
 
 
-def resumed_flags(run: Run) -> Mapping[str, Any]:
-    """Returns the flags of a run that can be resumed; {} if there is no checkpoint."""
+def with_flags_of(options: FineTuningOptions, run: Run) -> FineTuningOptions:
+    """Returns the flags of a command for a run that exists; unchanged if there is none.
+
+    Training goes on with the defaults that the run has found. For an evaluation, all flags that say
+    what was trained are those of the run, and so is the data if no flag says where other data is.
+    """
     if {"task", "output_dir"} <= run.flags.keys():
         options_of(run)  # checks them
-    return run.flags if run.has_checkpoint else {}
-
-
-def with_saved_flags(options: FineTuningOptions, run: Run) -> FineTuningOptions:
-    """Returns the flags for an evaluation: those of the training run where none are given.
-
-    Training and dev data are those of the training run if no flag says where others are. Returns
-    `options` unchanged to train, or if there is no run.
-    """
     if options.do_train or run.finished is None:
-        return options
-    saved = run.read_json(FLAGS, fields_kind(FineTuningOptions))
-    values = {}
-    if DataFiles.of(options).are_official:
-        values = {name: saved[name] for name in DataFiles._fields if name in saved}
-        values["test_file"] = options.test_file or saved.get("test_file")
-    for field in dataclasses.fields(options):
-        name = field.name
-        if name not in saved or name in _FREE | _EVALUATION | LOCATION_FLAGS:
-            continue
-        value = getattr(options, name)
-        if name in _READING and value != field.default:
-            continue
-        if value not in (field.default, saved[name]):
-            advice = "give that task" if name == "task" else "omit the flag"
-            raise ValueError(
-                f"{run.path} was trained with --{name}={saved[name]}, not {value}: {advice}"
-            )
-        values[name] = saved[name]
-    return dataclasses.replace(options, **values)
-
-
-def with_values_of(
-    options: FineTuningOptions, saved: Mapping[str, Any], names: Iterable[str] = _FOUND
-) -> FineTuningOptions:
-    """Returns the flags; those of these names that are not given take the saved values."""
-    unset = [name for name in names if getattr(options, name) == getattr(type(options), name)]
-    return dataclasses.replace(options, **{x: saved[x] for x in unset if x in saved})
+        return options.with_saved(run.flags, *_FOUND) if run.has_checkpoint else options
+    data = ("data", "test") if DataFiles.of(options).are_official else ()
+    options = options.with_saved(run.flags, *_TRAINED, "reading", *data)
+    flags = {name: getattr(options, name) for name in options.names(*_TRAINED)}
+    run.check_flags(flags, "omit the flag, or give the task that was trained")
+    return options
 
 
 def check_resumable(options: FineTuningOptions, run: Run) -> bool:
@@ -110,8 +74,8 @@ def check_resumable(options: FineTuningOptions, run: Run) -> bool:
                 f"--init_checkpoint={run.path}/{BEST} and another --output_dir to use its weights"
             )
         return False  # stopped before its first checkpoint: there is nothing to resume
-    flags = dataclasses.asdict(options) | {COMMAND: options.command}
-    run.check_flags(flags, free=_FREE | _READING)
+    flags = options.values("location", "free", "test", "reading") | {COMMAND: options.command}
+    run.check_flags(flags)
     return run.finished and has_last_files(options, run)
 
 
@@ -134,7 +98,7 @@ def _sources(flags: Mapping[str, Any]) -> dict[str, str]:
 
 
 def results_folder(
-    options: FineTuningOptions, run: Run, splits: Collection[str], task: TrainableTask
+    options: FineTuningOptions, run: Run, splits: Collection[str], task: Task
 ) -> tuple[Run, dict[str, str]]:
     """Returns the folder for the results of some splits, and the content of `RESULTS_OF`.
 
@@ -173,7 +137,7 @@ def _lies_in(folder: str, path: str) -> bool:
     return bool(path) and os.path.dirname(absolute_path(path)) == absolute_path(folder)
 
 
-def compared_splits(options: FineTuningOptions, run: Run, task: TrainableTask) -> list[str]:
+def compared_splits(options: FineTuningOptions, run: Run, task: Task) -> list[str]:
     """Returns the splits whose examples must be those that a run began with.
 
     The training examples of a finished run are left out if the command changes them.

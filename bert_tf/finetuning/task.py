@@ -58,7 +58,7 @@ def make_model(head: Head, config: BertConfig, **arguments: Any) -> keras.Model:
     return BertTaskModel(config, outputs, head.kind, head.mean, head.deviation, **arguments)
 
 
-class TrainableTask(abc.ABC):
+class Task(abc.ABC):
     """What to fine-tune an encoder for: data, model, objective and metrics.
 
     Attributes:
@@ -129,7 +129,7 @@ class TrainableTask(abc.ABC):
                 f"--metric={name} is not a metric of this task: choose one of "
                 f"{shortened([*kinds], most=20)}{similar(name, metrics)}"
             )
-        return self._changed(metric=name)
+        return self.changed(metric=name)
 
     def with_files(self, files: DataFiles) -> Self:
         """Returns the task with the splits of the user's files.
@@ -142,9 +142,9 @@ class TrainableTask(abc.ABC):
             changes = {"dev_splits": self.dev_splits[:1], "has_dev": bool(files.dev_file)}
         if files.test_file:
             changes |= {"test_splits": self.test_splits[:1], "optional_splits": ()}
-        return self._changed(**changes)
+        return self.changed(**changes)
 
-    def _changed(self, **attributes: Any) -> Self:
+    def changed(self, **attributes: Any) -> Self:
         """Returns a copy with other attributes."""
         task = copy.copy(self)
         for name, value in attributes.items():
@@ -248,16 +248,15 @@ class TrainableTask(abc.ABC):
         The split may have no targets. Returns the names of the files in `folder`.
         """
 
-
-class Task(TrainableTask):
-    """A task whose models are exported and predict new text; see `TrainableTask`."""
-
-    @abc.abstractmethod
     def serving(
         self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> tf.Module:
-        """Builds the module to export; its attribute `serving` is the default signature."""
+        """Builds the module to export; its attribute `serving` is the default signature.
 
-    @abc.abstractmethod
+        Only a task whose models predict new text has it.
+        """
+        raise NotImplementedError
+
     def example_call(self) -> str:
         """Returns the arguments of a call of the exported module, with a comment on its result."""
+        raise NotImplementedError

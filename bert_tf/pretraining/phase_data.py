@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 
 import keras
 import numpy as np
@@ -13,41 +13,37 @@ from bert_tf.base.input_files import shortened
 from bert_tf.base.output_files import atomic_write
 from bert_tf.base.progress import with_progress
 from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.learning import Learner, Training
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.advice import constant_prediction
+from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.session import Session
 from bert_tf.training.driver import Phase
-from bert_tf.training.trainer import Batch, Objective, Shortcut, Trainer
+from bert_tf.training.trainer import Batch, Objective, Shortcut
 from bert_tf.weights.flops import training_flops
 from tfrecords.order import RecordSet, records_of_step
 from tfrecords.reader import evaluation_batches, sample_batch, training_batches
 
 
-class PretrainingTask:
-    """The model and the objective of a run; `readers` are other models that read the records."""
+class PretrainingLearner(Learner):
+    """Trains a `BertPretrainer`; other learners of records replace parts of it.
 
-    readers: Mapping[str, ModelSpec] = {}
+    `next_sentence` says whether its objective includes that of pairs of segments.
+    """
 
-    def build_model(self, spec: ModelSpec, rematerialize: str) -> keras.Model:
-        """Returns the model to train, with random weights; `rematerialize` as in `BertEncoder`."""
-        return BertPretrainer(spec.config, rematerialize)
+    def __init__(self, next_sentence: bool):
+        self._next_sentence = next_sentence
 
-    def objective(self, name: str, spec: ModelSpec, num_train_steps: int) -> Objective:
-        """Returns the objective; `name` is one of `choices.OBJECTIVES`."""
-        return PretrainingObjective(next_sentence=name != "mlm")
+    def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:
+        return BertPretrainer(spec.config, session.rematerialize)
+
+    def objective(self, spec: ModelSpec, num_train_steps: int) -> Objective:
+        return PretrainingObjective(self._next_sentence)
 
     def prepare(self, batches: tf.data.Dataset, spec: ModelSpec) -> tf.data.Dataset:
         """Adds what the objective needs to batches of records."""
         return batches
-
-    def initial_weights(self, model: keras.Model) -> Sequence[keras.Variable]:
-        """Returns the weights of the model that the initial checkpoint sets."""
-        return model.weights
-
-    def preset_weights(self, model: keras.Model) -> Sequence[keras.Variable]:
-        """Returns the weights to which `build_model` gave their initial values."""
-        return ()
 
     def training_flops(self, config: BertConfig, length: int, predictions: int) -> int:
         """Returns the floating-point operations for a sequence; see `weights.flops`."""
@@ -62,36 +58,38 @@ class PhaseData:
     often the first evaluation masked each token.
     """
 
-    session: Session
-    task: PretrainingTask
-    spec: ModelSpec
-    trainer: Trainer
+    training: Training
     records: PhaseRecords
     warned: list[str]
     counts: np.ndarray | None = None
 
+    @property
+    def options(self) -> PretrainingOptions:
+        """The flags."""
+        return self.training.session.options
+
     def phase(self) -> Phase:
         """Returns the phase for the driver."""
-        config, train = self.spec.config, self.records.train
+        config, train = self.training.spec.config, self.records.train
         return Phase(
             until_step=self.records.until_step,
             batch_size=self.records.train_batch_size,
             batches=self._training_batches,
-            evaluate=self._evaluate if self.session.options.do_eval else None,
-            flops_per_sequence=self.task.training_flops(
+            evaluate=self._evaluate if self.options.do_eval else None,
+            flops_per_sequence=self.training.learner.training_flops(
                 config, train.max_seq_length, train.max_predictions_per_seq
             ),
-            shortcut=self._shortcut() if self.session.options.do_train else None,
+            shortcut=self._shortcut() if self.options.do_train else None,
             describe_batch=self._describe_batch,
         )
 
     def _shortcut(self) -> Shortcut | None:
         train = self.records.train
-        return self.session.shortcut(
-            self.trainer.model,
+        return self.training.session.shortcut(
+            self.training.model,
             lambda: (sample_batch(train)["input_mask"].sum(axis=1), train.max_seq_length),
             self.records.train_batch_size,
-            self.session.options.gradient_accumulation_steps,
+            self.options.gradient_accumulation_steps,
         )
 
     def _training_batches(self, step: int) -> tf.distribute.DistributedDataset:
@@ -102,13 +100,13 @@ class PhaseData:
     @functools.cached_property
     def _evaluation_batches(self) -> tf.distribute.DistributedDataset:
         return self._distributed(
-            evaluation_batches, self.records.evaluation, self.session.options.eval_batch_size
+            evaluation_batches, self.records.evaluation, self.options.eval_batch_size
         )
 
     def _evaluate(self) -> dict[str, float]:
         batches = self._counted_batches() if self.counts is None else self._evaluation_batches
-        batches = with_progress(batches, "Evaluating", disable=not self.session.is_chief)
-        metrics = self.trainer.evaluate(batches, self.session.options.max_eval_steps)
+        batches = with_progress(batches, "Evaluating", disable=not self.training.session.is_chief)
+        metrics = self.training.trainer.evaluate(batches, self.options.max_eval_steps)
         if "masked_lm_loss" not in metrics:
             return metrics
         self._warn_of_constant_predictions(metrics["masked_lm_accuracy"])
@@ -119,7 +117,7 @@ class PhaseData:
     def _counted_batches(self) -> Iterator[Batch]:
         """Yields the evaluation's batches while it counts the masked tokens of this worker."""
         self.counts = np.zeros(self.records.evaluation.vocab_size)
-        of_replicas = self.trainer.strategy.experimental_local_results
+        of_replicas = self.training.trainer.strategy.experimental_local_results
         for batch in self._evaluation_batches:
             names = ("masked_lm_ids", "masked_lm_weights")
             for ids, weights in zip(*(of_replicas(batch[name]) for name in names), strict=True):
@@ -127,18 +125,18 @@ class PhaseData:
             yield batch
 
     def _warn_of_constant_predictions(self, accuracy: float) -> None:
-        options, step = self.session.options, int(self.trainer.step.numpy())
+        options, step = self.options, int(self.training.trainer.step.numpy())
         if self.warned or options.do_train and step <= options.num_warmup_steps:
             return
-        if warning := constant_prediction(self.counts, step, accuracy, self.spec.vocab):
+        if warning := constant_prediction(self.counts, step, accuracy, self.training.spec.vocab):
             self.warned.append(warning)
-            self.session.say(warning)
+            self.training.session.say(warning)
 
     def _describe_batch(self, step: int) -> str:
         """Writes the names of a step's records to a file; returns a sentence with some of them."""
         phase = self.records
         records = records_of_step(phase.train, phase.train_batch_size, step - 1 - phase.first_step)
-        path = f"{self.session.options.output_dir}/records-of-step-{step}.txt"
+        path = f"{self.options.output_dir}/records-of-step-{step}.txt"
         atomic_write(path, "".join(f"{file}\t{number}\n" for file, number in records))
         names = [f"{file} {number}" for file, number in records]
         return f"Its records: {shortened(names)}, listed in {path}"
@@ -153,6 +151,6 @@ class PhaseData:
         def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
             size = context.get_per_replica_batch_size(batch_size)
             batches = read(records, size, context=context, **arguments)
-            return self.task.prepare(batches, self.spec)
+            return self.training.learner.prepare(batches, self.training.spec)
 
-        return self.trainer.strategy.distribute_datasets_from_function(dataset)
+        return self.training.trainer.strategy.distribute_datasets_from_function(dataset)

@@ -11,8 +11,9 @@ import tensorflow as tf
 
 from bert_tf.base.output_files import absolute_path
 from bert_tf.config import ModelSpec
+from bert_tf.learning import Training
 from bert_tf.pretraining.advice import announce_duration, next_step, record_warnings, summary
-from bert_tf.pretraining.phase_data import PhaseData, PretrainingTask
+from bert_tf.pretraining.phase_data import PhaseData, PretrainingLearner
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import (
     NamedRecords,
@@ -29,12 +30,12 @@ from bert_tf.pretraining.records import (
 from bert_tf.resolution import check_length, resolve_model
 from bert_tf.runs.run import COMMAND, Run
 from bert_tf.session import Session, training_devices
-from bert_tf.training.driver import Driver, Plan
+from bert_tf.training.driver import Plan
 from bert_tf.training.optimizers import OPTIMIZERS, make_schedule
 from bert_tf.training.peak import peak_flops
 from bert_tf.training.reports import EVAL_RESULTS, read_results
-from bert_tf.training.strategy import check_batch_size, describe, device_type
-from bert_tf.training.trainer import Objective, Trainer
+from bert_tf.training.strategy import check_batch_size, describe
+from bert_tf.training.trainer import Objective
 from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.reader import explain_bad_record
 from tfrecords.vocabulary import warn_about_casing
@@ -44,12 +45,14 @@ HELD_OUT_FROM = "split_files"
 
 
 def pretrain(
-    options: PretrainingOptions, task: PretrainingTask | None = None, init: Checkpoint | None = None
+    options: PretrainingOptions,
+    learner: PretrainingLearner | None = None,
+    init: Checkpoint | None = None,
 ) -> dict[str, float]:
     """Trains and evaluates according to the options; resumes the run in the output folder.
 
     Args:
-        task: what to train; by default a `BertPretrainer`.
+        learner: what to train, and how; by default a `BertPretrainer`.
         init: replaces `options.init_checkpoint`; a run that resumes needs neither.
 
     Returns:
@@ -65,7 +68,7 @@ def pretrain(
     # Evaluation alone may go on beside training.
     with training_devices(options, writes=options.do_train) as strategy:
         session = Session.open(options, strategy, Run(options.output_dir), init)
-        return _pretrain(session, task or PretrainingTask(), named)
+        return _pretrain(session, learner, named)
 
 
 def _check_folder(options: PretrainingOptions) -> None:
@@ -80,11 +83,12 @@ def _check_folder(options: PretrainingOptions) -> None:
 
 
 def _pretrain(
-    session: Session, task: PretrainingTask, named: Sequence[NamedRecords]
+    session: Session, learner: PretrainingLearner | None, named: Sequence[NamedRecords]
 ) -> dict[str, float]:
     options, run, say = session.options, session.run, session.say
     vocabs, casings = stated_by_manifests(named)
-    for path, reader in task.readers.items():
+    readers = learner.readers if learner else {}
+    for path, reader in readers.items():
         vocabs[path], casings[path] = reader.vocab, reader.lower_case
     spec = resolve_model(run, options, vocabs, casings, session.init, session.mapping)
     contents = describe_records(named) if options.do_train else {}
@@ -93,81 +97,70 @@ def _pretrain(
     if held_out_from and not options.do_train:
         held_out_from = held_out_from + copies_of_records(run, named)
     phases = check_records(options, spec, named, held_out_from)
-    for reader, phase in itertools.product(task.readers.values(), phases):
+    for reader, phase in itertools.product(readers.values(), phases):
         check_length(reader.config, phase.train.max_seq_length)
     if options.do_eval:
         check_batch_size(session.strategy, "eval_batch_size", options.eval_batch_size)
     for phase in phases if options.do_train else ():
         parts = options.gradient_accumulation_steps
         check_batch_size(session.strategy, "train_batch_size", phase.train_batch_size, parts)
-    objective = task.objective(resolve_objective(options, named), spec, options.num_train_steps)
-    trainer = _make_trainer(session, task, spec, objective)
-    peak = peak_flops(session.strategy, options.precision)
-    driver = Driver(run.path, trainer, _plan(options), peak)
-    _set_weights(session, driver, trainer.model, task)
+    next_sentence = resolve_objective(options, named) != "mlm"
+    learner = learner or PretrainingLearner(next_sentence)
+    objective = learner.objective(spec, options.num_train_steps)
+    training = _start(session, learner, spec, objective)
     if options.do_train and session.is_chief:
         run.write(spec, _flags(options, run, phases))
         remember_records(run, contents)
-    _announce(session, spec, phases, task.initial_weights(trainer.model))
-    if options.do_train and driver.step < phases[-1].until_step:
-        say(announce_duration(spec.config, phases, driver.step, peak, task.training_flops))
+    _announce(session, spec, phases, learner.initial_weights(training.model))
+    step = training.driver.step
+    if options.do_train and step < phases[-1].until_step:
+        peak, flops = training.peak_flops, learner.training_flops
+        say(announce_duration(spec.config, phases, step, peak, flops))
+    warned: list[str] = []
     with _bad_records_explained(phases):
         for warning in record_warnings(options, phases, "next_sentence_loss" in objective.losses):
             say(warning)
-        results = _run(session, task, spec, trainer, driver, phases)
+        results = training.run([PhaseData(training, x, warned).phase() for x in phases])
     if session.is_chief:
         print(summary(options, run, results))
     say(next_step(spec, run))
     return results
 
 
-def _make_trainer(
-    session: Session, task: PretrainingTask, spec: ModelSpec, objective: Objective
-) -> Trainer:
-    """Creates the model, with random weights, and its trainer."""
-    options, correction = session.options, {}
+def _start(
+    session: Session, learner: PretrainingLearner, spec: ModelSpec, objective: Objective
+) -> Training:
+    """Creates the model on its devices, and sets its weights."""
+    options, run, say, arguments = session.options, session.run, session.say, {}
     if options.bias_correction is not None:
-        correction["bias_correction"] = options.bias_correction
-    default = "none" if device_type(session.strategy) == "CPU" else "selective"
-    optimizer = OPTIMIZERS[options.optimizer]
-    return session.make_trainer(
-        lambda: task.build_model(spec, options.rematerialize or default),
-        lambda model: optimizer(model.trainable_weights, **correction),
+        arguments["bias_correction"] = options.bias_correction
+    steps = options.num_train_steps, options.num_warmup_steps
+    training = Training(
+        session,
+        learner,
+        spec,
         objective,
-        make_schedule(
-            options.learning_rate_schedule,
-            options.learning_rate,
-            options.num_train_steps,
-            options.num_warmup_steps,
+        make_schedule(options.learning_rate_schedule, options.learning_rate, *steps),
+        Plan(
+            save_checkpoints_steps=options.save_checkpoints_steps,
+            evaluation_steps=options.save_checkpoints_steps,
+            log_steps=options.log_steps,
+            iterations_per_loop=options.iterations_per_loop,
+            keep_checkpoints=options.keep_checkpoints,
         ),
-        options.gradient_accumulation_steps,
+        optimizer=OPTIMIZERS[options.optimizer],
+        accumulation_steps=options.gradient_accumulation_steps,
+        peak_flops=peak_flops(session.strategy, options.precision),
+        **arguments,
     )
-
-
-def _plan(options: PretrainingOptions) -> Plan:
-    return Plan(
-        save_checkpoints_steps=options.save_checkpoints_steps,
-        evaluation_steps=options.save_checkpoints_steps,
-        log_steps=options.log_steps,
-        iterations_per_loop=options.iterations_per_loop,
-        keep_checkpoints=options.keep_checkpoints,
-    )
-
-
-def _set_weights(
-    session: Session, driver: Driver, model: keras.Model, task: PretrainingTask
-) -> None:
-    options, run, say = session.options, session.run, session.say
     if not (options.do_train or run.has_checkpoint or options.init_checkpoint):
         raise ValueError(f"{run.path} holds no checkpoint to evaluate: train first")
-    resumed = session.set_weights(
-        driver, model, task.initial_weights(model), [x.path for x in task.preset_weights(model)]
-    )
-    if resumed and options.do_train:
-        for name, (then, now) in run.changed_flags(dataclasses.asdict(options)).items():
+    if training.set_weights() and options.do_train:
+        for name, (then, now) in run.changed_flags(options.values("location")).items():
             say(f"Changed since the last start: --{name} {then} -> {now}.")
-        if driver.step >= options.num_train_steps:
+        if training.driver.step >= options.num_train_steps:
             say(f"Training is complete: --num_train_steps={options.num_train_steps}.")
+    return training
 
 
 def _flags(
@@ -206,25 +199,6 @@ def _announce(
             "several passes over the text (--dupe_factor), the run trains on other copies of "
             "held-out text; to measure on new text, give --eval_input_file."
         )
-
-
-def _run(
-    session: Session,
-    task: PretrainingTask,
-    spec: ModelSpec,
-    trainer: Trainer,
-    driver: Driver,
-    phases: Sequence[PhaseRecords],
-) -> dict[str, float]:
-    """Trains and evaluates all phases, or only evaluates."""
-    warned: list[str] = []
-    driver_phases = [
-        PhaseData(session, task, spec, trainer, phase, warned).phase() for phase in phases
-    ]
-    if session.options.do_train:
-        return driver.train(driver_phases)
-    phase = next((p for p in driver_phases if driver.step <= p.until_step), driver_phases[-1])
-    return driver.evaluate(phase.evaluate)
 
 
 @contextlib.contextmanager

@@ -22,7 +22,9 @@ class SharedOptions(DeviceOptions):
     )
 
     input_file: str = option(help="TFRecord files, comma-separated; globs allowed.")
-    output_dir: str = option(help="Run folder: checkpoints, configuration, vocabulary and logs.")
+    output_dir: str = option(
+        help="Run folder: checkpoints, configuration, vocabulary and logs.", role="location"
+    )
     bert_config_file: str | None = option(None, "The encoder's bert_config.json.")
     preset: str | None = option(
         None,

@@ -217,12 +217,8 @@ def _masking(
 ) -> DynamicMasking | None:
     """Returns how to mask dynamic records, such as those of `file`; None for masked records."""
     if not dynamic:
-        for name in ("masking", "masked_lm_prob", "replacements"):
-            if getattr(options, name) is not None:
-                raise ValueError(
-                    f"--{name} needs examples created with --masking=dynamic, but {file} is "
-                    "already masked: omit the flag"
-                )
+        why = f"needs examples created with --masking=dynamic, but {file} is already masked"
+        options.refuse(("masking", "masked_lm_prob", "replacements"), why)
         return None
     if not spec.vocab:
         raise ValueError(

@@ -16,7 +16,7 @@ Vocabulary and casing are missing if no source stated them, as with records of o
 """
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -43,10 +43,6 @@ _FILES = (CONFIG, VOCAB, TOKENIZER, FLAGS, RECORDS, HEAD, "checkpoint", "curves.
 _FILES += ("metrics.jsonl", "eval_metrics.jsonl", "eval_results.txt", "eval_results.json")
 # In a folder of several runs: which is the best, among others.
 SWEEP_RESULTS = "results.json"
-# Flags that do not affect what a run learns: its location and its devices.
-LOCATION_FLAGS = frozenset(
-    """output_dir strategy use_tpu worker_hosts task_index tpu_name tpu_zone gcp_project""".split()
-)
 # The flags that other commands read, and what runs add to them.
 _FLAGS = {"task?": str, "command?": str, "finished?": bool, "normalize?": bool | None}
 _FLAGS |= {"split_files?": list[str], "data_checksums?": dict[str, int], "pooling?": str | None}
@@ -124,19 +120,19 @@ class Run:
         return self.flags.get(FINISHED)
 
     def changed_flags(self, flags: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Returns the flags that changed since the last start: name -> (then, now).
-
-        Ignores flags that only affect the location and the devices of a run.
-        """
-        names = sorted(self.flags.keys() & flags.keys() - LOCATION_FLAGS)
+        """Returns those of some flags that changed since the last start: name -> (then, now)."""
+        names = sorted(self.flags.keys() & flags.keys())
         pairs = {name: (self.flags[name], flags[name]) for name in names}
         return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
-    def check_flags(self, flags: Mapping[str, Any], free: Collection[str] = ()) -> None:
-        """Checks that only the flags named in `free` changed; see `changed_flags`."""
+    def check_flags(
+        self,
+        flags: Mapping[str, Any],
+        advice: str = "choose another --output_dir, or use the same command to resume",
+    ) -> None:
+        """Checks that these flags have not changed since the last start."""
         changed = self.changed_flags(flags)
-        then, now = ({x: changed[x][i] for x in changed if x not in free} for i in range(2))
-        advice = "choose another --output_dir, or use the same command to resume"
+        then, now = ({x: changed[x][i] for x in changed} for i in range(2))
         check_same(self.path, then, now, advice)
 
     def check_own(self) -> None:

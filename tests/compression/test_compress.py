@@ -44,7 +44,7 @@ def test_all_layers_of_the_teacher_are_the_teacher(teacher, make_training, batch
     """Oracle: the teacher's outputs; half of its layers by default."""
     training = make_training("layers", student_layers="0-2")
     student = training.initial_student(range)
-    model, expected = training.build_model(student.spec.config), BertTaskModel(config, 2)
+    model, expected = training.build_model(None, student.spec), BertTaskModel(config, 2)
     load_weights(teacher, student.tensors, training.initial_weights(model))
     load_weights(teacher, open_checkpoint(teacher).tensors, expected.weights)
     np.testing.assert_array_equal(model(batch), expected(batch))
@@ -78,7 +78,7 @@ def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, make_trainin
     for name in ("mrpc", "swag"):
         pairs = make_training("bilstm", TASKS[name]).initial_student(range)
         assert pairs.spec.config.bilstm == "siamese"
-    model = training.build_model(config)
+    model = training.build_model(None, ModelSpec(config))
     (words,) = training.initial_weights(model)
     load_weights(teacher, student.tensors, [words])
     table = source.tensors["encoder/embeddings/word_embeddings"].read()
@@ -294,7 +294,7 @@ def test_the_seed_chooses_what_is_held_out(config, tmp_path):
 def test_models_that_cannot_be_compared(recipe, changes, message, make_training, config):
     """Oracle: the message, which names what differs."""
     with pytest.raises(ValueError, match=message):
-        make_training(recipe).build_model(dataclasses.replace(config, **changes))
+        make_training(recipe).build_model(None, ModelSpec(dataclasses.replace(config, **changes)))
 
 
 def test_models_that_a_recipe_refuses(teacher, make_options, make_training, mobile, tmp_path):
@@ -317,7 +317,7 @@ def test_models_that_a_recipe_refuses(teacher, make_options, make_training, mobi
         run(make_options(teacher=str(headless)))
     other = WordPieceTokenizer(Vocabulary((*source.spec.vocab.tokens, "more")), True)
     with pytest.raises(ValueError, match=r"vocabulary \(14 tokens\) or casing is not that of"):
-        make_training("tinybert").featurize(None, other, 12)
+        make_training("tinybert").task.featurize(None, other, 12)
 
 
 @pytest.mark.parametrize("changes", [MASKED_AND_SAMPLED, REPLACED])
@@ -327,9 +327,9 @@ def test_masks_in_copies_are_tokens(changes, teacher, files, make_training, monk
     monkeypatch.setattr(Augmentation, "of", lambda *_: Augmentation(None, 0, changes, 0, ""))
     monkeypatch.setattr(Augmentation, "__call__", lambda self, examples: examples)
     training = make_training("tinybert")
-    splits = training.read_splits(["train", "dev"], DataFiles(str(files)), 0)
+    splits = training.task.read_splits(["train", "dev"], DataFiles(str(files)), 0)
     tokenizer = WordPieceTokenizer(open_checkpoint(teacher).spec.vocab, True)
-    found = [training.featurize(splits[name], tokenizer, 12) for name in ("train", "dev")]
+    found = [training.task.featurize(splits[name], tokenizer, 12) for name in ("train", "dev")]
     reads_masks = [tokenizer.special_tokens_in_text for tokenizer in found]
     assert reads_masks == [changes is MASKED_AND_SAMPLED, False]
 
@@ -337,11 +337,11 @@ def test_masks_in_copies_are_tokens(changes, teacher, files, make_training, monk
 def test_a_student_may_read_other_tokens_than_its_teacher(teacher, files, make_training, config):
     """Oracles: the teacher's model on the teacher's tokens; the loss of these predictions."""
     source, training = open_checkpoint(teacher), make_training("pd")
-    splits = training.read_splits(["train", "dev"], DataFiles(str(files)), 0)
+    splits = training.task.read_splits(["train", "dev"], DataFiles(str(files)), 0)
     vocab = source.spec.vocab
     other = WordPieceTokenizer(Vocabulary((*vocab.tokens[:5], *vocab.tokens[:4:-1])), True)
-    features = training.featurize(splits["train"], other, 12)
-    assert TEACHER not in training.featurize(splits["dev"], other, 12).targets
+    features = training.task.featurize(splits["train"], other, 12)
+    assert TEACHER not in training.task.featurize(splits["dev"], other, 12).targets
     own = SST2.featurize(splits["train"], WordPieceTokenizer(vocab, True), 12)
     model = BertTaskModel(config, 2)
     load_weights(teacher, source.tensors, model.weights)
@@ -349,9 +349,11 @@ def test_a_student_may_read_other_tokens_than_its_teacher(teacher, files, make_t
     found = features.targets[TEACHER][batch["example_index"]]
     np.testing.assert_allclose(found, model(batch), atol=1e-5)
 
-    student = training.build_model(dataclasses.replace(config, num_hidden_layers=1))
+    student = training.build_model(
+        None, ModelSpec(dataclasses.replace(config, num_hidden_layers=1))
+    )
     assert student.teacher is None
     batch = next(iter(train_batches(features, 8, range(1), 0)))
     losses = soft_labels(batch[TEACHER], student(batch))
-    found = training.objective(1).sums(student, batch, False)["soft_labels"]
+    found = training.objective(None, 1).sums(student, batch, False)["soft_labels"]
     np.testing.assert_allclose(found, tf.reduce_sum(losses), rtol=1e-5)

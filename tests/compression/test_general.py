@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import save_run
+from support import SESSION, save_run
 
 from bert_tf import compress
 from bert_tf.checkpoint import open_checkpoint
@@ -90,9 +90,9 @@ def make_student(pretrained, make_options):
         source, recipe = open_checkpoint(pretrained), GENERAL_RECIPES[recipe]
         task = GeneralStudent(recipe.loss, source)
         init = initial_student(options, recipe.layers, source)
-        model = task.build_model(init.spec, "none")
+        model = task.build_model(SESSION, init.spec)
         load_weights("", init.tensors, task.initial_weights(model), optional_parts=OPTIONAL)
-        return model, task.objective("nsp", init.spec, 4)
+        return model, task.objective(init.spec, 4)
 
     return make
 
@@ -189,7 +189,7 @@ def test_what_does_not_fit(pretrained, make_options, config, tmp_path):
     ):
         spec = dataclasses.replace(source.spec, config=dataclasses.replace(config, **changes))
         with pytest.raises(ValueError, match=message):
-            GeneralStudent(GENERAL_RECIPES["distilbert"].loss, source).build_model(spec, "none")
+            GeneralStudent(GENERAL_RECIPES["distilbert"].loss, source).build_model(SESSION, spec)
     write_vocab(file := str(tmp_path / "vocab.txt"), Vocabulary(source.spec.vocab.tokens[::-1]))
     for changes, message in (
         (

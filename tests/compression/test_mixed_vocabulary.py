@@ -6,13 +6,13 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import save_run
+from support import SESSION, save_run
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.compress import compress
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.general import distill
-from bert_tf.compression.mixed_vocabulary import DualObjective, DualTraining, SharedProjections
+from bert_tf.compression.mixed_vocabulary import DualLearner, DualObjective, SharedProjections
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.pretrainer import BertPretrainer
@@ -204,9 +204,9 @@ def pretrained(tmp_path_factory) -> str:
 
 def test_the_loss_is_that_of_both_models_and_their_distance(pretrained, batch):
     """Oracle: masked-LM losses in NumPy, each among the tokens of one vocabulary."""
-    task = DualTraining(open_checkpoint(pretrained), 0.2)
-    model = task.build_model(STUDENT, "none")
-    objective = task.objective("nsp", STUDENT, 4)
+    task = DualLearner(open_checkpoint(pretrained), 0.2)
+    model = task.build_model(SESSION, STUDENT)
+    objective = task.objective(STUDENT, 4)
     assert isinstance(objective, DualObjective)
     sums, counts = objective.sums(model, batch, False), objective.counts(batch)
     assert set(sums) == set(counts) == set(objective.measures)
@@ -302,13 +302,13 @@ def test_what_does_not_fit(options, pretrained):
     ):
         config = dataclasses.replace(CONFIG, **changes)
         with pytest.raises(ValueError, match=message):
-            DualTraining(source, 0.15).build_model(ModelSpec(config, SMALL, True), "none")
+            DualLearner(source, 0.15).build_model(SESSION, ModelSpec(config, SMALL, True))
     for spec in (ModelSpec(CONFIG, None, True), ModelSpec(CONFIG, SMALL, None)):
         with pytest.raises(ValueError, match="records have no manifest .*: give --vocab_file"):
-            DualTraining(source, 0.15).build_model(spec, "none")
+            DualLearner(source, 0.15).build_model(SESSION, spec)
     nameless = dataclasses.replace(source, spec=dataclasses.replace(source.spec, vocab=None))
     with pytest.raises(ValueError, match="has no vocabulary, which this recipe needs"):
-        DualTraining(nameless, 0.15)
+        DualLearner(nameless, 0.15)
     with pytest.raises(ValueError, match="--recipe=mixed-vocabulary has no default student"):
         dataclasses.replace(options, bert_config_file=None)
     with pytest.raises(ValueError, match="do_lower_case"):

@@ -5,7 +5,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from support import save_checkpoint, save_run
+from support import SESSION, save_checkpoint, save_run
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import run
@@ -17,6 +17,7 @@ from bert_tf.compression.recipes import GENERAL_RECIPES
 from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.task import DataFiles
+from bert_tf.learning import Training
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.weights.checkpoint import fingerprint
 
@@ -44,7 +45,7 @@ def test_a_run_that_starts_again_computes_nothing_twice(
         with pytest.raises(KeyboardInterrupt):
             run(options)
     with monkeypatch.context() as patch:
-        patch.setattr(FineTuner, "set_weights", stop)
+        patch.setattr(Training, "set_weights", stop)
         patch.setattr(MaskedLM, "candidates", None)
         patch.setattr(student, "teacher_predictions", None)
         with pytest.raises(KeyboardInterrupt):
@@ -104,9 +105,9 @@ def test_a_run_keeps_its_teacher(teacher, config, make_training, tmp_path):
     message = f"{folder} was made from .*{teacher}.* has changed"
     # Before the teacher predicts anything.
     with pytest.raises(ValueError, match=message):
-        learner.read_splits(["train"], DataFiles(), 0)
+        learner.task.read_splits(["train"], DataFiles(), 0)
     with pytest.raises(ValueError, match=message):
-        general.build_model(source.spec, "none")
+        general.build_model(SESSION, source.spec)
 
 
 def test_fingerprints_tell_models_apart(teacher, tmp_path):

@@ -28,6 +28,7 @@ from bert_tf.compression.quantized_student import (
     layer_matrices,
     top_eigenvalue,
 )
+from bert_tf.config import ModelSpec
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.layers.layer import dense_inputs
 from bert_tf.models.task_model import BertTaskModel
@@ -224,7 +225,7 @@ def test_several_replicas_are_refused(make_training, config):
     training = make_training("q8bert")
     with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
         with pytest.raises(ValueError, match="quantization trains on one device: give --strategy"):
-            training.build_model(config)
+            training.build_model(None, ModelSpec(config))
 
 
 @pytest.mark.slow

@@ -8,11 +8,12 @@ import pytest
 import tensorflow as tf
 from support import one_device
 
-from bert_tf.config import BertConfig
-from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, Training
+from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, TaskLearner
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import TRAIN
+from bert_tf.learning import Training
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.session import Session
@@ -35,7 +36,11 @@ def make_tuner(task=TASKS["sst2"], **flags) -> FineTuner:
     values = dict(task=task.name, output_dir="unused", do_train=True, train_batch_size=2)
     options = FineTuningOptions(**values | flags)
     session = Session(options, one_device(), Run(options.output_dir))
-    return FineTuner(session, Training(task), CONFIG, {TRAIN: _Features()})
+    return FineTuner(session, TaskLearner(task), ModelSpec(CONFIG), {TRAIN: _Features()})
+
+
+def make_training(task=TASKS["sst2"], **flags) -> Training:
+    return make_tuner(task, **flags).training
 
 
 def test_a_frozen_encoder_and_a_head_that_trains_as_in_the_original():
@@ -44,25 +49,27 @@ def test_a_frozen_encoder_and_a_head_that_trains_as_in_the_original():
     Its learning rate is that of the step before the update, counted from 0; its Adam does not
     correct the bias of the moments. A frozen encoder drops nothing, or the gradient would differ.
     """
-    tuner = make_tuner(
+    training = make_training(
         freeze_encoder=True, bias_correction=False, learning_rate=1e-2, num_train_epochs=4.0
     )
     assert CONFIG.hidden_dropout_prob > 0
     ids = tf.constant(np.random.default_rng(0).integers(0, 20, [4, 16], np.int32))
     batch = {"input_word_ids": ids, "input_mask": ids * 0 + 1, "input_type_ids": ids * 0}
     batch |= {"labels": tf.constant([0, 1, 1, 0]), "example_weights": tf.ones([4])}
-    model, total, warmup = tuner.model, 42, 4
+    model, total, warmup = training.model, 42, 4
     for step in (0, 3, 4, 41):
         expected = 1e-2 * (step / warmup if step < warmup else 1 - step / total)
-        assert float(tuner.trainer.schedule(tf.constant(step))) == pytest.approx(expected, rel=1e-5)
+        assert float(training.trainer.schedule(tf.constant(step))) == pytest.approx(
+            expected, rel=1e-5
+        )
     model.head.dropout.rate = 0.0
     before = model.get_weights()
     errors = tf.nn.softmax(model(batch)).numpy() - np.eye(2)[batch["labels"]]
     pooled = model.encoder(batch)["pooled_output"].numpy()
     gradients = [pooled.T @ errors / 4, errors.mean(axis=0)]
     norm = np.sqrt(sum(np.sum(gradient**2) for gradient in gradients))
-    tuner.trainer.step.assign(10)
-    tuner.trainer.train(iter(tf.data.Dataset.from_tensors(batch)), 1)
+    training.trainer.step.assign(10)
+    training.trainer.train(iter(tf.data.Dataset.from_tensors(batch)), 1)
 
     expected = dict(zip([weight.path for weight in model.weights], before, strict=True))
     for name, gradient, decay in zip(("kernel", "bias"), gradients, (0.01, 0.0), strict=True):
@@ -74,17 +81,19 @@ def test_a_frozen_encoder_and_a_head_that_trains_as_in_the_original():
         np.testing.assert_allclose(weight.numpy(), expected[weight.path], atol=tolerance, rtol=0)
     # Checkpoints hold the whole model, and moments of the head alone.
     assert len(before) == len(BertTaskModel(CONFIG, 2).weights)
-    assert sum(name.endswith("adam_m") for name in tuner.trainer.state) == 2
+    assert sum(name.endswith("adam_m") for name in training.trainer.state) == 2
 
 
 def test_layer_decay_is_electras():
     """Oracle: google-research/electra model/optimization.py `_get_layer_lrs`, for two layers."""
     depths = {"embeddings": 0, "layer_0": 1, "layer_1": 2, "pooler": 3, "head": 4}
-    tuner = make_tuner(layer_decay=0.8)
-    for weight, factor in zip(tuner.model.weights, tuner.trainer.optimizer.rates, strict=True):
+    training = make_training(layer_decay=0.8)
+    for weight, factor in zip(
+        training.model.weights, training.trainer.optimizer.rates, strict=True
+    ):
         expected = 0.8 ** (4 - depths[weight.path.split("/")[1]])
         assert factor == pytest.approx(expected), weight.path
-    assert {*make_tuner().trainer.optimizer.rates} == {1.0}
+    assert {*make_training().trainer.optimizer.rates} == {1.0}
 
 
 @pytest.mark.parametrize(
@@ -94,12 +103,11 @@ def test_layer_decay_is_electras():
 )
 def test_how_training_skips_padding(monkeypatch, device, shortest, capacity):
     """Oracle: XLA, which compiles for all but CPUs, and for a fixed number of tokens."""
-    for module in ("session", "finetuning.fine_tuner"):
-        monkeypatch.setattr(f"bert_tf.{module}.device_type", lambda strategy: device)
+    monkeypatch.setattr(Session, "device", device)
     tuner, phases = make_tuner(train_batch_size=64, num_train_epochs=10.0), []
-    assert tuner.model.encoder.skips_padding == (device == "CPU")
-    monkeypatch.setattr(tuner.driver, "train", phases.extend)
-    monkeypatch.setattr(tuner.driver, "restore_best", lambda: None)
+    assert tuner.training.model.encoder.skips_padding == (device == "CPU")
+    monkeypatch.setattr(tuner.training.driver, "train", phases.extend)
+    monkeypatch.setattr(tuner.training.driver, "restore_best", lambda: None)
     tuner._examples.lengths = np.maximum(range(1, 22), shortest)
     tuner.train()
     assert getattr(phases[0].shortcut, "tokens", None) == capacity
@@ -107,20 +115,20 @@ def test_how_training_skips_padding(monkeypatch, device, shortest, capacity):
 
 def test_flags_and_the_metric_of_the_task_reach_the_driver_and_the_optimizer():
     """Oracle: the flags; the paper's metric for MRPC. What they do is tested on its own."""
-    tuner = make_tuner(TASKS["mrpc"], early_stopping=2, bias_correction=False)
-    assert (tuner.driver.plan.patience, tuner.driver.plan.best_metric) == (2, "eval_f1")
-    assert not tuner.trainer.optimizer.bias_correction
-    tuner = make_tuner()
-    assert tuner.driver.plan.patience is None and tuner.trainer.optimizer.bias_correction
+    training = make_training(TASKS["mrpc"], early_stopping=2, bias_correction=False)
+    assert (training.driver.plan.patience, training.driver.plan.best_metric) == (2, "eval_f1")
+    assert not training.trainer.optimizer.bias_correction
+    training = make_training()
+    assert training.driver.plan.patience is None and training.trainer.optimizer.bias_correction
 
 
 def test_class_weights_are_those_of_the_training_split(capsys):
     """Oracle: 14 negative and 7 positive examples weigh 21 / (2 * 14) and 21 / (2 * 7)."""
-    tuner = make_tuner(class_weights="balanced")
-    assert tuner.trainer.objective.class_weights == (0.75, 1.5)
+    training = make_training(class_weights="balanced")
+    assert training.trainer.objective.class_weights == (0.75, 1.5)
     expected = "Class weights: negative 0.75 (14 examples), positive 1.5 (7 examples).\n"
     assert capsys.readouterr().out == expected
-    assert make_tuner().trainer.objective == TASKS["sst2"].objective
+    assert make_training().trainer.objective == TASKS["sst2"].objective
     pairs = dataclasses.replace(TASKS["stsb"], flags=("label_type",))
     for task, blamed in ((TASKS["stsb"], ""), (pairs, " --label_type=pairs")):
         with pytest.raises(ValueError, match=f"no effect with --task=stsb{blamed}, which does not"):
@@ -130,7 +138,7 @@ def test_class_weights_are_those_of_the_training_split(capsys):
 @pytest.mark.parametrize("epochs, expected", [(0.1, 1), (4.0, 5), (200.0, 100)])
 def test_a_short_run_has_a_curve_too(epochs, expected):
     """Oracle: a tenth of 1, 42 and 2,100 steps, rounded up, and never more than 100 steps."""
-    assert make_tuner(num_train_epochs=epochs).driver.plan.log_steps == expected
+    assert make_training(num_train_epochs=epochs).driver.plan.log_steps == expected
 
 
 def test_a_picture_of_earlier_labels_does_not_stay(tmp_path, monkeypatch):

@@ -57,12 +57,6 @@ class IdParityTask(Task):
     def write_predictions(self, folder, split, outputs, features):
         return []
 
-    def serving(self, model, tokenizer, max_seq_length):
-        raise NotImplementedError
-
-    def example_call(self):
-        raise NotImplementedError
-
 
 def test_another_kind_of_task_is_one_object(sentences, files, config, load_best, tmp_path, capsys):
     """Oracle: the best weights in the plain model, one example at a time."""

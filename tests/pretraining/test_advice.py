@@ -121,7 +121,8 @@ def test_the_perplexity_of_a_diverged_run_is_finite():
     trainer = types.SimpleNamespace(step=tf.Variable(1), evaluate=lambda batches, steps: metrics)
     options = Options(input_file="x", output_dir="x", do_train=True)
     session = types.SimpleNamespace(options=options, is_chief=True, say=print)
-    data = PhaseData(session, None, None, trainer, None, [], np.zeros(1))
+    training = types.SimpleNamespace(session=session, trainer=trainer)
+    data = PhaseData(training, None, [], np.zeros(1))
     data._evaluation_batches = []
     assert np.isfinite(np.float32(data._evaluate()["masked_lm_perplexity"]))
 

@@ -20,6 +20,7 @@ from bert_tf.pretraining.records import check_records, name_records, stated_by_m
 from bert_tf.resolution import resolve_model
 from bert_tf.run_pretraining import Options, run
 from bert_tf.runs.run import Run
+from bert_tf.session import Session
 from bert_tf.training.driver import Driver
 from bert_tf.training.trainer import Trainer
 from tfrecords.vocabulary import load_vocab
@@ -141,7 +142,7 @@ def test_skips_padding_where_xla_compiles(
     write_records_of(flags["input_file"], 24, input_mask=mask, input_word_ids=ids)
     expected = run(Options(**flags))
     assert "Skipping padding" not in capsys.readouterr().out
-    monkeypatch.setattr("bert_tf.session.device_type", lambda strategy: "GPU")
+    monkeypatch.setattr(Session, "device", "GPU")
     found = run(Options(**flags | {"output_dir": str(tmp_path / "gpu")}))
     assert found == pytest.approx(expected, rel=1e-4)
     assert "Skipping padding: steps compute 256 of 512 places," in capsys.readouterr().out

@@ -14,10 +14,10 @@ from bert_tf.base.progress import say
 from bert_tf.finetuning.fine_tune import fine_tune, next_step
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_name
-from bert_tf.finetuning.saved_run import has_last_files, resumed_flags, with_values_of
+from bert_tf.finetuning.saved_run import has_last_files, with_flags_of
 from bert_tf.finetuning.sweeps.run_process import run_apart
 from bert_tf.finetuning.sweeps.scores import Score, aligned
-from bert_tf.finetuning.task import TrainableTask
+from bert_tf.finetuning.task import Task
 from bert_tf.finite import NonFinite
 from bert_tf.runs.run import SWEEP_RESULTS, Run
 from bert_tf.training.reports import rank
@@ -103,9 +103,7 @@ def list_settings(options: FineTuningOptions) -> list[Setting]:
     """Returns the settings to try."""
     combinations = [{}]
     if options.grid:
-        for name in GRID:
-            if getattr(options, name) != getattr(type(options), name):
-                raise ValueError(f"--grid tries several values of --{name}: omit that flag")
+        options.refuse(GRID, "does not suit --grid, which tries several values")
         products = itertools.product(*GRID.values())
         combinations = [dict(zip(GRID, values, strict=True)) for values in products]
     folder = options.output_dir.rstrip("/")
@@ -131,7 +129,7 @@ def _check_results(folder: str) -> None:
 def _finished_results(options: FineTuningOptions) -> Results | None:
     """Returns the results of a run that has nothing left to do."""
     run = Run(options.output_dir)
-    flags = dataclasses.asdict(with_values_of(options, resumed_flags(run)))
+    flags = with_flags_of(options, run).values("location")
     if not run.finished or run.changed_flags(flags) or not has_last_files(options, run):
         return None
     files = {name: run.read_json(name) for name in options.result_files}
@@ -150,7 +148,7 @@ def summarize(results: Sequence[Results]) -> dict[str, Score]:
 
 def _report(
     options: FineTuningOptions,
-    task: TrainableTask,
+    task: Task,
     settings: Sequence[Setting],
     results: Mapping[str, Results],
 ) -> str:

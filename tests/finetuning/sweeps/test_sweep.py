@@ -225,7 +225,7 @@ def test_a_metric_that_is_not_a_number_is_never_the_best(tmp_path, trained, monk
 def test_bad_sweeps_are_one_clear_line(tmp_path, trained):
     with pytest.raises(ValueError, match="are for training: add --do_train"):
         make_options(tmp_path, num_seeds=2, do_train=False, do_eval=True)
-    with pytest.raises(ValueError, match="--grid tries several values of --learning_rate: omit"):
+    with pytest.raises(ValueError, match="--learning_rate does not suit --grid, which tries"):
         sweep(make_options(tmp_path, grid=True, learning_rate=1e-3))
     Run(f"{tmp_path}/runs").write_head(sweep_module.make_task(make_options(tmp_path)).head)
     with pytest.raises(ValueError, match="runs holds head.json, which --num_seeds and --grid"):

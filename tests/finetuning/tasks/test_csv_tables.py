@@ -11,7 +11,7 @@ import pytest
 from bert_tf.config import Head, ModelSpec
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
-from bert_tf.finetuning.saved_run import resumed_flags, with_values_of
+from bert_tf.finetuning.saved_run import with_flags_of
 from bert_tf.runs.run import Run
 from bert_tf.tables.columns import Columns, find_columns
 from bert_tf.tables.table import read_table
@@ -126,7 +126,7 @@ def test_a_run_keeps_the_columns_of_its_training_file(read, write, tmp_path):
     (tmp_path / "ckpt-1.index").touch()
     run = Run(str(tmp_path))
     (tmp_path / "flags.json").write_text(json.dumps(dataclasses.asdict(options) | task.columns))
-    assert with_values_of(options, resumed_flags(run)).label_column == "v1"
+    assert with_flags_of(options, run).label_column == "v1"
 
 
 def test_an_empty_list_of_classes_is_a_label(read, write):

@@ -12,7 +12,7 @@ from support import tuning_options
 from bert_tf import run_finetuning
 from bert_tf.finetuning.finetuning_options import FineTuningOptions as Options
 from bert_tf.finetuning.registry import make_task, with_length
-from bert_tf.finetuning.saved_run import with_saved_flags
+from bert_tf.finetuning.saved_run import with_flags_of
 from bert_tf.finetuning.squad.answers import Answer, find_answers
 from bert_tf.finetuning.squad.features import SquadOptions
 from bert_tf.finetuning.squad.files import Question, SquadExamples
@@ -142,15 +142,15 @@ def test_the_threshold_may_change_after_training(tmp_path):
     """The number of windows may not, because the model was trained for them."""
     run = Run(str(tmp_path))
     saved = dict(task="squad2", output_dir=run.path, max_answer_length=9, doc_stride=64)
-    saved |= {"null_score_diff_threshold": -1.5}
+    saved |= {"null_score_diff_threshold": -1.5, "do_train": True}
     (tmp_path / "flags.json").write_text(json.dumps(saved | {FINISHED: True}))
     options = Options(task="squad2", output_dir=run.path, do_eval=True)
     for given, expected in ((2.0, 2.0), (0.0, 0.0), (None, -1.5)):
         changed = dataclasses.replace(options, null_score_diff_threshold=given)
-        changed = with_saved_flags(changed, run)
+        changed = with_flags_of(changed, run)
         assert (changed.null_score_diff_threshold, changed.max_answer_length) == (expected, 9)
-    with pytest.raises(ValueError, match="was trained with --doc_stride=64, not 32: omit the flag"):
-        with_saved_flags(dataclasses.replace(options, doc_stride=32), run)
+    with pytest.raises(ValueError, match=r"\(doc_stride=64, not 32\): omit the flag"):
+        with_flags_of(dataclasses.replace(options, doc_stride=32), run)
 
 
 def test_where_the_files_are():

@@ -7,9 +7,9 @@ from bert_tf.config import BertConfig, MobileBertConfig
 
 SMALL = BertConfig(101, 48, 3, 4, 80, max_position_embeddings=40)
 # Without dropout.
-STILL = BertConfig(101, 48, 3, 4, 80, "gelu", 0.0, 0.0, 40)
+STILL = BertConfig(101, 48, 2, 4, 80, "gelu", 0.0, 0.0, 40)
 MOBILE = MobileBertConfig(
-    *(101, 48, 3, 4, 80, "relu", 0.0, 0.0, 40),
+    *(101, 48, 2, 4, 80, "relu", 0.0, 0.0, 40),
     embedding_size=16,
     intra_bottleneck_size=24,
     num_feedforward_networks=2,

@@ -320,7 +320,7 @@ def test_an_encoder_without_the_heads_of_pretraining(tmp_path, monkeypatch):
     """Oracle: the encoder, of two layers. Models of other programs may have no such heads."""
     model = BertEncoder(dataclasses.replace(CONFIG, num_hidden_layers=2))
     folder = save_run(tmp_path / "run", model, Vocabulary(tuple(VOCAB)))
-    monkeypatch.setattr(saved_models, "save_folder", save := mock.Mock())
+    monkeypatch.setattr(saved_models, "save_model", save := mock.Mock())
     export(folder, tmp_path / "encoder")
     module, inputs = save.call_args.args[0], make_inputs()
     assert not hasattr(module, "mlm")
@@ -407,6 +407,6 @@ def test_bad_input_is_one_clear_line(run_folder, model, folder, tmp_path):
     ):
         with one_line(message):
             export(**{"run_folder": run_folder, "output": out} | changes)
-    with one_line("has 51 tokens, more than the encoder's 40"):
+    with one_line("has 51 tokens, more than the vocab_size 40"):
         encoder.export_encoder(model, big, out, do_lower_case=True)
     assert not list(tmp_path.glob("out*")) and not list(run_folder.glob("*.tmp-*"))

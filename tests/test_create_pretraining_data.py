@@ -46,7 +46,7 @@ def test_more_text_gets_more_workers(files, monkeypatch):
     monkeypatch.setattr(workers, "available_cores", lambda: 8)
     assert workers.num_processes(None, steps.useful_workers(job)) == 1
     size = os.path.getsize(files["input_file"])
-    for per_worker, wanted in ((6 * size + 1, 1), (3 * size, 3), (1, 8)):
+    for per_worker, wanted in ((6 * size + 1, 1), (2 * size, 3), (1, 8)):
         monkeypatch.setattr(steps, "_BYTES_PER_WORKER", per_worker)
         assert workers.num_processes(None, steps.useful_workers(job)) == wanted
 

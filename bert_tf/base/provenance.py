@@ -4,19 +4,50 @@ A description maps the names of flags to their values, and those of files and ot
 mappings: "bytes" and a checksum such as "sha256", or else when the file was "modified".
 """
 
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.base.files import named_errors
+from bert_tf.base import __version__
+from bert_tf.base.files import file_sha256, named_errors
 from bert_tf.base.input_files import shortened
+from bert_tf.base.output_files import REPLACE, check_free
+from bert_tf.base.progress import progress_bar
 
 Description = Mapping[str, Any]
 # What descriptions say of a file, beside its checksum.
 FILE = {"file?": str, "bytes?": int}
 # The part of a manifest that `description_of` reads.
 MADE = {"settings?": dict[str, Any], "inputs?": list[FILE]}
+
+
+def describe(
+    options: Any, without: Container[str], inputs: list[dict[str, Any]], **settings: Any
+) -> dict[str, Any]:
+    """Describes output as a manifest does: by the version, the flags and the inputs.
+
+    Args:
+        options: the flags, a dataclass.
+        without: those that do not change the output.
+        settings: what describes others better than their values do.
+    """
+    values = dataclasses.asdict(options)
+    kept = {name: values[name] for name in values if name not in without}
+    return {"bert_tf": __version__, "settings": kept | settings, "inputs": inputs}
+
+
+def describe_files(files: Sequence[str]) -> list[dict[str, Any]]:
+    """Describes files as `inputs` of a manifest do, by their checksums, too."""
+    digests = zip(files, _checksums(files), strict=True)
+    return [describe_file(file) | {"sha256": digest} for file, digest in digests]
+
+
+def _checksums(files: Sequence[str]) -> list[str]:
+    bar = dict(desc="Computing checksums", unit="B", unit_scale=True, delay=2)
+    with progress_bar(total=sum(tf.io.gfile.stat(file).length for file in files), **bar) as shown:
+        return [file_sha256(file, shown.update) for file in files]
 
 
 def describe_file(file: str) -> dict[str, Any]:
@@ -33,6 +64,11 @@ def description_of(manifest: Mapping[str, Any] | None) -> dict[str, Any]:
     # By their numbers: the same files under other names give the same output.
     files = {f"input {n}": entry for n, entry in enumerate(manifest.get("inputs", []), start=1)}
     return {"bert_tf": manifest.get("bert_tf")} | manifest.get("settings", {}) | files
+
+
+def is_same(manifest: Mapping[str, Any] | None, description: Mapping[str, Any]) -> bool:
+    """Returns whether what a manifest describes was made from what `description` states."""
+    return not any(differences(description_of(manifest), description_of(description)))
 
 
 def differences(before: Description, now: Description) -> Iterator[str]:
@@ -69,3 +105,37 @@ def check_same(path: str, before: Description, now: Description, advice: str) ->
     """
     if found := shortened(list(differences(before, now))):
         raise ValueError(f"{path} was made from other flags or data ({found}): {advice}")
+
+
+def kept_files(
+    path: str,
+    manifest: Mapping[str, Any] | None,
+    description: Mapping[str, Any],
+    recorded: Mapping[str, str | None],
+    overwrite: bool,
+) -> set[str]:
+    """Returns the files of an output that are there, made as described, and unchanged since then.
+
+    Without `overwrite`, it is an error if anything else is in their places.
+
+    Args:
+        path: the manifest's, for messages.
+        recorded: all files of the output, with their checksums if the manifest states them.
+    """
+    found = [file for file in recorded if tf.io.gfile.exists(file)]
+    if not is_same(manifest, description):
+        for file in [] if overwrite else found:
+            check_same(file, description_of(manifest), description_of(description), REPLACE)
+        found = []
+    stated = [file for file in found if recorded[file]]
+    digests = zip(stated, _checksums(stated), strict=True)
+    changed = [file for file, digest in digests if digest != recorded[file]]
+    if changed and not overwrite:
+        raise ValueError(
+            f"{shortened(changed)}: the checksum differs from that in {path}: remove it to create "
+            "it again, or replace it with --overwrite"
+        )
+    kept = {*found} - {*changed}
+    if not overwrite:
+        check_free(*(recorded.keys() - kept))  # a link that leads nowhere
+    return kept

@@ -16,7 +16,6 @@ from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.plan import block_bytes
 from bert_tf.examples.units import load_segmenter, read_phrases
 from bert_tf.jobs.runner_options import RunnerOptions
-from bert_tf.jobs.work_folder import WorkFolder
 from bert_tf.resolution import read_vocab_file
 from tfrecords.manifest import manifest_path, unfinished_path
 from tfrecords.vocabulary import Vocabulary
@@ -24,7 +23,7 @@ from tfrecords.vocabulary import Vocabulary
 # The size of a TFDS dataset is unknown in advance. Most are large.
 _TFDS_BYTES = 2**40
 # Flags that do not change the output, or whose effect another setting states.
-_NO_SETTINGS = (
+NO_SETTINGS = (
     *("input_file", "tfds_data_dir", "num_shards", "do_whole_word_mask", "dry_run"),
     *(field.name for field in dataclasses.fields(RunnerOptions)),
 )
@@ -72,9 +71,8 @@ class Job:
         return os.path.relpath(self.output_files[shard], os.path.dirname(self.manifest) or ".")
 
     def settings(self) -> dict[str, object]:
-        """Returns all settings that the output depends on, by the names of the flags."""
-        values = dataclasses.asdict(self.options)
-        return {name: values[name] for name in values if name not in _NO_SETTINGS} | {
+        """Returns what describes the output better than the values of these flags."""
+        return {
             "output_file": [self.name_in_manifest(i) for i in range(len(self.output_files))],
             "vocab_file": self.vocab.sha256,
             "lexicon_file": lines_sha256(self.lexicon),
@@ -91,8 +89,8 @@ def make_job(options: DataOptions) -> Job:
     output_files = _output_files(options)
     read_files = [*input_files, options.vocab_file, options.lexicon_file]
     manifests = list(map(manifest_path, output_files[:1]))
-    check_output_files([*output_files, *manifests], read_files)
-    WorkFolder(unfinished_path(output_files[0])).check_inputs(read_files)
+    work = unfinished_path(output_files[0]) if output_files else None
+    check_output_files([*output_files, *manifests], read_files, work_folder=work)
     input_bytes = sum(tf.io.gfile.stat(file).length for file in input_files) or _TFDS_BYTES
     bytes_per_block = block_bytes(input_bytes, resolved.dupe_factor, len(output_files))
     groups = group_files(input_files, bytes_per_block) if input_files else [[]]

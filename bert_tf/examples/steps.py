@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.content import estimate_content_bytes
-from bert_tf.base.output_files import join_files, whole_file
+from bert_tf.base.output_files import join_files
 from bert_tf.corpus.sources import Block
 from bert_tf.examples.chunk import Chunk, load_chunk, save_chunk
 from bert_tf.examples.counts import CreationStatistics, ExampleCounts
@@ -20,7 +20,7 @@ from bert_tf.examples.documents import make_chunk
 from bert_tf.examples.job import Job
 from bert_tf.examples.pipeline import make_examples, pass_seed
 from bert_tf.examples.plan import Pass, ShardPart
-from bert_tf.jobs.work_folder import WorkFolder, discard, finish, is_finished, read_counts
+from bert_tf.jobs.work import UnfinishedWork, discard, read_counts
 from bert_tf.jobs.workers import RunChunks, available_cores
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples
@@ -34,38 +34,30 @@ _BYTES_PER_WORKER = 2**27
 _tokenizer = functools.lru_cache(maxsize=1)(WordPieceTokenizer)
 
 
-def read_group(job: Job, folder: WorkFolder, group: int) -> Iterator[tuple[str, Block]]:
-    """Yields the blocks of an input group that have not been tokenized yet, and their names."""
-    for index, block in enumerate(job.blocks(group)):
-        name = f"{group:06}-{index:06}"
-        if not is_finished(file := folder.chunk_file(name), file):
-            yield name, block
+def read_group(job: Job, group: int) -> Iterator[tuple[int, Block]]:
+    """Yields the blocks of an input group, each after the size of its text."""
+    return ((len(block.data), block) for block in job.blocks(group))
 
 
-def tokenize_block(job: Job, folder: WorkFolder, name: str, block: Block) -> int:
-    """Turns a block into the chunk of this name; returns the size of the text."""
+def tokenize_block(job: Job, file: str, block: Block) -> dict:
+    """Turns a block into a chunk, in a file; returns the counts."""
     tokenizer = _tokenizer(job.vocab, job.options.do_lower_case)
     chunk, text = make_chunk(block, tokenizer, job.options, job.lexicon)
     lengths = np.diff(chunk.sentence_starts)
     long_sentences = int(np.count_nonzero(lengths > job.options.max_seq_length - 3))
-    file = folder.chunk_file(name)
     save_chunk(file, chunk)
-    finish(file, dataclasses.asdict(CreationStatistics(text, long_sentences)), file)
-    return len(block.data)
+    return dataclasses.asdict(CreationStatistics(text, long_sentences))
 
 
-def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: ShardPart) -> int:
-    """Creates, shuffles and writes the examples of a part; returns the tokens of its chunks.
+def make_part(job: Job, chunk_files: Sequence[str], file: str, part: ShardPart) -> dict:
+    """Creates, shuffles and writes the examples of a part; returns the counts.
 
-    The chunks are named in the order of their numbers in the plan.
+    The chunks are in the order of their numbers in the plan.
     """
-    file = folder.part_file(part.shard, part.index)
-    if is_finished(file, file):
-        return part.tokens
     records: list[bytes] = []
     total = ExampleCounts()
     for one_pass in part.passes:
-        pass_records, counts = make_pass(job, folder, chunk_names, one_pass)
+        pass_records, counts = make_pass(job, chunk_files, one_pass)
         records += pass_records
         # A pass that several parts share is counted once.
         if one_pass.offset == 0:
@@ -77,18 +69,17 @@ def make_part(job: Job, folder: WorkFolder, chunk_names: Sequence[str], part: Sh
     order = np.random.default_rng(seed).permutation(len(records))
     compression = "GZIP" if job.options.gzip_compress else ""
     write_records(file, (records[index] for index in order), compression)
-    finish(file, {"examples": len(records), "counts": dataclasses.asdict(total)}, file)
-    return part.tokens
+    return {"examples": len(records), "counts": dataclasses.asdict(total)}
 
 
 def make_pass(
-    job: Job, folder: WorkFolder, chunk_names: Sequence[str], one_pass: Pass
+    job: Job, chunk_files: Sequence[str], one_pass: Pass
 ) -> tuple[list[bytes], ExampleCounts]:
     """Returns the records of a pass that belong to one part, and the counts of the whole pass."""
-    chunk = load_chunk(folder.chunk_file(chunk_names[one_pass.chunk]))
+    chunk = load_chunk(chunk_files[one_pass.chunk])
     partner: Chunk | None = None
     if one_pass.partner is not None and job.options.objective == "nsp":
-        partner = load_chunk(folder.chunk_file(chunk_names[one_pass.partner]))
+        partner = load_chunk(chunk_files[one_pass.partner])
     seed = pass_seed(job.options.random_seed, one_pass.chunk, one_pass.dupe)
     arrays, counts = make_examples(chunk, partner, seed, job.options, job.vocab)
     if not job.options.use_v2_feature_names:
@@ -97,75 +88,61 @@ def make_pass(
     return serialize_examples({name: array[chosen] for name, array in arrays.items()}), counts
 
 
-def join_shard(job: Job, folder: WorkFolder, overwrite: bool, parts: Sequence[ShardPart]) -> int:
+def join_shard(job: Job, work: UnfinishedWork, parts: Sequence[ShardPart]) -> tuple[int, bool]:
     """Joins the parts of a shard into its output file, and removes them; returns 1, a file."""
     shard = parts[0].shard
-    place, output = folder.shard_file(shard), job.output_files[shard]
-    files = [folder.part_file(shard, part.index) for part in parts]
-    if not is_finished(place, output):
+    files = _part_files(work, parts)
+
+    def write(path: str) -> dict:
         finished = list(map(read_counts, files))
-        folder.check(complete=all(finished))
-        examples = sum(counts["examples"] for counts in finished)
+        work.check(complete=all(finished))
+        join_files(files, path)
+        entry = shard_entry(path, sum(counts["examples"] for counts in finished))
         counts = sum((ExampleCounts(**one["counts"]) for one in finished), ExampleCounts())
-        with whole_file(output, overwrite) as temporary:
-            join_files(files, temporary)
-            entry = shard_entry(temporary, examples)
-            entry |= {"file": job.name_in_manifest(shard), "counts": dataclasses.asdict(counts)}
-            # First, so that every file that a killed run leaves is on record.
-            finish(place, entry, temporary)
+        return entry | {"file": job.name_in_manifest(shard), "counts": dataclasses.asdict(counts)}
+
+    work.write_output(shard, job.output_files[shard], write)
     discard(*files)
-    return 1
+    return 1, False
 
 
-def tokenize(run_chunks: RunChunks, job: Job, folder: WorkFolder) -> None:
+def _part_files(work: UnfinishedWork, parts: Sequence[ShardPart]) -> list[str]:
+    return [work.stage_file("parts", part.shard, part.index) for part in parts]
+
+
+def tokenize(run_chunks: RunChunks, job: Job, work: UnfinishedWork) -> None:
     """Turns every block of the input into a chunk."""
-    run_chunks(
-        len(job.groups),
-        functools.partial(read_group, job, folder),
-        functools.partial(tokenize_block, job, folder),
-        total=estimate_content_bytes(job.input_files) or None,
-        desc="Tokenizing",
-        unit="B",
-        unit_scale=True,
-    )
+    read, make = functools.partial(read_group, job), functools.partial(tokenize_block, job)
+    bar = dict(desc="Tokenizing", unit="B", unit_scale=True)
+    bar |= dict(total=estimate_content_bytes(job.input_files) or None)
+    work.compute(run_chunks, "chunks", len(job.groups), read, make, **bar)
 
 
 def make_shards(
     run_chunks: RunChunks,
     job: Job,
-    folder: WorkFolder,
-    chunk_names: list[str],
-    shards: list[list[ShardPart]],
-    overwrite: bool,
+    work: UnfinishedWork,
+    chunk_files: list[str],
+    shards: dict[int, list[ShardPart]],
 ) -> None:
-    """Creates shards, each given as a list of its parts; see `whole_file` for `overwrite`."""
-    run_chunks(
-        len(shards),
-        lambda shard: [(part,) for part in shards[shard]],
-        functools.partial(make_part, job, folder, chunk_names),
-        total=sum(part.tokens for parts in shards for part in parts),
-        desc="Creating examples",
-        unit=" tokens",
-        unit_scale=True,
-    )
-    folder.check()
-    for parts in shards:
-        if not any(
-            read_counts(folder.part_file(part.shard, part.index))["examples"] for part in parts
-        ):
+    """Creates shards, each given as a list of its parts."""
+
+    def read(shard: int) -> list[tuple[int, ShardPart]]:
+        return [(part.tokens, part) for part in shards.get(shard, [])]
+
+    groups, make = len(job.output_files), functools.partial(make_part, job, chunk_files)
+    bar = dict(desc="Creating examples", unit=" tokens", unit_scale=True)
+    bar |= dict(total=sum(part.tokens for parts in shards.values() for part in parts))
+    work.compute(run_chunks, "parts", groups, read, make, **bar)
+    for shard, parts in shards.items():
+        if not any(read_counts(file)["examples"] for file in _part_files(work, parts)):
             raise ValueError(
-                f"{job.output_files[parts[0].shard]} would be empty, because there is too little "
-                f"text for {len(job.output_files)} output files: ask for fewer"
+                f"{job.output_files[shard]} would be empty, because there is too little "
+                f"text for {groups} output files: ask for fewer"
             )
-    run_chunks(
-        len(shards),
-        lambda shard: [(shards[shard],)],
-        functools.partial(join_shard, job, folder, overwrite),
-        total=len(shards),
-        desc="Joining",
-        unit=" files",
-        delay=2,
-    )
+    join = functools.partial(join_shard, job, work)
+    bar = dict(desc="Joining", unit=" files", delay=2, total=len(shards))
+    run_chunks(groups, lambda n: [(shards[n],)] if n in shards else [], join, **bar)
 
 
 def useful_workers(job: Job) -> int:
@@ -174,4 +151,4 @@ def useful_workers(job: Job) -> int:
         return available_cores()
     size = sum(tf.io.gfile.stat(file).length for file in job.input_files)
     passes = job.options.dupe_factor + 2  # Tokenizing takes as long as two passes.
-    return 1 + size * passes // _BYTES_PER_WORKER
+    return max(1, size * passes // _BYTES_PER_WORKER)

@@ -30,12 +30,13 @@ from bert_tf.inference.vector_files import (
     read_records,
     record_of,
     write_json_lines,
+    write_labels,
     write_npz,
     write_parquet,
     write_projector,
 )
 from bert_tf.inference.vectors import VectorExtractor
-from bert_tf.jobs.work_folder import read_counts
+from bert_tf.jobs.work import read_counts
 from bert_tf.tables.columns import Columns
 from bert_tf.tables.rows import import_pyarrow
 from bert_tf.weights.checkpoint import fingerprint
@@ -55,10 +56,10 @@ def extract_features(options: ExtractionOptions) -> None:
     _open.cache_clear()  # the checkpoint may have changed
     extractor = _open(options)
     checkpoint, rows = extractor.checkpoint, functools.partial(_rows, options)
-    job = BulkJob(
-        options, files, fingerprint(checkpoint), rows, _write_part, _join, _labels(options)
-    )
-    counts = job.run()
+    joins = {options.output_file: functools.partial(_join, options)}
+    if labels := _labels(options):
+        joins = {labels: functools.partial(_join_labels, options)} | joins
+    counts = BulkJob(options, files, fingerprint(checkpoint), rows, _write_part, joins).run()
     config, lines = checkpoint.spec.config, counts["rows"]
     size = tf.io.gfile.stat(options.output_file).length
     num_layers = len(extractor.layers)
@@ -136,15 +137,21 @@ def _join(options: ExtractionOptions, parts: Sequence[str], path: str) -> None:
     extractor, dtype = _open(options), np.dtype(options.dtype)
     layers, vocab = extractor.layers, extractor.tokenizer.vocab
     lines = (line for part in parts for line in read_records(part, dtype))
-    if path.endswith(".tfrecord"):
+    ending = os.path.splitext(options.output_file)[1]
+    if ending == ".tfrecord":
         join_files(parts, path)
-    elif path.endswith(".jsonl"):
+    elif ending == ".jsonl":
         write_json_lines(path, lines, layers, vocab)
-    elif path.endswith(".tsv"):
-        write_projector(path, lines, vocab)
+    elif ending == ".tsv":
+        write_projector(path, lines)
         add_to_projector(options.output_file, _labels(options))
-    elif path.endswith(".parquet"):
+    elif ending == ".parquet":
         write_parquet(path, lines, layers, vocab, dtype)
     else:
         num_vectors = sum(read_counts(part)["vectors"] for part in parts)
         write_npz(path, lines, layers, dtype, num_vectors)
+
+
+def _join_labels(options: ExtractionOptions, parts: Sequence[str], path: str) -> None:
+    lines = (line for part in parts for line in read_records(part, np.dtype(options.dtype)))
+    write_labels(path, lines, _open(options).tokenizer.vocab)

@@ -58,7 +58,8 @@ def _predict_file(options: PredictOptions) -> None:
     checkpoint = predictor.checkpoint
     model = fingerprint(checkpoint) if checkpoint else file_sha256(options.checkpoint)
     rows = functools.partial(_rows, options)
-    counts = BulkJob(options, files, model, rows, _write_part, join_predictions).run()
+    joins = {path: functools.partial(join_predictions, options)}
+    counts = BulkJob(options, files, model, rows, _write_part, joins).run()
     print(f"Wrote {counted(counts['rows'] - counts['rejected'], 'prediction')} to {path}.")
     _warn_about_length(predictor, counts["truncated"])
 

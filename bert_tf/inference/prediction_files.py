@@ -24,8 +24,8 @@ Read = Callable[[], Iterator[dict[str, Any]]]
 
 
 def join_predictions(options: PredictOptions, parts: Sequence[str], path: str) -> None:
-    """Joins files of JSON lines into one, in the format that its name states."""
-    ending = os.path.splitext(path)[1]
+    """Joins files of JSON lines into one at `path`, in the format that the output's name states."""
+    ending = os.path.splitext(options.output_file)[1]
     if ending == ".jsonl":
         join_files(parts, path)
         return

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import functools
 import itertools
 import json
 import os
@@ -158,19 +157,25 @@ def write_parquet(
             writer.write_table(table)
 
 
-def write_projector(path: str, lines: Lines, vocab: Vocabulary) -> None:
-    """Writes the vectors of one layer, and labels for TensorBoard's projector to PATH.labels."""
-    write = functools.partial(tf.io.gfile.GFile, mode="w")
-    with write(path) as file, write(f"{path}.labels") as labels:
+def write_projector(path: str, lines: Lines) -> None:
+    """Writes the vectors of one layer for TensorBoard's projector."""
+    with tf.io.gfile.GFile(path, "w") as file:
         file.write("")  # It would not exist without vectors.
-        labels.write("text\tline\tcontext\n")
+        for _, vectors in lines:
+            for row in vectors.values[:, 0]:
+                file.write("\t".join(f"{value:.6g}" for value in row) + "\n")
+
+
+def write_labels(path: str, lines: Lines, vocab: Vocabulary) -> None:
+    """Writes the labels of vectors for TensorBoard's projector."""
+    with tf.io.gfile.GFile(path, "w") as file:
+        file.write("text\tline\tcontext\n")
         for index, vectors in lines:
             # Tabs and line breaks would begin another cell or row.
             context = " ".join(vectors.text.decode("utf-8", "replace").split())
-            for number, row in enumerate(vectors.values[:, 0]):
-                file.write("\t".join(f"{value:.6g}" for value in row) + "\n")
+            for number in range(len(vectors.starts)):
                 name = " ".join(_name(vectors, number, vocab).split())
-                labels.write(f"{name}\t{index + 1}\t{context}\n")
+                file.write(f"{name}\t{index + 1}\t{context}\n")
 
 
 def _name(vectors: LineVectors, index: int, vocab: Vocabulary) -> str:

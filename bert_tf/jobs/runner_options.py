@@ -6,7 +6,7 @@ from bert_tf.base import command
 from bert_tf.base.command import option, rare_option
 from bert_tf.choices import WORKERS
 
-_BEAM = ("DirectRunner", "DataflowRunner", "FlinkRunner", "SparkRunner", "PortableRunner")
+_BEAM = ("Direct", "Dataflow", "Flink", "Spark", "Dask", "Portable")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class RunnerOptions(command.Options):
     runner: str = rare_option(
         "local",
         "Where the work runs: on this machine, or on a runner of Apache Beam.",
-        choices=("local", *_BEAM),
+        choices=("local", *(f"{name}Runner" for name in _BEAM)),
     )
     beam_options: str | None = rare_option(
         None, "Further Beam options, such as '--project=P --region=R --temp_location=gs://...'."

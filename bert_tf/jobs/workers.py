@@ -7,8 +7,9 @@ import os
 import shlex
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
@@ -17,14 +18,20 @@ from typing import Any
 from bert_tf.base import command
 from bert_tf.base.process import needed
 from bert_tf.base.progress import progress_bar, say
+from bert_tf.jobs.runner_options import RunnerOptions
 
 # More processes only take memory: each loads TensorFlow.
 _MOST_PER_CORE = 8
+# Tasks per worker that wait, run, or wait for those before them to end, so that none is ever idle.
+_AHEAD = 4
+# Beam knows the other runners by their short names.
+_FULL_NAMES = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 
 # A function and its arguments. The function is defined at the top level of a module.
 Task = tuple
 # Calls `work(*chunk)` with each tuple `chunk` that `read(number)` yields for the numbers below
-# `groups`. What it returns is added to a progress bar, which has the other arguments.
+# `groups`. It returns an amount of work, and whether that was done before. A progress bar, which
+# has the other arguments, shows it.
 RunChunks = Callable[..., None]
 
 
@@ -48,75 +55,62 @@ def num_processes(asked: int | None, useful: int) -> int:
     return min(asked, most)
 
 
-class Workers:
-    """Runs tasks in this process and `num_workers - 1` others. A context manager.
+@contextlib.contextmanager
+def open_workers(num_workers: int) -> Iterator[Callable[[Iterable[Task]], Iterator[Any]]]:
+    """Yields a function that runs tasks, and yields their results in the order of the tasks.
 
-    The other processes are spawned, so each imports its own TensorFlow, with as many threads as its
-    share of the cores. That takes seconds, during which this process already works; its threads are
-    those that TensorFlow has started. The others exit at once when the context exits, or when this
-    process ends for whatever reason.
+    One worker is this process. Several are spawned, so each imports its own TensorFlow, with as
+    many threads as its share of the cores, while this process only hands out tasks. They exit at
+    once when the context exits, or when this process ends for whatever reason.
     """
+    if num_workers == 1:
+        yield lambda tasks: (function(*arguments) for function, *arguments in tasks)
+        return
+    # Closing this end of a pipe tells the other processes to exit.
+    stopped, stop = multiprocessing.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(
+        num_workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_start_worker,
+        initargs=(stopped, max(1, available_cores() // num_workers)),
+    )
+    try:
+        yield functools.partial(_results, pool, _AHEAD * num_workers)
+    finally:
+        stop.close()
+        pool.shutdown(cancel_futures=True)
 
-    def __init__(self, num_workers: int) -> None:
-        self._others = num_workers - 1
-        self._pool: ProcessPoolExecutor | None = None
-        # Closing this end of a pipe tells the other processes to exit.
-        self._stop: Connection | None = None
 
-    def __enter__(self) -> "Workers":
-        if self._others:
-            stopped, self._stop = multiprocessing.Pipe(duplex=False)
-            self._pool = ProcessPoolExecutor(
-                self._others,
-                mp_context=multiprocessing.get_context("spawn"),
-                initializer=_start_worker,
-                initargs=(stopped, max(1, available_cores() // (1 + self._others))),
-            )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool:
-            self._stop.close()
-            self._pool.shutdown(cancel_futures=True)
-
-    def results(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, object]]:
-        """Yields tasks with their results, in the order in which they finish.
-
-        Tasks are taken one by one, as workers become free.
-        """
-        rest = iter(tasks)
-        running: dict[Future, Task] = {}
-        try:
-            while True:
-                # For each running task, another one waits, so that no worker is ever idle.
-                while len(running) < 2 * self._others and (task := next(rest, None)):
-                    running[self._pool.submit(*task)] = task
-                if done := [future for future in running if future.done()]:
-                    for future in done:
-                        yield running.pop(future), future.result()
-                elif task := next(rest, None):
-                    yield task, task[0](*task[1:])
-                elif running:
-                    wait(running, return_when=FIRST_COMPLETED)
-                else:
-                    return
-        except BrokenProcessPool:
-            raise OSError(
-                "a worker process died, perhaps because the system ran out of memory: run the same "
-                "command again with a smaller --num_workers"
-            ) from None
+def _results(pool: ProcessPoolExecutor, most: int, tasks: Iterable[Task]) -> Iterator[Any]:
+    running: deque[Future] = deque()
+    try:
+        for task in tasks:
+            running.append(pool.submit(*task))
+            if len(running) == most:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+    except BrokenProcessPool:
+        raise OSError(
+            "a worker process died, perhaps because the system ran out of memory: run the same "
+            "command again with a smaller --num_workers"
+        ) from None
 
 
 def _run_here(
-    workers: Workers,
+    results: Callable[[Iterable[Task]], Iterator[Any]],
     groups: int,
     read: Callable[[int], Iterable[tuple]],
-    work: Callable[..., int],
+    work: Callable[..., tuple[int, bool]],
     **progress: Any,
 ) -> None:
     with progress_bar(**progress) as bar:
+        before = 0
         tasks = ((work, *chunk) for group in range(groups) for chunk in read(group))
-        for _, size in workers.results(tasks):
+        for size, was_done in results(tasks):
+            # That says nothing of how fast the rest will be.
+            before += size if was_done else 0
+            bar.initial = before
             bar.update(size)
 
 
@@ -130,7 +124,8 @@ def _beam_runner(name: str, beam_options: str) -> RunChunks:
         import apache_beam as beam
         import grpc
         from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
-    options = PipelineOptions([f"--runner={name}", *shlex.split(beam_options)])
+    full_name = _FULL_NAMES.get(name, name)
+    options = PipelineOptions([f"--runner={full_name}", *shlex.split(beam_options)])
     # Workers import what they need by name. The main session contains nothing else for them.
     options.view_as(SetupOptions).save_main_session = False
 
@@ -157,13 +152,13 @@ def _beam_runner(name: str, beam_options: str) -> RunChunks:
 
 
 @contextlib.contextmanager
-def open_runner(name: str, num_workers: int, beam_options: str | None) -> Iterator[RunChunks]:
-    """Yields the function that runs work here, in `num_workers` processes, or on Beam's runner."""
-    if name == "local":
-        with Workers(num_workers) as workers:
-            yield functools.partial(_run_here, workers)
+def open_runner(options: RunnerOptions, useful: int) -> Iterator[RunChunks]:
+    """Yields the function that runs work here, in processes, or on Beam; see `num_processes`."""
+    if options.runner == "local":
+        with open_workers(num_processes(options.num_workers, useful)) as results:
+            yield functools.partial(_run_here, results)
     else:
-        yield _beam_runner(name, beam_options or "")
+        yield _beam_runner(options.runner, options.beam_options or "")
 
 
 def _start_worker(stopped: Connection, threads: int) -> None:

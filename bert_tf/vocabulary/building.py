@@ -9,20 +9,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf import __version__
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.content import describe_problems
 from bert_tf.base.files import file_sha256, read_file, read_json
 from bert_tf.base.input_files import MANIFEST_END, expand_files, match_files
-from bert_tf.base.output_files import (
-    REPLACE,
-    atomic_write,
-    check_free,
-    check_output_files,
-    write_json,
-)
+from bert_tf.base.output_files import atomic_write, check_free, check_output_files, write_json
 from bert_tf.base.progress import say
-from bert_tf.base.provenance import MADE, check_same, describe_file, description_of, differences
+from bert_tf.base.provenance import MADE, describe, describe_file, kept_files
 from bert_tf.corpus.sources import is_json
 from bert_tf.resolution import read_vocab_file
 from bert_tf.runs.run import TOKENIZER, VOCAB, Run
@@ -49,83 +42,68 @@ def run(options: VocabularyOptions) -> None:
     """Builds, extends or measures a vocabulary, as the flags ask."""
     if options.report_vocab:
         report_coverage(options)
-    elif options.extend_vocab:
-        extend_vocabulary(options)
     else:
-        build_vocabulary(options)
+        make_vocabulary(options)
 
 
-def build_vocabulary(options: VocabularyOptions) -> None:
-    """Learns a new vocabulary from text, writes it and prints its coverage of the text."""
-    output_file, size = options.output_file, options.vocab_size
-    options = dataclasses.replace(options, do_lower_case=options.do_lower_case is not False)
+def make_vocabulary(options: VocabularyOptions) -> None:
+    """Learns a new vocabulary from text, or extends one, and prints its coverage of the text.
+
+    The mapping beside an extension (.mapping.json) records which old embeddings each new one starts
+    from.
+    """
+    file, old_file = options.output_file, options.extend_vocab
+    files = [file, file + _MAPPING_END] if old_file else [file]
     texts = _texts(options)
-    _check_outputs([output_file], texts)
+    _check_outputs(files, texts, old_file)
+    if old_file:
+        old, options = _read_vocab(options, "extend_vocab")
+        if old.tokenizer_values() and not _tokenizer_folder(file):
+            raise ValueError(
+                f"{old_file} has added tokens or accents that {TOKENIZER} beside it states: write "
+                f"the extension to a file named {VOCAB}, such as --output_file=extended/{VOCAB}"
+            )
+    else:
+        old, lower_case = None, options.do_lower_case is not False
+        options = dataclasses.replace(options, do_lower_case=lower_case)
     manifest = _describe(options, texts)
-    if _is_complete(options, manifest):
-        print(f"{output_file} is complete: nothing to do.")
-        _say_next(options)
-        return
-    counts = _count_words(options, texts)
-    tokens = learn_vocabulary(counts.all(), size, options.min_frequency, options.num_unused)
-    vocab = Vocabulary(tuple(tokens))
-    _write(options, vocab, manifest, {})
-    say(_coverage(options, output_file, vocab, counts))
+    if _is_complete(options, manifest, files):
+        print(f"{' and '.join(files)} {'are' if old else 'is'} complete: nothing to do.")
+    else:
+        counts = _count_words(options, texts, old)
+        vocab, mapping = _extend(options, old, counts) if old else _learn(options, counts)
+        _write(options, vocab, manifest, dict.fromkeys(files[1:], mapping))
+        for name, measured in ((old_file, old), (file, vocab)):
+            if measured:
+                say(_coverage(options, name, measured, counts))
+        casing, others = _with_casing(options), "".join(f", and {x}" for x in files[1:])
+        print(f"Wrote {len(vocab):,} tokens to {file}{casing}{others}.")
+    _say_next(options)
+
+
+def _learn(options: VocabularyOptions, counts: WordCounts) -> tuple[Vocabulary, None]:
+    size, least = options.vocab_size, options.min_frequency
+    vocab = Vocabulary((*learn_vocabulary(counts.all(), size, least, options.num_unused),))
     if len(vocab) < size:
         say(
             f"The text yielded only {len(vocab):,} of {size:,} tokens with "
-            f"--min_frequency={options.min_frequency}. With --preset, the model gets this size; in "
+            f"--min_frequency={least}. With --preset, the model gets this size; in "
             f"your own bert_config.json, set vocab_size to {len(vocab)}."
         )
-    print(f"Wrote {len(vocab):,} tokens to {output_file}{_with_casing(options)}.")
-    _say_next(options)
+    return vocab, None
 
 
-def extend_vocabulary(options: VocabularyOptions) -> None:
-    """Extends a vocabulary by the tokens that shorten the text most, and writes it with a mapping.
-
-    The mapping beside the vocabulary (.mapping.json) records which old embeddings each new one
-    starts from. Prints the coverage of both vocabularies.
-    """
-    output_file, extend_vocab = options.output_file, options.extend_vocab
-    mapping_file = output_file + _MAPPING_END
-    texts = _texts(options)
-    _check_outputs([output_file, mapping_file], texts, extend_vocab)
-    old, options = _read_vocab(options, "extend_vocab")
-    if old.tokenizer_values() and not _tokenizer_folder(output_file):
-        raise ValueError(
-            f"{extend_vocab} has added tokens or accents that {TOKENIZER} beside it states: write "
-            f"the extension to a file named {VOCAB}, such as --output_file=extended/{VOCAB}"
-        )
-    manifest = _describe(options, texts)
-    if _is_complete(options, manifest) and tf.io.gfile.exists(mapping_file):
-        print(f"{output_file} and {mapping_file} are complete: nothing to do.")
-        _say_next(options)
-        return
-    counts = _count_words(options, texts, old)
-    new = choose_tokens(
-        counts.all(),
-        old,
-        options.num_new_tokens,
-        options.do_lower_case,
-        options.min_frequency,
-    )
+def _extend(
+    options: VocabularyOptions, old: Vocabulary, counts: WordCounts
+) -> tuple[Vocabulary, str]:
+    """Adds the tokens that shorten the text most; returns the mapping, too."""
+    most, lower_case = options.num_new_tokens, options.do_lower_case
+    new = choose_tokens(counts.all(), old, most, lower_case, options.min_frequency)
     if not new:
-        raise ValueError(f"{extend_vocab} already covers the text: there is nothing to add")
-    extended, mapping = extend(old, new, options.placement)
-    _write(options, extended, manifest, {mapping_file: mapping.to_json()})
-    say(_coverage(options, extend_vocab, old, counts))
-    say(_coverage(options, output_file, extended, counts))
+        raise ValueError(f"{options.extend_vocab} already covers the text: there is nothing to add")
     say(f"Added {len(new):,} tokens, such as {', '.join([*new][:10])}.")
-    print(
-        f"Wrote {len(extended):,} tokens to {output_file}{_with_casing(options)}, and "
-        f"{mapping_file}."
-    )
-    _say_next(options)
-    say(
-        "To continue pre-training on these examples with a grown checkpoint, give run_pretraining "
-        f"--init_checkpoint and --init_vocab_mapping={shlex.quote(mapping_file)}."
-    )
+    extended, mapping = extend(old, new, options.placement)
+    return extended, mapping.to_json()
 
 
 def report_coverage(options: VocabularyOptions) -> None:
@@ -147,45 +125,31 @@ def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
     return dict(match_files(options.input_file))
 
 
-def _check_outputs(outputs: list[str], texts: dict[str, list[str]], *inputs: str) -> None:
+def _check_outputs(outputs: list[str], texts: dict[str, list[str]], old: str | None) -> None:
     manifest = outputs[0] + MANIFEST_END
-    check_output_files([*outputs, manifest], [*itertools.chain(*texts.values()), *inputs])
+    check_output_files([*outputs, manifest], [*itertools.chain(*texts.values()), old])
     if folder := _tokenizer_folder(outputs[0]):
         folder.check_tokenizer()
 
 
 def _describe(options: VocabularyOptions, texts: dict[str, list[str]]) -> dict[str, Any]:
     """Returns the manifest, but for the checksum of the vocabulary."""
-    settings = dataclasses.asdict(options)
-    # Reading the text may take minutes.
+    # Without the checksums of texts, because reading them may take minutes.
     inputs = [describe_file(file) for file in itertools.chain(*texts.values())]
     if old := options.extend_vocab:
         inputs.append({"file": old, "sha256": file_sha256(old)})
-    settings = {name: settings[name] for name in settings if name not in _IRRELEVANT}
-    return {"bert_tf": __version__, "settings": settings, "inputs": inputs}
+    return describe(options, _IRRELEVANT, inputs)
 
 
-def _is_complete(options: VocabularyOptions, manifest: dict[str, Any]) -> bool:
-    """Returns whether the vocabulary exists and was built as the manifest says.
+def _is_complete(options: VocabularyOptions, manifest: dict[str, Any], files: list[str]) -> bool:
+    """Returns whether the files exist and were made as the manifest says, the vocabulary first.
 
-    Raises an error for other files in its place, unless they may be replaced.
+    Raises an error for other files in their places, unless they may be replaced.
     """
-    file = options.output_file
-    recorded = _read_manifest(options)
-    before, now = description_of(recorded), description_of(manifest)
-    if not tf.io.gfile.exists(file):
-        if not options.overwrite:
-            check_free(file)  # a link that leads nowhere
-        if not options.overwrite and options.extend_vocab and any(differences(before, now)):
-            check_free(file + _MAPPING_END)
-        return False
-    if before:
-        before[file] = {"sha256": recorded.get("sha256")}
-    now[file] = {"sha256": file_sha256(file)}
-    if options.overwrite:
-        return not any(differences(before, now))
-    check_same(file, before, now, REPLACE)
-    return True
+    before = _read_manifest(options)
+    recorded = dict.fromkeys(files) | {files[0]: before.get("sha256")}
+    path = files[0] + MANIFEST_END
+    return len(kept_files(path, before, manifest, recorded, options.overwrite)) == len(files)
 
 
 def _read_manifest(options: VocabularyOptions) -> dict[str, Any]:
@@ -286,3 +250,9 @@ def _say_next(options: VocabularyOptions) -> None:
         output_file=unused_name("pretraining.tfrecord"),
     )
     say(f"Next, create examples:\n  {command}")
+    if options.extend_vocab:
+        mapping = shlex.quote(options.output_file + _MAPPING_END)
+        say(
+            "To continue pre-training on these examples with a grown checkpoint, give "
+            f"run_pretraining --init_checkpoint and --init_vocab_mapping={mapping}."
+        )

@@ -2,7 +2,7 @@
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ import tensorflow as tf
 from bert_tf.base.progress import progress_bar
 from bert_tf.corpus.lines import read_documents
 from bert_tf.corpus.sources import Block, read_blocks
-from bert_tf.jobs.workers import Workers, num_processes
+from bert_tf.jobs.workers import num_processes, open_workers
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -73,20 +73,16 @@ def count_words(
     size = sum(tf.io.gfile.stat(file).length for files in texts.values() for file in files)
     counts = WordCounts({name: Counter() for name in texts})
     # Documents may be divided, because only their words matter.
-    blocks = enumerate(
-        (name, block)
+    tasks = (
+        (_count_block, name, block, lower_case, json_field, vocab)
         for name, files in texts.items()
         for block in read_blocks(files, BLOCK_BYTES, separator=None)
     )
-    tasks = (
-        (_count_block, index, name, block, lower_case, json_field, vocab)
-        for index, (name, block) in blocks
-    )
     with (
-        Workers(num_processes(num_workers, 1 + size // BYTES_PER_WORKER)) as workers,
+        open_workers(num_processes(num_workers, max(1, size // BYTES_PER_WORKER))) as results,
         progress_bar(total=size, unit="B", unit_scale=True, desc="Counting words") as progress,
     ):
-        for name, (words, times, invalid_lines, size) in _in_order(workers.results(tasks)):
+        for name, words, times, invalid_lines, size in results(tasks):
             table = counts.texts[name]
             for word, number in zip(words, times, strict=True):
                 table[word] += number
@@ -95,17 +91,6 @@ def count_words(
                 counts.pruned += _prune(list(counts.texts.values()))
             progress.update(size)
     return counts
-
-
-def _in_order(results: Iterator[tuple[tuple, object]]) -> Iterator[tuple[str, tuple]]:
-    """Yields the name and result of every task in the order in which the tasks were created."""
-    waiting: dict[int, tuple[str, tuple]] = {}
-    next_index = 0
-    for (_, index, name, *_), result in results:
-        waiting[index] = name, result
-        while next_index in waiting:
-            yield waiting.pop(next_index)
-            next_index += 1
 
 
 def _prune(tables: list[Counter[str]]) -> int:
@@ -119,11 +104,11 @@ def _prune(tables: list[Counter[str]]) -> int:
 
 
 def _count_block(
-    index: int, name: str, block: Block, lower_case: bool, json_field: str, vocab: Vocabulary
-) -> tuple[list[str], list[int], dict[str, int], int]:
-    """Returns the words of a block, their frequencies, its invalid lines by file, and its bytes.
+    name: str, block: Block, lower_case: bool, json_field: str, vocab: Vocabulary
+) -> tuple[str, list[str], list[int], dict[str, int], int]:
+    """Counts the words in a block of a text.
 
-    The index and the name of the text are for `_in_order`.
+    Returns the name of the text, words, their frequencies, invalid lines by file, and the bytes.
     """
     invalid_lines: dict[str, int] = {}
     lines: list[str] = []
@@ -137,14 +122,14 @@ def _count_block(
     spaced = any(" " in token.content for token in vocab.added)
     tokens = Counter(data.split(b"\n") if spaced else data.translate(_NO_SPACE).split())
     if not tokens:
-        return [], [], invalid_lines, len(block.data)
+        return name, [], [], invalid_lines, len(block.data)
     words, words_per_token = _normalizer(vocab, lower_case)(list(tokens))
     times = np.repeat(np.fromiter(tokens.values(), np.int64), words_per_token)
     words, which = tf.unique(words)
     # Sums of float64 are exact up to 2**53.
     times = np.bincount(which, times, minlength=len(words)).astype(np.int64)
     decoded = [word.decode() for word in words.numpy().tolist()]
-    return decoded, times.tolist(), invalid_lines, len(block.data)
+    return name, decoded, times.tolist(), invalid_lines, len(block.data)
 
 
 @functools.cache

@@ -7,11 +7,7 @@ import json
 import os
 import pathlib
 import re
-import shutil
-import signal
-import subprocess
-import sys
-import time
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -26,7 +22,6 @@ from bert_tf.base.files import read_file
 from bert_tf.config import Head
 from bert_tf.inference import bulk, predicting, texts
 from bert_tf.inference.predictor import load_predictor
-from bert_tf.jobs.work_folder import WorkFolder
 from bert_tf.tables import rows as table_rows
 from bert_tf.tables.table import read_table
 from tfrecords.writer import write_records
@@ -316,31 +311,16 @@ def test_output_and_input_files_go_together():
 def test_a_run_that_failed_resumes_only_with_the_same_flags_and_input(
     classifier, tmp_path, monkeypatch
 ):
-    """Oracles: the bytes of an undisturbed run; the rows that are computed again; the messages.
-
-    A part in which other bytes have the same size is computed again.
-    """
-    path = tmp_path / "a.csv"
+    """Oracles: the bytes of an undisturbed run; the rows that are computed again; the messages."""
+    path, real = tmp_path / "a.csv", predicting._write_part
     path.write_text(CSV)
-    expected = written(classifier, path).read_bytes()
-    with pytest.raises(FileExistsError, match=r"out.jsonl exists: .*--overwrite"):
-        written(classifier, path)
-    computed, real = [], predicting._write_part
-
-    def write_part(options, file, first, rows):
-        if first == 4:
-            raise OSError("No space left on device")
-        computed.append(first)
-        return real(options, file, first, rows)
-
-    output = tmp_path / "a.csv.out.jsonl"
+    output = written(classifier, path)
+    expected = output.read_bytes()
     output.unlink()
+    full = mock.Mock(side_effect=[mock.DEFAULT, OSError("No space")], wraps=real)
     with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
-        patch.setattr(predicting, "_write_part", write_part)
+        patch.setattr(predicting, "_write_part", full)
         written(classifier, path)
-    assert computed == [0, 2] and not output.exists()
-    damaged = tmp_path / f"{output.name}.unfinished/chunks/00000001.chunk"
-    damaged.write_text(damaged.read_text().replace("a b c", "a b d"))
     with pytest.raises(ValueError, match=r"unfinished was made from .*batch_size=32, not 2"):
         written(classifier, path, batch_size=2)
     path.write_text(CSV.replace("cat", "mat"))
@@ -351,14 +331,9 @@ def test_a_run_that_failed_resumes_only_with_the_same_flags_and_input(
         patch.setattr(predicting, "fingerprint", lambda checkpoint: "another")
         written(classifier, path)
     os.utime(path, (1, 1))
-    monkeypatch.setattr(
-        predicting,
-        "_write_part",
-        lambda *arguments: computed.append(arguments[2]) or real(*arguments),
-    )
+    parts = calls_of(monkeypatch, predicting, "_write_part")
     assert written(classifier, path).read_bytes() == expected
-    assert computed == [0, 2, 2, 4]
-    assert written(classifier, path, batch_size=2, overwrite=True).read_bytes()
+    assert [part.args[2] for part in parts] == [2, 4]
 
 
 @pytest.mark.parametrize("end", ["", ".rejected.jsonl"])
@@ -413,73 +388,6 @@ def test_no_part_of_the_output_is_the_input(classifier, pretrained, tmp_path):
     with pytest.raises(FileExistsError, match="v.metadata.tsv exists: "):
         extract_features.run(extract_features.Options(**flags))
     assert mine.read_text() == '{"text": "a"}\n' and labels.read_text() == "text\na\n"
-
-
-def test_the_work_folder_of_others_and_one_that_goes(classifier, tmp_path, monkeypatch):
-    """Oracles: a user's file there; the bytes of an undisturbed run."""
-    path, real, parts = tmp_path / "a.csv", predicting._write_part, []
-    path.write_text(CSV)
-    expected = written(classifier, path).read_bytes()
-    folder = tmp_path / "a.csv.out.jsonl.unfinished"
-    folder.mkdir()
-    (mine := folder / "output-of-mine.jsonl").write_text("mine")
-    assert written(classifier, path, overwrite=True).read_bytes() == expected
-    assert mine.read_text() == "mine"
-    shutil.rmtree(folder)
-
-    def write_part(*arguments):
-        if parts:
-            shutil.rmtree(folder, ignore_errors=True)
-        parts.append(arguments)
-        return real(*arguments)
-
-    with monkeypatch.context() as patch, pytest.raises(OSError, match=": files disappeared"):
-        patch.setattr(predicting, "_write_part", write_part)
-        written(classifier, path, overwrite=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    assert written(classifier, path, overwrite=True).read_bytes() == expected
-
-
-@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet", ".tfrecord"])
-def test_a_run_killed_while_it_writes_the_output_resumes(ending, classifier, tmp_path, monkeypatch):
-    """Oracles: the bytes of an undisturbed run; the names in the folder; nothing is done twice."""
-    path = tmp_path / "a.csv"
-    path.write_text(f"{CSV}bad\n")
-    output = written(classifier, path, ending)
-    expected, names = output.read_bytes(), {x.name for x in tmp_path.iterdir()}
-    output.unlink()
-    # Before the output appears, after that, and when the work folder is half removed.
-    rename = tf.io.gfile.rename
-
-    def rename_parts(source, target, **flags):
-        if target == str(output):
-            raise KeyboardInterrupt
-        rename(source, target, **flags)
-
-    def half(folder):
-        tf.io.gfile.rmtree(f"{folder.path}/chunks")
-        raise KeyboardInterrupt
-
-    for name, function in (("rename", rename_parts), ("remove", half)):
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(tf.io.gfile if name == "rename" else WorkFolder, name, function)
-            written(classifier, path, ending)
-        assert output.exists() == (name == "remove")
-        assert {x.name for x in tmp_path.iterdir()} - {output.name} == (
-            names - {output.name} | {f"{output.name}.unfinished"}
-        )
-    with pytest.raises(ValueError, match="batch_size=32, not 2"):
-        written(classifier, path, ending, batch_size=2)
-    monkeypatch.setattr(predicting, "_write_part", None)
-    output.write_bytes(mine := b"0" * len(expected))
-    with pytest.raises(FileExistsError, match="exists"):
-        written(classifier, path, ending)
-    assert output.read_bytes() == mine
-    output.write_bytes(expected)
-    written(classifier, path, ending)
-    assert output.read_bytes() == expected and {x.name for x in tmp_path.iterdir()} == names
-    with pytest.raises(FileExistsError, match="exists"):
-        written(classifier, path, ending)
 
 
 def test_cloud_storage(classifier, pretrained, tmp_path):
@@ -565,42 +473,6 @@ def test_empty_files_among_others(classifier, tmp_path, capsys):
     for name in ("2.csv", "5.parquet"):
         with pytest.raises(ValueError, match="holds no examples"):
             written(classifier, tmp_path / name)
-
-
-@pytest.mark.slow
-def test_killed_workers_resume(classifier, tmp_path):
-    """Oracle: the bytes of a run of one process without a kill."""
-    path = tmp_path / "a.txt"
-    path.write_text(
-        "".join(f"the cat {'abcdefgh'[i % 8]} {'mat ' * (i % 5)}\n" for i in range(10_000))
-    )
-    output, once = f"{path}.out.jsonl", tmp_path / "once.jsonl"
-    flags = [f"--checkpoint={classifier}", f"--input_file={path}"]
-    command = [sys.executable, "-m", "bert_tf.predict", *flags]
-    subprocess.run([*command, f"--output_file={once}"], check=True, cwd=ROOT)
-    both = [*command, f"--output_file={output}", "--num_workers=2"]
-    process = subprocess.Popen(both, cwd=ROOT)
-    chunks = pathlib.Path(f"{output}.unfinished/chunks")
-    while not len([*chunks.glob("*.json")]) > 2:
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not pathlib.Path(output).exists()
-    subprocess.run(both, check=True, cwd=ROOT)
-    assert pathlib.Path(output).read_bytes() == once.read_bytes()
-
-
-@pytest.mark.slow
-def test_beam_writes_the_same(classifier, tmp_path):
-    """Oracle: the file of the local runner."""
-    pytest.importorskip("apache_beam")
-    path = tmp_path / "a.csv"
-    path.write_text(f"{CSV}bad\n")
-    expected = written(classifier, path).read_bytes()
-    found = written(classifier, path, overwrite=True, runner="DirectRunner")
-    assert found.read_bytes() == expected
-    assert len(rows(pathlib.Path(f"{found}.rejected.jsonl"))) == 1
 
 
 @pytest.mark.parametrize("pooling", ["tokens", "word_mean"])

@@ -1,0 +1,199 @@
+"""The engine of all jobs, with a small one: each letter of a text is a chunk, written large."""
+
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+from dataclasses import dataclass
+
+import pytest
+
+from bert_tf.base import folder_lock
+from bert_tf.base.output_files import atomic_write, check_output_files, join_files
+from bert_tf.base.provenance import describe, describe_file, kept_files
+from bert_tf.jobs.runner_options import RunnerOptions
+from bert_tf.jobs.work import unfinished_work
+from bert_tf.jobs.workers import open_runner
+
+
+@dataclass
+class Letters:
+    text: str
+
+
+class Job:
+    """Writes the letters into a file; `computed` are those of the last run."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.output, self.folder = folder / "out.txt", folder / "out.unfinished"
+        self.computed, self.fails = "", {}
+
+    def run(self, text: str = "abcd", overwrite: bool = False) -> None:
+        self.computed, output = "", str(self.output)
+        description = describe(Letters(text), (), [])
+        with unfinished_work(str(self.folder), description, overwrite) as work:
+            work.missing([output])
+            work.start(description)
+            with open_runner(RunnerOptions(), 1) as run_chunks:
+                read = lambda group: [(1, letter) for letter in text]  # noqa: E731
+                work.compute(run_chunks, "chunks", 1, read, self._make, total=len(text))
+            parts = [file for file, _ in work.counts("chunks")]
+            work.write_output(0, output, lambda path: self._join(parts, path))
+
+    def _make(self, path: str, letter: str) -> dict:
+        self._do(letter)
+        self.computed += letter
+        atomic_write(path, letter.upper())
+        return {"letters": 1}
+
+    def _join(self, parts: list[str], path: str) -> dict:
+        self._do("join")
+        join_files(parts, path)
+        return {}
+
+    def _do(self, step: str) -> None:
+        if error := self.fails.get(step):
+            raise error
+
+
+@pytest.fixture
+def job(tmp_path) -> Job:
+    return Job(tmp_path)
+
+
+def stop(job: Job, step: str, error: Exception | None = None, **flags) -> None:
+    """Runs the job until an error in a step; by default, the disk is full."""
+    job.fails = {step: error or OSError("disk full")}
+    with pytest.raises(type(job.fails[step]), match=str(job.fails[step])):
+        job.run(**flags)
+    job.fails = {}
+
+
+def test_only_what_is_missing_is_computed(job):
+    """Oracles: the text in capitals; which letters were computed when."""
+    job.output.write_text("mine")
+    with pytest.raises(FileExistsError, match=r"out.txt exists: .*--overwrite"):
+        job.run()
+    assert not job.folder.exists()
+    stop(job, "c", overwrite=True)
+    assert job.computed == "ab" and job.output.read_text() == "mine"
+    with pytest.raises(ValueError, match="unfinished was made from .*text=abcd, not abce"):
+        job.run("abce")
+    job.run()  # It was told to overwrite.
+    assert job.computed == "cd" and job.output.read_text() == "ABCD" and not job.folder.exists()
+    stop(job, "c", overwrite=True)
+    job.run("xyz", overwrite=True)
+    assert job.computed == "xyz" and job.output.read_text() == "XYZ" and not job.folder.exists()
+
+
+@pytest.mark.parametrize("file", ["00000000-00000001.data", "00000000-00000001.json", "*.json"])
+@pytest.mark.parametrize("to", [None, "", "{}", '{"cou', "flip"])
+def test_damaged_state_is_made_again(job, file, to):
+    """Oracle: the text in capitals."""
+    stop(job, "join")
+    for path in (job.folder / "chunks").glob(file):
+        if to is None:
+            path.unlink()
+        else:
+            data = path.read_text()
+            path.write_text(data.translate({ord("B"): "C", ord("1"): "2"}) if to == "flip" else to)
+    job.run()
+    assert job.output.read_text() == "ABCD" and job.computed == ("abcd" if "*" in file else "b")
+
+
+def test_finished_steps_outlive_a_user_error_unless_they_are_new(job):
+    """Oracle: which letters are computed."""
+    stop(job, "c", ValueError("too large"))
+    assert not job.folder.exists()
+    stop(job, "c")
+    stop(job, "c", ValueError("too large"))
+    job.run()
+    assert job.computed == "cd"
+
+
+def test_what_appears_meanwhile_stays(job):
+    """Oracles: the user's file; the text in capitals once it is elsewhere."""
+    stop(job, "join")
+    job.output.write_text("mine")
+    for _ in range(2):
+        with pytest.raises(FileExistsError, match="out.txt exists"):
+            job.run()
+    assert job.output.read_text() == "mine"
+    job.output.unlink()
+    job.run()
+    assert job.output.read_text() == "ABCD" and not job.computed
+
+
+def test_two_runs_at_once_are_an_error(job, monkeypatch):
+    """Oracle: a lock that is held."""
+    monkeypatch.setattr(folder_lock, "_PATIENCE", 0)
+    job.folder.mkdir()
+    with open(job.folder / "lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(OSError, match="out.unfinished is in use by"):
+            job.run()
+    job.run()
+
+
+@pytest.mark.parametrize("name", ["chunks/letters.txt", "parts/7-7.data", "job.json"])
+def test_a_folder_of_someone_else_is_not_cleared(job, name):
+    """Oracle: a file of the user in a folder that has the name of the unfinished work."""
+    mine = job.folder / name
+    mine.parent.mkdir(parents=True)
+    mine.write_text("{}")
+    for overwrite in (False, True):
+        with pytest.raises(ValueError, match="unfinished contains .*, but no job.json"):
+            job.run(overwrite=overwrite)
+    assert mine.read_text() == "{}"
+
+
+def test_other_files_in_the_work_folder_are_left_alone(job, tmp_path):
+    """Oracle: files of the user in the folder; a link to another disk."""
+    (tmp_path / "disk").mkdir()
+    job.folder.mkdir()
+    (job.folder / "chunks").symlink_to(tmp_path / "disk")
+    (job.folder / "novel.txt").write_text("Chapter 1")
+    (job.folder / "job.json").write_text('{"bert_tf": "an earlier one"}')
+    job.run(overwrite=True)
+    assert {*os.listdir(job.folder)} == {"novel.txt", "chunks"} and job.output.read_text() == "ABCD"
+    with pytest.raises(ValueError, match="novel.txt lies in .*unfinished, where unfinished"):
+        inputs = [None, f"{job.folder}/novel.txt"]
+        check_output_files([str(job.output)], inputs, work_folder=str(job.folder))
+
+
+@pytest.mark.parametrize("step", ["a", "d", "join"])
+def test_the_work_folder_may_go_at_any_time(job, step, monkeypatch):
+    """Oracles: one line; the text in capitals."""
+    remove = lambda done: done == step and shutil.rmtree(job.folder)  # noqa: E731
+    monkeypatch.setattr(job, "_do", remove)
+    with pytest.raises(OSError, match="out.unfinished"):
+        job.run()
+    monkeypatch.undo()
+    shutil.rmtree(job.folder, ignore_errors=True)
+    job.output.unlink(missing_ok=True)
+    job.run()
+    assert job.output.read_text() == "ABCD"
+
+
+def test_finished_output_is_compared_with_its_manifest(tmp_path):
+    """Oracles: by hand; the checksum of "a" from sha256sum."""
+    a, b, text = (str(tmp_path / name) for name in ("a", "b", "text"))
+    for path in (a, text):
+        pathlib.Path(path).write_text("a")
+    digest = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
+    made = json.loads(json.dumps(describe(Letters("x"), (), [describe_file(text)])))
+    other, recorded = describe(Letters("y"), (), []), {a: digest, b: None}
+    assert kept_files("m", made, made, recorded, False) == {a}
+    for manifest, why in ((other, "text=y, not x"), ({}, "nothing says from which")):
+        with pytest.raises(ValueError, match=f"{a} was made from .*{why}.*--overwrite"):
+            kept_files("m", manifest, made, recorded, False)
+        assert kept_files("m", manifest, made, recorded, True) == set()
+    pathlib.Path(a).write_text("b")
+    with pytest.raises(ValueError, match=f"{a}: the checksum differs from that in m: .*overwrite"):
+        kept_files("m", made, made, recorded, False)
+    assert kept_files("m", made, made, recorded, True) == set()
+    os.remove(a)
+    os.symlink("absent", b)
+    with pytest.raises(FileExistsError, match=f"{b} exists"):
+        kept_files("m", made, made, recorded, False)

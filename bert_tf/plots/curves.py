@@ -18,8 +18,9 @@ _SMOOTHED_PART, _SMOOTH_FROM = 50, 100
 def learning_curves(metrics: Metrics, evaluations: Metrics = ()) -> Figure:
     """Draws loss, accuracy, learning rate and throughput over the step, in four panels.
 
-    Each curve consists of the `current` entries that have its key. The panel of accuracies shows up
-    to four metrics: keys that end in `accuracy`, then other `eval_` metrics except losses.
+    Each curve consists of the current entries that have its key: after a resumed run, the later of
+    two with the same step. The panel of accuracies shows up to four metrics: keys that end in
+    `accuracy`, then other `eval_` metrics except losses.
 
     Args:
         metrics: training metrics, as in `metrics.jsonl`.

@@ -1,7 +1,9 @@
 """Tests the command. Oracles: the Model Garden's schema, the original's defaults, the text."""
 
 import dataclasses
+import json
 import os
+import pathlib
 import re
 import shlex
 import textwrap
@@ -13,6 +15,7 @@ from bert_tf.create_pretraining_data import Options, run
 from bert_tf.examples import steps
 from bert_tf.examples.job import make_job
 from bert_tf.jobs import workers
+from bert_tf.vocabulary.counting import count_words
 from tfrecords.manifest import find_manifests
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -137,6 +140,24 @@ def test_the_files_hold_the_text(files, capsys, v2):
     assert f"  python -m tfrecords.inspect --input_file={names}\n" in printed
     assert f"  python -m bert_tf.run_pretraining --input_file={names} --preset=" in printed
     assert outputs[0] in printed and outputs[1] in printed
+
+
+def test_parquet_files_give_the_records_of_json_lines(files, tmp_path):
+    """Oracles: the records of the same texts as JSON lines; the words of build_vocab."""
+    from pyarrow import parquet
+    from pyarrow import table as arrow_table
+
+    texts = ["\n".join(lines) for lines in DOCUMENTS]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"body": x}) + "\n" for x in texts))
+    parquet.write_table(arrow_table({"body": texts, "id": [1, 2, 3]}), tmp_path / "a.parquet")
+    records = []
+    for name in ("a.jsonl", "a.parquet"):
+        output = str(tmp_path / f"{name}.tfrecord")
+        read = dict(input_file=str(tmp_path / name), json_field="body")
+        run(Options(**files | read | {"output_file": output}))
+        words = count_words({name: [read["input_file"]]}, True, "body").texts[name]
+        records.append((pathlib.Path(output).read_bytes(), words))
+    assert records[0] == records[1] and records[0][1]["cat"] == 2
 
 
 def test_a_corpus_of_one_document_gives_a_warning(files, tmp_path, capsys):

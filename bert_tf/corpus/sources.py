@@ -1,7 +1,7 @@
 """Reads text from files and TFDS datasets, in blocks of whole documents.
 
 A file is plain text, or JSON lines if its name ends in .jsonl or .json (before a suffix such as
-.gz). Either may be compressed.
+.gz), or Parquet. The first two may be compressed. Rows of Parquet become JSON lines.
 """
 
 import itertools
@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from bert_tf.base.content import checked_content, decode
+from bert_tf.base.content import checked_content, decode, estimate_content_bytes
 from bert_tf.base.files import named_errors
 from bert_tf.corpus.tfds import read_tfds_texts
+from bert_tf.tables.parquet import parquet_bytes, parquet_texts
 
 # A line of bytes that occur in encoded whitespace. Only decoding shows whether it is blank.
 _MAYBE_BLANK = re.compile(
@@ -55,6 +56,23 @@ def is_json(file: str) -> bool:
     return name.endswith((".jsonl", ".json"))
 
 
+def is_parquet(file: str) -> bool:
+    """Returns whether a file is a Parquet file, judged by its name."""
+    return file.lower().endswith(".parquet")
+
+
+def has_fields(file: str) -> bool:
+    """Returns whether documents are in a named field of a file, JSON lines or Parquet."""
+    return is_json(file) or is_parquet(file)
+
+
+def estimate_bytes(files: Sequence[str], field: str) -> int:
+    """Returns about how many bytes of content the files hold, of Parquet the bytes of a column."""
+    columns = [*filter(is_parquet, files)]
+    others = [file for file in files if file not in columns]
+    return estimate_content_bytes(others) + sum(parquet_bytes(file, field) for file in columns)
+
+
 def group_files(files: Sequence[str], min_bytes: int) -> list[list[str]]:
     """Groups consecutive files: small ones up to `min_bytes` on disk together, large ones alone."""
     groups: list[list[str]] = []
@@ -71,27 +89,41 @@ def group_files(files: Sequence[str], min_bytes: int) -> list[list[str]]:
 
 
 def read_blocks(
-    files: Sequence[str], block_bytes: int, separator: str | None = "blank_line"
+    files: Sequence[str],
+    block_bytes: int,
+    separator: str | None = "blank_line",
+    field: str = "text",
 ) -> Iterator[Block]:
     """Yields the content of the files in blocks of `block_bytes` to about twice as many bytes.
 
     A block of plain text ends where a document ends, so a long document makes a larger block; the
     separator is that of `read_documents`. A block of JSON lines ends where a line ends, and so does
     one of text without a separator. The last block holds the remainder. Byte order
-    marks are removed. Memory use grows with the longest document, not with the size of the files.
+    marks are removed. Memory use grows with the longest document, not with the size of the files,
+    and with the row groups of Parquet files, whose texts are in the column `field`.
     """
-    for has_json, group in itertools.groupby(files, is_json):
-        parts = ((file, part) for file in group for part in checked_content(file))
-        yield from _blocks("json" if has_json else "text", parts, block_bytes, separator)
+    for as_json, group in itertools.groupby(files, has_fields):
+        parts = ((file, part) for file in group for part in _content(file, field))
+        yield from _blocks("json" if as_json else "text", parts, block_bytes, separator)
+
+
+def _content(file: str, field: str) -> Iterator[bytes]:
+    if not is_parquet(file):
+        return checked_content(file)
+    return (_json_line(field, text) for text in parquet_texts(file, field))
+
+
+def _json_line(field: str, text: str) -> bytes:
+    # Bytes that are not UTF-8 stay, so that they are counted.
+    line = json.dumps({field: text}, ensure_ascii=False) + "\n"
+    return line.encode(errors="surrogateescape")
 
 
 def tfds_blocks(name: str, block_bytes: int, data_dir: str | None = None) -> Iterator[Block]:
     """Yields the texts of a TFDS dataset as blocks of JSON lines with the field "text"."""
-    lines = (
-        json.dumps({"text": text.decode("utf-8", "replace")}, ensure_ascii=False) + "\n"
-        for text in read_tfds_texts(name, data_dir)
-    )
-    yield from _blocks("json", ((f"TFDS {name}", x.encode()) for x in lines), block_bytes, None)
+    texts = (text.decode("utf-8", "replace") for text in read_tfds_texts(name, data_dir))
+    lines = ((f"TFDS {name}", _json_line("text", text)) for text in texts)
+    yield from _blocks("json", lines, block_bytes, None)
 
 
 def _blocks(

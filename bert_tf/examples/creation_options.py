@@ -56,7 +56,9 @@ class DataOptions(RunnerOptions):
         "Drop titles, list items and leftover markup; docs/data.md lists the rules. Default: "
         "only with --split_sentences and without --unwrap.",
     )
-    json_field: str = rare_option("text", "The field of JSON lines that holds the text.")
+    json_field: str = rare_option(
+        "text", "The field of JSON lines, or the column of Parquet files, that holds the text."
+    )
     masking: str | None = option(
         None,
         "What to mask. wordpiece (the default): single tokens. whole_word: words. ngram: "

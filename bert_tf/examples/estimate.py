@@ -4,8 +4,8 @@ import itertools
 import time
 from dataclasses import replace
 
-from bert_tf.base.content import estimate_content_bytes
 from bert_tf.base.progress import counted, duration
+from bert_tf.corpus.sources import estimate_bytes
 from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.counts import ExampleCounts, TextCounts
 from bert_tf.examples.documents import make_chunk
@@ -28,7 +28,7 @@ def estimate(job: Job, num_workers: int) -> str:
     started = time.process_time()
     examples, record_bytes = _make_examples(job, chunks)
     making = time.process_time() - started
-    total = max(estimate_content_bytes(job.input_files), text.bytes)
+    total = max(estimate_bytes(job.input_files, job.options.json_field), text.bytes)
     dupe_factor = job.options.dupe_factor
     scale = total / text.bytes
     passes = scale * dupe_factor

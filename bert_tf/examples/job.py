@@ -11,7 +11,7 @@ from bert_tf.base.files import lines_sha256
 from bert_tf.base.input_files import expand_files, shortened
 from bert_tf.base.output_files import check_output_files
 from bert_tf.corpus.lines import check_language, check_separator
-from bert_tf.corpus.sources import Block, group_files, is_json, read_blocks, tfds_blocks
+from bert_tf.corpus.sources import Block, group_files, has_fields, read_blocks, tfds_blocks
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.plan import block_bytes
 from bert_tf.examples.units import load_segmenter, read_phrases
@@ -64,7 +64,9 @@ class Job:
         """Reads an input group in blocks of whole documents."""
         if self.options.tfds:
             return tfds_blocks(self.options.tfds, self.block_bytes, self.options.tfds_data_dir)
-        return read_blocks(self.groups[group], self.block_bytes, self.options.document_separator)
+        options = self.options
+        layout = options.document_separator, options.json_field
+        return read_blocks(self.groups[group], self.block_bytes, *layout)
 
     def name_in_manifest(self, shard: int) -> str:
         """Returns the path of a shard relative to the manifest."""
@@ -144,12 +146,12 @@ def _resolve_masking(options: DataOptions) -> str:
 def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -> None:
     """Raises a ValueError for a flag that would have no effect."""
     splits = options.split_sentences or options.unwrap
-    is_json_file = [is_json(file) for file in input_files]
+    have_fields = [has_fields(file) for file in input_files]
     for name, has_effect, condition in (
         ("tfds_data_dir", options.tfds, "without --tfds"),
         ("language", splits, "without --split_sentences or --unwrap"),
-        ("document_separator", not all(is_json_file), "without a plain text file as input"),
-        ("json_field", any(is_json_file), "without a JSON file (.jsonl, .json) as input"),
+        ("document_separator", not all(have_fields), "without a plain text file as input"),
+        ("json_field", any(have_fields), "without a JSON file (.jsonl, .json) or Parquet as input"),
         ("cross_documents", options.objective == "mlm", "without --objective=mlm"),
         ("segmenter", masking != "wordpiece", "with --masking=wordpiece"),
         ("lexicon_file", masking in ("entity", "dynamic"), f"with --masking={masking}"),

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.content import estimate_content_bytes
 from bert_tf.base.output_files import join_files
-from bert_tf.corpus.sources import Block
+from bert_tf.corpus.sources import Block, estimate_bytes
 from bert_tf.examples.chunk import Chunk, load_chunk, save_chunk
 from bert_tf.examples.counts import CreationStatistics, ExampleCounts
 from bert_tf.examples.documents import make_chunk
@@ -114,7 +113,7 @@ def tokenize(run_chunks: RunChunks, job: Job, work: UnfinishedWork) -> None:
     """Turns every block of the input into a chunk."""
     read, make = functools.partial(read_group, job), functools.partial(tokenize_block, job)
     bar = dict(desc="Tokenizing", unit="B", unit_scale=True)
-    bar |= dict(total=estimate_content_bytes(job.input_files) or None)
+    bar |= dict(total=estimate_bytes(job.input_files, job.options.json_field) or None)
     work.compute(run_chunks, "chunks", len(job.groups), read, make, **bar)
 
 

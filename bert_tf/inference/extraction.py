@@ -38,7 +38,7 @@ from bert_tf.inference.vector_files import (
 from bert_tf.inference.vectors import VectorExtractor
 from bert_tf.jobs.work import read_counts
 from bert_tf.tables.columns import Columns
-from bert_tf.tables.rows import import_pyarrow
+from bert_tf.tables.parquet import import_pyarrow
 from bert_tf.weights.checkpoint import fingerprint
 from tfrecords.writer import write_records
 

@@ -15,7 +15,7 @@ from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.prediction_files import join_predictions
 from bert_tf.inference.predictor import Predictor, line_of, load_predictor
 from bert_tf.inference.texts import Numbered, Row, example_of, read_examples, read_numbered
-from bert_tf.tables.rows import import_pyarrow
+from bert_tf.tables.parquet import import_pyarrow
 from bert_tf.weights.checkpoint import fingerprint
 
 # Each process loads the model only once.

@@ -15,7 +15,7 @@ from bert_tf.base.progress import progress_bar
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.texts import in_groups, rows_in
 from bert_tf.inference.vector_files import output_stream
-from bert_tf.tables.rows import import_pyarrow
+from bert_tf.tables.parquet import import_pyarrow
 from tfrecords.writer import write_records
 
 _BATCH_ROWS = 1024

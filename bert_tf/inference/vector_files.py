@@ -20,7 +20,7 @@ from bert_tf.base.files import read_file
 from bert_tf.base.output_files import atomic_write
 from bert_tf.inference.texts import in_groups
 from bert_tf.inference.vectors import LineVectors
-from bert_tf.tables.rows import import_pyarrow
+from bert_tf.tables.parquet import import_pyarrow
 from tfrecords.vocabulary import Vocabulary
 
 _GROUP_ROWS = 4096

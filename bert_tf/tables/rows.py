@@ -7,16 +7,15 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.base.content import read_lines
-from bert_tf.base.files import plain_message, reading
+from bert_tf.base.files import plain_message
 from bert_tf.base.input_files import check_single
-from bert_tf.base.process import needed
 from bert_tf.tables.delimited import DELIMITER_LINE, Numbered, csv_rows, tsv_rows
+from bert_tf.tables.parquet import parquet_rows, plain
 from tfrecords.features import parse_example
 from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
 
@@ -24,7 +23,6 @@ from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
 # not turn the rest of the file into one field.
 _LONGEST_FIELD = 16
 _BLOCK_BYTES = 2**20
-_BATCH_ROWS = 1024
 _KINDS = ("csv", "tsv", "json", "jsonl", "parquet", "tfrecord")
 
 
@@ -57,7 +55,7 @@ def read_rows(path: str, whole: bool = False) -> tuple[str, Iterator[Numbered]]:
     if not tf.io.gfile.stat(path).length:
         raise NoRows(f"{path} holds no examples")
     if kind == "parquet":
-        return "row", _at_least_one(path, _parquet_rows(path))
+        return "row", _at_least_one(path, parquet_rows(path))
     if kind == "tfrecord":
         return "record", _at_least_one(path, _tfrecord_rows(path))
     longest = math.inf if whole else _LONGEST_FIELD * _BLOCK_BYTES
@@ -107,52 +105,6 @@ def _lines(path: str) -> Iterator[str]:
     return itertools.chain.from_iterable(map(io.StringIO, _texts(path)))
 
 
-def _parquet_rows(path: str) -> Iterator[Numbered]:
-    pyarrow, number = import_pyarrow(), 0
-    with reading(path) as file:
-        # pyarrow reads local files in less memory. Other files must have `closed`.
-        methods = dict(read=file.read, seek=file.seek, tell=file.tell)
-        source = SimpleNamespace(**methods, closed=False) if "://" in path else path
-        try:
-            content = pyarrow.parquet.ParquetFile(source)
-            if len(names := content.schema_arrow.names) > len({*names}):
-                raise ValueError(f"{path} names {max(names, key=names.count)!r} twice")
-            batches = content.iter_batches(_BATCH_ROWS)
-            rows = (row for batch in batches for row in _with_plain_times(batch).to_pylist())
-            for number, row in enumerate(rows, 1):
-                yield number, _plain(row)
-        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            if isinstance(error, OSError) and error.errno:
-                raise
-            problem = " ".join(str(error).split())
-            raise ValueError(
-                f"{path}, row {number + 1:,}: damaged, or not a Parquet file ({problem})"
-            ) from None
-
-
-def _with_plain_times(batch: Any) -> Any:
-    """Returns a batch of pyarrow with times as strings, because Python's have no nanoseconds."""
-    pyarrow = import_pyarrow()
-    is_time, text = pyarrow.types.is_temporal, pyarrow.string()
-    columns = [x.cast(text) if is_time(x.type) else x for x in batch.columns]
-    return pyarrow.RecordBatch.from_arrays(columns, batch.schema.names)
-
-
-def _plain(value: Any) -> Any:
-    """Returns a value with the types of JSON; NaN and infinity are None, as in `parse_json`."""
-    if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        # Vectors of numbers are long, and no texts or ids.
-        is_vector = value and isinstance(value[0], int | float)
-        return value if is_vector else [_plain(item) for item in value]
-    if isinstance(value, bytes):
-        return value.decode(errors="surrogateescape")
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | int) else str(value)
-
-
 def _tfrecord_rows(path: str) -> Iterator[Numbered]:
     number = size = 0
     try:
@@ -176,15 +128,8 @@ def _tfrecord_rows(path: str) -> Iterator[Numbered]:
 def _value(feature: tf.train.Feature) -> Any:
     """Returns the value of a feature, a list if it has several, or None if it has none."""
     kind = feature.WhichOneof("kind")
-    values = _plain([*getattr(feature, kind).value]) if kind else []
+    values = plain([*getattr(feature, kind).value]) if kind else []
     return values if len(values) > 1 else next(iter(values), None)
-
-
-def import_pyarrow() -> ModuleType:
-    """Returns pyarrow, with its `parquet`; raises a ValueError if it is not installed."""
-    with needed("pyarrow", "Parquet files need"):
-        import pyarrow.parquet
-    return pyarrow
 
 
 def _json_rows(path: str, unit: str) -> Iterator[Numbered]:

@@ -16,7 +16,7 @@ from bert_tf.base.input_files import MANIFEST_END, expand_files, match_files
 from bert_tf.base.output_files import atomic_write, check_free, check_output_files, write_json
 from bert_tf.base.progress import say
 from bert_tf.base.provenance import MADE, describe, describe_file, kept_files
-from bert_tf.corpus.sources import is_json
+from bert_tf.corpus.sources import has_fields
 from bert_tf.resolution import read_vocab_file
 from bert_tf.runs.run import TOKENIZER, VOCAB, Run
 from bert_tf.vocabulary.counting import WordCounts, count_words, coverage_table, measure
@@ -116,9 +116,10 @@ def report_coverage(options: VocabularyOptions) -> None:
 def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
     """Returns the input files, grouped by the name under which their coverage is reported."""
     files = expand_files(options.input_file, allow_empty=True)
-    if options.json_field != "text" and not any(map(is_json, files)):
+    if options.json_field != "text" and not any(map(has_fields, files)):
         raise ValueError(
-            "--json_field has no effect without a JSON file (.jsonl, .json) as input: omit it"
+            "--json_field has no effect without a JSON file (.jsonl, .json) or Parquet as input: "
+            "omit it"
         )
     if len(files) <= _MAX_REPORTED_FILES:
         return {file: [file] for file in files}

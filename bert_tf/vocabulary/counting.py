@@ -67,7 +67,7 @@ def count_words(
 
     Args:
         texts: the files of each text, by the name of the text.
-        json_field: the field of JSON lines that holds the text.
+        json_field: the field of JSON lines, or the column of Parquet files, that holds the text.
         vocab: its added tokens are words of their own; its lines do not matter.
     """
     size = sum(tf.io.gfile.stat(file).length for files in texts.values() for file in files)
@@ -76,7 +76,7 @@ def count_words(
     tasks = (
         (_count_block, name, block, lower_case, json_field, vocab)
         for name, files in texts.items()
-        for block in read_blocks(files, BLOCK_BYTES, separator=None)
+        for block in read_blocks(files, BLOCK_BYTES, None, json_field)
     )
     with (
         open_workers(num_processes(num_workers, max(1, size // BYTES_PER_WORKER))) as results,

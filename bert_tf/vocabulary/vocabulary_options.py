@@ -42,7 +42,9 @@ class VocabularyOptions(command.Options):
     report_vocab: str | None = option(
         None, "A vocabulary whose coverage of the text to report, without writing anything."
     )
-    json_field: str = rare_option("text", "The field of JSON lines that holds the text.")
+    json_field: str = rare_option(
+        "text", "The field of JSON lines, or the column of Parquet files, that holds the text."
+    )
     overwrite: bool = option(
         False, "Replace a vocabulary that was built with other flags or from other text."
     )

@@ -5,13 +5,14 @@ import gzip
 import itertools
 import json
 import random
+import sys
 import time
 
 import pytest
 
 from bert_tf.base import content
 from bert_tf.corpus.lines import read_documents
-from bert_tf.corpus.sources import Block, group_files, read_blocks
+from bert_tf.corpus.sources import Block, estimate_bytes, group_files, read_blocks
 
 
 def _write(path, data: bytes) -> str:
@@ -183,3 +184,32 @@ def test_groups(tmp_path):
     assert found == [[10, 20, 80], [5], [100], [300], [40, 40, 40], [5]]
     assert list(itertools.chain(*groups)) == files
     assert group_files([], 100) == []
+
+
+def test_parquet_files_give_the_blocks_of_json_lines(tmp_path, monkeypatch):
+    """Oracle: the same texts as JSON lines. A byte that is not UTF-8 is counted, as there."""
+    pyarrow, parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
+    texts = [f"größer {n}\n\n{'a cat ' * (n % 7)}".encode() for n in range(3000)]
+    texts[9] += b"\xff"
+    columns = {"id": [*range(3000)], "body": texts}
+    path = str(tmp_path / "a.parquet")
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=700)
+    lines = [b'{"body": "%s"}\n' % text.replace(b"\n", b"\\n") for text in texts]
+    other = _write(tmp_path / "a.jsonl", b"".join(lines))
+    for size in (100, 5000, 10**6):
+        blocks = [*read_blocks([path], size, field="body")]
+        assert [(x.kind, x.data) for x in blocks] == [
+            (x.kind, x.data) for x in read_blocks([other], size)
+        ]
+        assert {x.files for x in blocks} == {((path, 0),)}
+    (block,) = blocks
+    assert len([*block.texts(invalid := {})]) == 1 and invalid == {path: 1}
+    assert estimate_bytes([path, other], "body") == pytest.approx(2 * len(block.data), rel=0.3)
+    with pytest.raises(ValueError, match="a.parquet has no column 'text', only 'id', 'body'$"):
+        next(read_blocks([path], 100))
+    with pytest.raises(ValueError, match="a.parquet, row 1: 'id' holds no text"):
+        next(read_blocks([path], 100, field="id"))
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ValueError, match=r"need pyarrow: pip install 'bert-tf\[parquet\]'$"):
+        next(read_blocks([path], 100))

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import NoneType, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import tensorflow as tf
@@ -187,3 +187,12 @@ def current_entries(entries: Iterable[Mapping[str, Any]]) -> list[Mapping[str, A
             kept.pop()
         kept.append(entry)
     return kept
+
+
+def output_stream(file: tf.io.gfile.GFile) -> SimpleNamespace:
+    """Returns a file for zipfile and pyarrow, which write from start to end if there is no `seek`.
+
+    Cloud storage cannot seek, and `GFile.seek` raises an error that they do not expect.
+    """
+    write = lambda data: file.write(data) or len(data)  # noqa: E731
+    return SimpleNamespace(write=write, flush=file.flush, closed=False)

@@ -68,14 +68,10 @@ class TextExamples:
 
     def take(self, indices: np.ndarray) -> "TextExamples":
         """Returns the examples at `indices`, in that order."""
-        return TextExamples(
-            [self.texts_a[i] for i in indices],
-            self.texts_b and [self.texts_b[i] for i in indices],
-            {name: values[indices] for name, values in self.targets.items()},
-            self.ids and [self.ids[i] for i in indices],
-            self.notes,
-            self.negatives and [self.negatives[i] for i in indices],
-        )
+        lists = {name: getattr(self, name) for name in ("texts_a", "texts_b", "ids", "negatives")}
+        taken = {name: values and [values[i] for i in indices] for name, values in lists.items()}
+        targets = {name: values[indices] for name, values in self.targets.items()}
+        return dataclasses.replace(self, targets=targets, **taken)
 
 
 class TfdsSource(NamedTuple):

@@ -14,8 +14,7 @@ from bert_tf.base.output_files import join_files
 from bert_tf.base.progress import progress_bar
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.texts import in_groups, rows_in
-from bert_tf.inference.vector_files import output_stream
-from bert_tf.tables.parquet import import_pyarrow
+from bert_tf.tables.parquet import import_pyarrow, write_tables
 from tfrecords.writer import write_records
 
 _BATCH_ROWS = 1024
@@ -112,9 +111,4 @@ def _write_parquet(path: str, read: Read) -> None:
     # Empty lists have no type.
     schemas = dict.fromkeys(pyarrow.Table.from_pylist(rows).schema for rows in batches())
     schema = pyarrow.unify_schemas([*schemas], promote_options="permissive")
-    with (
-        tf.io.gfile.GFile(path, "wb") as file,
-        pyarrow.parquet.ParquetWriter(output_stream(file), schema) as writer,
-    ):
-        for rows in batches():
-            writer.write_table(pyarrow.Table.from_pylist(rows, schema))
+    write_tables(path, (pyarrow.Table.from_pylist(rows, schema) for rows in batches()))

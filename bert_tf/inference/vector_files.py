@@ -9,18 +9,17 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from types import SimpleNamespace
 from typing import IO
 
 import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
 
-from bert_tf.base.files import read_file
+from bert_tf.base.files import output_stream, read_file
 from bert_tf.base.output_files import atomic_write
 from bert_tf.inference.texts import in_groups
 from bert_tf.inference.vectors import LineVectors
-from bert_tf.tables.parquet import import_pyarrow
+from bert_tf.tables.parquet import import_pyarrow, write_tables
 from tfrecords.vocabulary import Vocabulary
 
 _GROUP_ROWS = 4096
@@ -121,40 +120,29 @@ def _columns(vectors: LineVectors) -> dict[str, np.ndarray]:
     return columns if vectors.ids is None else columns | {"ids": vectors.ids}
 
 
-def output_stream(file: tf.io.gfile.GFile) -> SimpleNamespace:
-    """Returns a file for zipfile and pyarrow, which write from start to end if there is no `seek`.
-
-    Cloud storage cannot seek, and `GFile.seek` raises an error that they do not expect.
-    """
-    write = lambda data: file.write(data) or len(data)  # noqa: E731
-    return SimpleNamespace(write=write, flush=file.flush, closed=False)
-
-
 def write_parquet(
     path: str, lines: Lines, layers: Sequence[int | str], vocab: Vocabulary, dtype: np.dtype
 ) -> None:
     """Writes a row per vector: its line, what it stands for, and its numbers in each layer."""
     pyarrow = import_pyarrow()
-    with tf.io.gfile.GFile(path, "wb") as file, contextlib.ExitStack() as stack:
-        writer = None
-        for group in in_groups(lines, lambda line: len(line[1].starts), _GROUP_ROWS):
-            values = np.concatenate([vectors.values for _, vectors in group]).astype(dtype)
-            texts = [_name(x, i, vocab) for _, x in group for i in range(len(x.starts))]
-            columns = {
-                "line": np.repeat([n for n, _ in group], [len(x.starts) for _, x in group]),
-                "text": pyarrow.array(texts, pyarrow.string()),
-                "start": np.concatenate([vectors.starts for _, vectors in group]),
-                "limit": np.concatenate([vectors.limits for _, vectors in group]),
-            }
-            for number, layer in enumerate(layers):
-                numbers = pyarrow.array(values[:, number].ravel())
-                width = values.shape[-1]
-                columns[f"layer_{layer}"] = pyarrow.FixedSizeListArray.from_arrays(numbers, width)
-            table = pyarrow.table(columns)
-            if not writer:
-                writer = pyarrow.parquet.ParquetWriter(output_stream(file), table.schema)
-                stack.enter_context(writer)
-            writer.write_table(table)
+
+    def table(group: Lines) -> pyarrow.Table:
+        values = np.concatenate([vectors.values for _, vectors in group]).astype(dtype)
+        texts = [_name(x, i, vocab) for _, x in group for i in range(len(x.starts))]
+        columns = {
+            "line": np.repeat([n for n, _ in group], [len(x.starts) for _, x in group]),
+            "text": pyarrow.array(texts, pyarrow.string()),
+            "start": np.concatenate([vectors.starts for _, vectors in group]),
+            "limit": np.concatenate([vectors.limits for _, vectors in group]),
+        }
+        for number, layer in enumerate(layers):
+            numbers = pyarrow.array(values[:, number].ravel())
+            width = values.shape[-1]
+            columns[f"layer_{layer}"] = pyarrow.FixedSizeListArray.from_arrays(numbers, width)
+        return pyarrow.table(columns)
+
+    groups = in_groups(lines, lambda line: len(line[1].starts), _GROUP_ROWS)
+    write_tables(path, map(table, groups))
 
 
 def write_projector(path: str, lines: Lines) -> None:

@@ -1,12 +1,14 @@
-"""Reads Parquet files batch by batch; a whole row group of them is in memory."""
+"""Reads Parquet files batch by batch, with a whole row group in memory, and writes them."""
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from bert_tf.base.files import reading
+import tensorflow as tf
+
+from bert_tf.base.files import output_stream, reading
 from bert_tf.base.process import needed
 
 _BATCH_ROWS = 1024
@@ -57,6 +59,17 @@ def parquet_bytes(path: str, column: str) -> int:
         groups = map(metadata.row_group, range(metadata.num_row_groups))
         parts = [group.column(i) for group in groups for i in range(metadata.num_columns)]
         return sum(x.total_uncompressed_size for x in parts if x.path_in_schema == column)
+
+
+def write_tables(path: str, tables: Iterable["pyarrow.Table"]) -> None:  # noqa: F821
+    """Writes tables with the same columns, one after the other."""
+    with tf.io.gfile.GFile(path, "wb") as file, contextlib.ExitStack() as stack:
+        writer = None
+        for table in tables:
+            if not writer:
+                writer = import_pyarrow().parquet.ParquetWriter(output_stream(file), table.schema)
+                stack.enter_context(writer)
+            writer.write_table(table)
 
 
 @contextlib.contextmanager

@@ -235,7 +235,13 @@ def test_damaged_parquet_files_are_one_clear_line(tmp_path, compression):
 
 
 @pytest.mark.parametrize(
-    ("name", "row"), [("a.csv", "{},x\n"), ("a.tsv", "{}\tx\n"), ("a.jsonl", '{{"text": "{}"}}\n')]
+    ("name", "row"),
+    [
+        ("a.csv", "{},x\n"),
+        ("a.tsv", "{}\tx\n"),
+        ("a.tsv", '"{}"\tx\n'),
+        ("a.jsonl", '{{"text": "{}"}}\n'),
+    ],
 )
 def test_memory_of_reading(name, row, write):
     """Oracle: the size of the file; texts are held once, besides a few blocks of the file."""

@@ -42,8 +42,12 @@ def csv_rows(
         header = _QUOTED_NAME.sub("", head.lstrip("\r\n")).partition("\n")[0]
         common = max(",;\t", key=header.count)
         delimiter = common if common in header or "|" not in header else "|"
+    # The csv module ends rows at a lone carriage return, although writers leave it unquoted. Texts
+    # lose nothing: to the tokenizer it is a space.
+    lines = (re.sub("\r(?!\n)", " ", line) for line in lines)
+    records = _records(path, lines, delimiter, longest)
     rows = _counting(
-        _read(path, lines, delimiter, longest),
+        ((n, x if isinstance(x, ValueError) else [*map(_unquoted, x)]) for n, x in records),
         lambda field: "\n" in field,
         lambda fields, line: (
             f"{path}: {fields} with line breaks, the first in line {line:,}. If you expect none, "
@@ -65,7 +69,7 @@ def tsv_rows(
     """
     while head and head.count('"') % 2:  # the last row may be incomplete
         head = head[: head.rfind("\n", 0, head.rfind('"')) + 1]
-    if _is_quoted(lines() if head is None else io.StringIO(head)):
+    if _is_quoted(path, lines() if head is None else io.StringIO(head)):
         say(f"{path}: its fields are quoted as in .csv files and are read that way.")
         return csv_rows(path, lines(), "", longest, "\t")
     rows = _counting(
@@ -85,24 +89,13 @@ def _split(line: str, delimiter: str = "\t") -> list[str]:
     return text.split(delimiter) if text else []
 
 
-def _read(path: str, lines: Iterable[str], delimiter: str, longest: float) -> Iterator[_Fields]:
-    """Yields the fields of each row, without the quotes around them."""
-    # The csv module ends rows at a lone carriage return, although writers leave it unquoted. Texts
-    # lose nothing: to the tokenizer it is a space.
-    lines = (re.sub("\r(?!\n)", " ", line) for line in lines)
-    for line, fields in _records(lines, delimiter, longest):
-        if isinstance(fields, ValueError):
-            yield (
-                line,
-                ValueError(
-                    f'{path}, line {line:,}: {fields}; inside a quoted field, a quote is written ""'
-                ),
-            )
-        else:
-            yield line, [x[1:-1].replace('""', '"') if x[:1] == '"' else x for x in fields]
+def _unquoted(field: str) -> str:
+    return field[1:-1].replace('""', '"') if field[:1] == '"' else field
 
 
-def _records(lines: Iterable[str], delimiter: str, longest: float) -> Iterator[_Fields]:
+def _records(
+    path: str, lines: Iterable[str], delimiter: str, longest: float = math.inf
+) -> Iterator[_Fields]:
     """Yields the fields of each row, as the csv module with `strict` reads them, but with quotes.
 
     That module limits the length of fields for the whole process at once, and to less than a mail
@@ -114,7 +107,8 @@ def _records(lines: Iterable[str], delimiter: str, longest: float) -> Iterator[_
         try:
             yield number, _fields(line, rest, delimiter, longest)
         except ValueError as error:
-            yield number, error
+            rule = 'inside a quoted field, a quote is written ""'
+            yield number, ValueError(f"{path}, line {number:,}: {error}; {rule}")
 
 
 def _fields(line: str, rest: Iterator[str], delimiter: str, longest: float) -> list[str]:
@@ -166,7 +160,7 @@ def _counting(
         say(note(counted(count, "field"), first))
 
 
-def _is_quoted(lines: Iterable[str]) -> bool:
+def _is_quoted(path: str, lines: Iterable[str]) -> bool:
     """Returns whether a tab-separated file follows the quoting rules of `.csv` throughout."""
     header, count, widths = None, 0, set()
     breaks = doubled = False
@@ -176,7 +170,7 @@ def _is_quoted(lines: Iterable[str]) -> bool:
             widths.add(len(_split(line)))
             yield line
 
-    for _, fields in _records(measured(), "\t", math.inf):
+    for _, fields in _records(path, measured(), "\t"):
         if isinstance(fields, ValueError) or any('"' in x and x[0] != '"' for x in fields):
             return False
         if fields in ([], [""]):
@@ -203,38 +197,26 @@ def _is_quoted(lines: Iterable[str]) -> bool:
 
 
 def _named(path: str, rows: Iterator[_Fields]) -> Iterator[Numbered]:
+    """Yields the cells of each row by the names in the first one."""
     names, nameless, first_nameless = None, 0, 0
-    for line, fields in rows:
-        if isinstance(fields, ValueError):
+    for line, row in rows:
+        if isinstance(row, ValueError):
             if names is None:
-                raise fields
-            yield line, fields
-        elif not fields and not (names and len(names) == 1):
-            continue
+                raise row
+            yield line, row
         elif names is None:
-            names = [name.strip() for name in fields]
-            if twice := {name for name in names if name and names.count(name) > 1}:
+            found = [name.strip() for name in row]
+            if twice := {name for name in found if name and found.count(name) > 1}:
                 raise ValueError(f"{path}: the first line names {min(twice)!r} twice")
-        elif not fields:
-            yield line, {names[0]: ""}
-        elif len(names) > 1 and [*map(str.strip, fields)] == names:
-            yield (
-                line,
-                ValueError(f"{path}, line {line:,} names the columns again: leave it out"),
-            )
-        elif len(fields) != len(names):
-            yield (
-                line,
-                ValueError(
-                    f"{path}, line {line:,}: {counted(len(fields), 'column')}, but the first line "
-                    f"has {len(names)}: {', '.join(map(repr, names))}"
-                ),
-            )
-        else:
+            names = found or None
+        elif row or len(names) == 1:
+            fields = row or [""]
+            if problem := _problem(names, fields):
+                yield line, ValueError(f"{path}, line {line:,}{problem}")
+                continue
             # The first column may be the index of the rows.
-            if here := "" in names[1:] and sum(
-                bool(cell) and not name for name, cell in zip(names[1:], fields[1:], strict=True)
-            ):
+            others = zip(names[1:], fields[1:], strict=True)
+            if "" in names and (here := sum(bool(cell) and not name for name, cell in others)):
                 nameless, first_nameless = nameless + here, first_nameless or line
             yield line, dict(zip(names, fields, strict=True))
     if nameless:
@@ -242,3 +224,13 @@ def _named(path: str, rows: Iterator[_Fields]) -> Iterator[Numbered]:
             f"{path}: ignored {counted(nameless, 'cell')} in columns without a name, the "
             f"first in line {first_nameless:,}."
         )
+
+
+def _problem(names: list[str], fields: list[str]) -> str | None:
+    """Returns what is wrong with the fields of a row, if anything."""
+    if len(names) > 1 and [*map(str.strip, fields)] == names:
+        return " names the columns again: leave it out"
+    if len(fields) != len(names):
+        known = ", ".join(map(repr, names))
+        return f": {counted(len(fields), 'column')}, but the first line has {len(names)}: {known}"
+    return None

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bert_tf.base.content import read_text
+from bert_tf.tables import rows
 from bert_tf.tables.table import read_table
 
 TEXTS = [
@@ -252,3 +253,15 @@ def test_memory_of_reading(name, row, write):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(table) >= 16_000 and peak < 2 * len(data)
+
+
+def test_a_missing_quote_joins_only_so_many_lines(write, monkeypatch):
+    """Oracle: by hand; the limit is 16 blocks, which lines 3 and 4 exceed."""
+    monkeypatch.setattr(rows, "_BLOCK_BYTES", 5)
+    path = write("a.csv", f'text\na\n"{"b" * 50}\n{"c" * 50}\nd\n"e\nf"\n{"g" * 81}\n')
+    found = [*rows.read_rows(path)[1]]
+    assert [number for number, _ in found] == [2, 3, 5, 6, 8]
+    assert [x["text"] for _, x in found if isinstance(x, dict)] == ["a", "d", "e\nf"]
+    for number in (1, 4):
+        with pytest.raises(ValueError, match=f"a.csv, line {found[number][0]}: field larger than"):
+            raise found[number][1]

@@ -68,7 +68,8 @@ def option(
             "length": how much of a text is read. "training": fixed while the run trains. "data",
             "test": files, which an evaluation takes from the run unless flags name data.
             "reading": how to read the model's output; may be given anew. "free": what to do.
-            "location": where, and on which devices.
+            "location": where, and on which devices. What describes output in a manifest leaves
+            out "data", "free" and "location".
     """
     metadata = dict(help=help, choices=choices, aliases=aliases, kind=kind, role=role)
     metadata |= dict(at_least=at_least, at_most=at_most)

@@ -4,8 +4,7 @@ A description maps the names of flags to their values, and those of files and ot
 mappings: "bytes" and a checksum such as "sha256", or else when the file was "modified".
 """
 
-import dataclasses
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -23,19 +22,9 @@ FILE = {"file?": str, "bytes?": int}
 MADE = {"settings?": dict[str, Any], "inputs?": list[FILE]}
 
 
-def describe(
-    options: Any, without: Container[str], inputs: list[dict[str, Any]], **settings: Any
-) -> dict[str, Any]:
-    """Describes output as a manifest does: by the version, the flags and the inputs.
-
-    Args:
-        options: the flags, a dataclass.
-        without: those that do not change the output.
-        settings: what describes others better than their values do.
-    """
-    values = dataclasses.asdict(options)
-    kept = {name: values[name] for name in values if name not in without}
-    return {"bert_tf": __version__, "settings": kept | settings, "inputs": inputs}
+def describe(settings: Mapping[str, Any], inputs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Describes output as a manifest does: by the version, the flags and the inputs."""
+    return {"bert_tf": __version__, "settings": dict(settings), "inputs": inputs}
 
 
 def describe_files(files: Sequence[str]) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ from bert_tf.base.provenance import describe, describe_files, is_same, kept_file
 from bert_tf.examples.counts import CreationStatistics, ExampleCounts, TextCounts
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.estimate import estimate
-from bert_tf.examples.job import NO_SETTINGS, Job, make_job
+from bert_tf.examples.job import Job, make_job
 from bert_tf.examples.plan import plan_shards
 from bert_tf.examples.report import LONGER_DOCUMENTS, example_report, next_steps, text_report
 from bert_tf.examples.steps import make_shards, tokenize, useful_workers
@@ -60,9 +60,7 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
 
 def _create(job: Job, run_chunks: RunChunks) -> CreationStatistics:
     """Creates the missing output files of a job, then their manifest; reports on the text."""
-    description = describe(
-        job.options, NO_SETTINGS, describe_files(job.input_files), **job.settings()
-    )
+    description = describe(job.settings(), describe_files(job.input_files))
     path = unfinished_path(job.output_files[0])
     with unfinished_work(path, description, job.options.overwrite) as work:
         manifest = _read_manifest(job.manifest)

@@ -14,18 +14,25 @@ from bert_tf.jobs.runner_options import RunnerOptions
 class DataOptions(RunnerOptions):
     """Which examples to create from which text, in which files, and where the work runs."""
 
-    input_file: str | None = option(None, "Text files, comma-separated; globs allowed, in quotes.")
+    input_file: str | None = option(
+        None, "Text files, comma-separated; globs allowed, in quotes.", role="data"
+    )
     tfds: str | None = option(
         None,
         "Instead of --input_file, the name of a TensorFlow Datasets dataset whose feature "
         "'text' holds documents, such as wikipedia/20230601.en, optionally with ':' and a split.",
     )
-    tfds_data_dir: str | None = rare_option(None, "TFDS's data folder. Default: TFDS's own.")
+    tfds_data_dir: str | None = rare_option(
+        None, "TFDS's data folder. Default: TFDS's own.", role="location"
+    )
     output_file: str = option(
         help="The TFRecord file to write. Several comma-separated names divide the examples among "
         "them; with --num_shards=N, NAME stands for NAME-00000-of-0000N and so on."
     )
-    num_shards: int | None = option(None, "The number of output files.", at_least=1, at_most=99999)
+    # Manifests list the files, and the masking.
+    num_shards: int | None = option(
+        None, "The number of output files.", at_least=1, at_most=99999, role="location"
+    )
     vocab_file: str = option(help="The vocabulary (vocab.txt), published or from build_vocab.")
     do_lower_case: bool | None = option(
         None,
@@ -67,7 +74,7 @@ class DataOptions(RunnerOptions):
         "masks differently in every epoch, and the records are a tenth of the size.",
         choices=MASKINGS,
     )
-    do_whole_word_mask: bool = rare_option(False, "Same as --masking=whole_word.")
+    do_whole_word_mask: bool = rare_option(False, "Same as --masking=whole_word.", role="free")
     max_ngram_size: int | None = rare_option(
         None,
         "The longest n-gram for --masking=ngram, which it implies. Default: 3.",
@@ -121,4 +128,4 @@ class DataOptions(RunnerOptions):
         "Name features as the Model Garden does: input_word_ids and input_type_ids in place "
         "of input_ids and segment_ids.",
     )
-    dry_run: bool = option(False, "Only estimate the time and the disk space.")
+    dry_run: bool = option(False, "Only estimate the time and the disk space.", role="free")

@@ -15,18 +15,12 @@ from bert_tf.corpus.sources import Block, group_files, has_fields, read_blocks, 
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.plan import block_bytes
 from bert_tf.examples.units import load_segmenter, read_phrases
-from bert_tf.jobs.runner_options import RunnerOptions
 from bert_tf.resolution import read_vocab_file
 from tfrecords.manifest import manifest_path, unfinished_path
 from tfrecords.vocabulary import Vocabulary
 
 # The size of a TFDS dataset is unknown in advance. Most are large.
 _TFDS_BYTES = 2**40
-# Flags that do not change the output, or whose effect another setting states.
-NO_SETTINGS = (
-    *("input_file", "tfds_data_dir", "num_shards", "do_whole_word_mask", "dry_run"),
-    *(field.name for field in dataclasses.fields(RunnerOptions)),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +67,8 @@ class Job:
         return os.path.relpath(self.output_files[shard], os.path.dirname(self.manifest) or ".")
 
     def settings(self) -> dict[str, object]:
-        """Returns what describes the output better than the values of these flags."""
-        return {
+        """Returns what the output depends on, by the names of the flags."""
+        return self.options.values("location", "data", "free") | {
             "output_file": [self.name_in_manifest(i) for i in range(len(self.output_files))],
             "vocab_file": self.vocab.sha256,
             "lexicon_file": lines_sha256(self.lexicon),

@@ -8,7 +8,6 @@ removes the work folder. Rows that cannot be read are listed in a file of their 
 """
 
 import contextlib
-import dataclasses
 import functools
 import io
 import json
@@ -31,9 +30,6 @@ from bert_tf.jobs.work import UnfinishedWork, read_counts, unfinished_work
 from bert_tf.jobs.workers import open_runner
 
 _CHUNK_ROWS = 1024
-# Flags that do not change the output, or that are described otherwise.
-_NO_SETTINGS = {"checkpoint", "input_file", "output_file", "texts", "json"}
-_NO_SETTINGS |= {field.name for field in dataclasses.fields(RunnerOptions)}
 # A file, the number of a row in it, and the row or what is wrong with it.
 _Item = tuple[str, int, Row | ValueError]
 
@@ -68,7 +64,8 @@ class BulkJob:
         check_output_files(outputs, read, work_folder=path)
         model = {"file": options.checkpoint, "sha256": self.model}
         inputs = describe_files(self.files)
-        description = describe(options, _NO_SETTINGS, inputs, checkpoint=model)
+        settings = options.values("location", "data", "free") | {"checkpoint": model}
+        description = describe(settings, inputs)
         with unfinished_work(path, description, options.overwrite) as work:
             earlier = rejected if _lists_rejected(rejected) else None
             # The last file appears after the others.

@@ -91,12 +91,14 @@ class TextOptions(ColumnOptions):
         "A text; may be repeated, and the name of the flag may be left out. Without texts "
         "and --input_file, the command reads standard input.",
         kind="positional",
+        role="data",
     )
     input_file: str | None = option(
         None,
         f"UTF-8 file, compressed or not, with one text per line; or {_TABLES}",
+        role="data",
     )
-    json: bool = option(False, "Print a JSON object per text, on one line.")
+    json: bool = option(False, "Print a JSON object per text, on one line.", role="free")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,13 +112,15 @@ class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, FineTunedOpt
 
     checkpoint: str = option(
         help="Output folder of run_finetuning, a fine-tuned model of another program "
-        "(docs/checkpoints.md), or a file of export.lite or export.onnx."
+        "(docs/checkpoints.md), or a file of export.lite or export.onnx.",
+        role="data",
     )
     batch_size: int = rare_option(32, "Examples per batch.", **BATCH)
     output_file: str | None = option(
         None,
         "File to write for --input_file, in place of printing: .jsonl, .csv, .tsv, .parquet or "
         ".tfrecord. A killed run resumes. FILE.rejected.jsonl lists rows that cannot be read.",
+        role="location",
     )
 
     def __post_init__(self) -> None:
@@ -165,14 +169,17 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, VocabularyOptions):
     checkpoint: str = option(
         help="A run folder or a checkpoint of another program (docs/checkpoints.md).",
         aliases=("init_checkpoint",),
+        role="data",
     )
     input_file: str = option(
         help='UTF-8 file, compressed or not, with one text or pair "a ||| b" per line; or '
-        f"{_TABLES}"
+        f"{_TABLES}",
+        role="data",
     )
     output_file: str = option(
         help="File to write; its ending, .npz, .parquet, .tfrecord, .jsonl or .tsv, states the "
-        "format."
+        "format.",
+        role="location",
     )
     layers: str | None = option(
         None,

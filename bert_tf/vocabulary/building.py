@@ -34,8 +34,6 @@ from tfrecords.vocabulary import (
 # With more files than this, coverage is reported for each name or glob in --input_file instead.
 _MAX_REPORTED_FILES = 20
 _MAPPING_END = ".mapping.json"
-# These change where and how fast the vocabulary is written, but not its tokens.
-_IRRELEVANT = ("input_file", "output_file", "report_vocab", "num_workers", "overwrite")
 
 
 def run(options: VocabularyOptions) -> None:
@@ -139,7 +137,7 @@ def _describe(options: VocabularyOptions, texts: dict[str, list[str]]) -> dict[s
     inputs = [describe_file(file) for file in itertools.chain(*texts.values())]
     if old := options.extend_vocab:
         inputs.append({"file": old, "sha256": file_sha256(old)})
-    return describe(options, _IRRELEVANT, inputs)
+    return describe(options.values("location", "data", "free"), inputs)
 
 
 def _is_complete(options: VocabularyOptions, manifest: dict[str, Any], files: list[str]) -> bool:

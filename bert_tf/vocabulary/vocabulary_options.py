@@ -11,8 +11,12 @@ from bert_tf.choices import PLACEMENTS, VOCABULARY, WORKERS
 class VocabularyOptions(command.Options):
     """Which vocabulary to build, extend or measure, and from which text."""
 
-    input_file: str = option(help="Text files, comma-separated; globs allowed, in quotes.")
-    output_file: str | None = option(None, "The vocabulary to write, one token per line.")
+    input_file: str = option(
+        help="Text files, comma-separated; globs allowed, in quotes.", role="data"
+    )
+    output_file: str | None = option(
+        None, "The vocabulary to write, one token per line.", role="location"
+    )
     vocab_size: int = option(
         30522, "The number of tokens, including special and unused ones.", **VOCABULARY
     )
@@ -40,16 +44,23 @@ class VocabularyOptions(command.Options):
         choices=PLACEMENTS,
     )
     report_vocab: str | None = option(
-        None, "A vocabulary whose coverage of the text to report, without writing anything."
+        None,
+        "A vocabulary whose coverage of the text to report, without writing anything.",
+        role="free",
     )
     json_field: str = rare_option(
         "text", "The field of JSON lines, or the column of Parquet files, that holds the text."
     )
     overwrite: bool = option(
-        False, "Replace a vocabulary that was built with other flags or from other text."
+        False,
+        "Replace a vocabulary that was built with other flags or from other text.",
+        role="free",
     )
     num_workers: int | None = rare_option(
-        None, "Number of processes. Default: one per core, fewer for small inputs.", **WORKERS
+        None,
+        "Number of processes. Default: one per core, fewer for small inputs.",
+        **WORKERS,
+        role="location",
     )
 
     def __post_init__(self) -> None:

@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import shutil
-from dataclasses import dataclass
 
 import pytest
 
@@ -17,11 +16,6 @@ from bert_tf.jobs.work import unfinished_work
 from bert_tf.jobs.workers import open_runner
 
 
-@dataclass
-class Letters:
-    text: str
-
-
 class Job:
     """Writes the letters into a file; `computed` are those of the last run."""
 
@@ -31,7 +25,7 @@ class Job:
 
     def run(self, text: str = "abcd", overwrite: bool = False) -> None:
         self.computed, output = "", str(self.output)
-        description = describe(Letters(text), (), [])
+        description = describe({"text": text}, [])
         with unfinished_work(str(self.folder), description, overwrite) as work:
             work.missing([output])
             work.start(description)
@@ -182,8 +176,8 @@ def test_finished_output_is_compared_with_its_manifest(tmp_path):
     for path in (a, text):
         pathlib.Path(path).write_text("a")
     digest = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
-    made = json.loads(json.dumps(describe(Letters("x"), (), [describe_file(text)])))
-    other, recorded = describe(Letters("y"), (), []), {a: digest, b: None}
+    made = json.loads(json.dumps(describe({"text": "x"}, [describe_file(text)])))
+    other, recorded = describe({"text": "y"}, []), {a: digest, b: None}
     assert kept_files("m", made, made, recorded, False) == {a}
     for manifest, why in ((other, "text=y, not x"), ({}, "nothing says from which")):
         with pytest.raises(ValueError, match=f"{a} was made from .*{why}.*--overwrite"):

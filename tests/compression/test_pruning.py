@@ -92,10 +92,12 @@ def test_the_least_important_heads_go_but_one_stays_in_each_layer():
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_a_student_without_heads(make_options, config, tmp_path, capsys):
-    """Oracles: the parameters of 3 of 6 heads; what reads fine-tuned models; one head per layer."""
-    options = make_options("heads", sparsity=0.5, num_train_epochs=0.0, max_seq_length=None)
-    run(options)
+def test_a_student_without_heads(make_options, config, tmp_path, capsys, run_and_copy):
+    """Oracles: the parameters of 3 of 6 heads; the uninterrupted run; what reads fine-tuned models;
+    one head per layer.
+    """
+    options = make_options("heads", sparsity=0.5, num_train_epochs=1.0, max_seq_length=None)
+    results, copy = run_and_copy(run, options)
     lines = capsys.readouterr().out.splitlines()
     # Oracle: the teacher's positions.
     assert "--max_seq_length is 16, the most that the model takes." in lines
@@ -108,12 +110,14 @@ def test_a_student_without_heads(make_options, config, tmp_path, capsys):
     checkpoint = open_fine_tuned(options.output_dir, None, None, False)[0]
     assert sum(len(heads) for heads in checkpoint.spec.config.pruned_heads.values()) == 3
     assert bert_tf.load(options.output_dir).config == checkpoint.spec.config
+    assert run(copy) == results
+    assert_same_state(options.output_dir, copy.output_dir, rtol=1e-7, atol=1e-6)
     run(options)
     assert "holds a finished run: not training again" in capsys.readouterr().out
     with pytest.raises(ValueError, match="sparsity=0.5, not 0.34"):
         run(dataclasses.replace(options, sparsity=0.34))
     again = dict(teacher=options.output_dir, sparsity=0.34, output_dir=str(tmp_path / "again"))
-    run(dataclasses.replace(options, **again))
+    run(dataclasses.replace(options, num_train_epochs=0.0, **again))
     config = open_checkpoint(again["output_dir"]).spec.config
     assert sum(len(config.kept_heads(layer)) for layer in range(3)) == 3
 

@@ -82,7 +82,7 @@ def compress(options: CompressionOptions) -> dict[str, float]:
         results = fine_tune(options, training_type.evaluated_task(task, run.path))
     else:
         training = training_type(options, task, teacher, recipe.loss)
-        init = None if run.has_checkpoint else training.initial_student(recipe.layers)
+        init = None if run.has_checkpoint else training.initial_student()
         results = fine_tune(options, task, init, training)
     outcome = Outcome.read(run.path)
     if not outcome:

@@ -50,7 +50,7 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     else:
         task = DualLearner(teacher, masked_lm_prob(options, name_records(options)[0]))
     say(f"Recipe {options.recipe}: {recipe.paper}.")
-    init = None if resumes else initial_student(options, recipe.layers, teacher)
+    init = None if resumes else initial_student(options, teacher)
     results = pretrain(options, task, init)
     before, after = (num_parameters(model) for model in (teacher, open_checkpoint(run.path)))
     say(

@@ -14,7 +14,7 @@ import tensorflow as tf
 from bert_tf.base.progress import say, with_progress
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.outcome import weights_of
-from bert_tf.compression.student import Layers, StudentTraining, training_features
+from bert_tf.compression.student import StudentTraining, training_features
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import load_task_model
@@ -30,9 +30,9 @@ from bert_tf.weights.reshaping import remove_heads
 class HeadsTraining(StudentTraining):
     """Trains a student that starts as its teacher, without some of the heads."""
 
-    def initial_student(self, layers: Layers) -> Checkpoint:
+    def initial_student(self) -> Checkpoint:
         """Returns a fine-tuned model without its least important heads; see `head_importance`."""
-        options, checkpoint = self._options, super().initial_student(layers)
+        options, checkpoint = self._options, super().initial_student()
         config = checkpoint.spec.config
         if config.model_type == "mobilebert" or config.num_hidden_groups:
             raise ValueError(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Collection, Sequence, Sized
+from collections.abc import Collection, Sequence, Sized
 from typing import Any, ClassVar
 
 import keras
@@ -32,16 +32,9 @@ from bert_tf.weights.checkpoint import Checkpoint, fingerprint
 from bert_tf.weights.reshaping import keep_layers, parse_layers
 from tfrecords.vocabulary import Vocabulary
 
-Layers = Callable[[int], Sequence[int]]
 
-
-def initial_student(
-    options: StudentOptions, layers: Layers, teacher: Checkpoint
-) -> Checkpoint | None:
-    """Returns what the student starts with; None for random weights.
-
-    `layers` maps a number of layers to the indices of those to keep if the flags name none.
-    """
+def initial_student(options: StudentOptions, teacher: Checkpoint) -> Checkpoint | None:
+    """Returns what the student starts with; None for random weights."""
     if options.is_random:
         return None
     given = open_init_checkpoint(options, Run(options.output_dir))
@@ -49,7 +42,7 @@ def initial_student(
     count = source.spec.config.num_hidden_layers
     if options.student_layers:
         return keep_layers(source, parse_layers(options.student_layers, count, "student_layers"))
-    kept = layers(count)
+    kept = options.default_layers(count)
     return given or (source if len(kept) == count else keep_layers(source, kept))
 
 
@@ -104,9 +97,9 @@ class StudentTraining(TaskLearner):
         """Returns what the `Outcome` of a finished student says in addition."""
         return {}
 
-    def initial_student(self, layers: Layers) -> Checkpoint | None:
+    def initial_student(self) -> Checkpoint | None:
         """Returns what the student starts with; see `initial_student`."""
-        return initial_student(self._options, layers, self._teacher)
+        return initial_student(self._options, self._teacher)
 
     def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
         head = [] if self._options.init_checkpoint else model.head.weights
@@ -218,7 +211,7 @@ class BiLSTMTraining(DistillingTraining):
 
     changes = MASKED_AND_SAMPLED
 
-    def initial_student(self, layers: Layers) -> Checkpoint:
+    def initial_student(self) -> Checkpoint:
         """Returns the word embeddings of an encoder, as the start of a BiLSTM.
 
         Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) section 4.3, for

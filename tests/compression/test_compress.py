@@ -18,7 +18,6 @@ from bert_tf.compression.compress import hold_out_as_teacher
 from bert_tf.compression.distillation import TEACHER
 from bert_tf.compression.losses import soft_labels
 from bert_tf.compression.outcome import num_parameters
-from bert_tf.compression.recipes import RECIPES
 from bert_tf.config import Head, ModelSpec
 from bert_tf.conversion.converting import write_run
 from bert_tf.finetuning.batches import eval_batches, train_batches
@@ -43,19 +42,14 @@ SST2 = TASKS["sst2"]
 def test_all_layers_of_the_teacher_are_the_teacher(teacher, make_training, batch, config):
     """Oracle: the teacher's outputs; half of its layers by default."""
     training = make_training("layers", student_layers="0-2")
-    student = training.initial_student(range)
+    student = training.initial_student()
     model, expected = training.build_model(None, student.spec), BertTaskModel(config, 2)
     load_weights(teacher, student.tensors, training.initial_weights(model))
     load_weights(teacher, open_checkpoint(teacher).tensors, expected.weights)
     np.testing.assert_array_equal(model(batch), expected(batch))
-    assert (
-        make_training("layers")
-        .initial_student(RECIPES["layers"].layers)
-        .spec.config.num_hidden_layers
-        == 2
-    )
+    assert make_training("layers").initial_student().spec.config.num_hidden_layers == 2
     with pytest.raises(ValueError, match="--student_layers=0-3: the layers are 0 to 2"):
-        make_training("pd", student_layers="0-3").initial_student(range)
+        make_training("pd", student_layers="0-3").initial_student()
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -71,13 +65,13 @@ def test_the_outputs_of_a_teacher_may_have_another_order(teacher, make_options, 
 def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, make_training, batch, tmp_path):
     """Oracles: the teacher's table; the model that was saved; the message of other commands."""
     source, training = open_checkpoint(teacher), make_training("bilstm")
-    student = training.initial_student(range)
+    student = training.initial_student()
     config = student.spec.config
     # 150 units and 400, as in section 4.3 of the paper.
     assert (config.intermediate_size, config.hidden_size, config.embedding_size) == (150, 400, 16)
     assert config.bilstm == "single" and student.spec.vocab == source.spec.vocab
     for name in ("mrpc", "swag"):
-        pairs = make_training("bilstm", TASKS[name]).initial_student(range)
+        pairs = make_training("bilstm", TASKS[name]).initial_student()
         assert pairs.spec.config.bilstm == "siamese"
     model = training.build_model(None, ModelSpec(config))
     (words,) = training.initial_weights(model)
@@ -306,7 +300,7 @@ def test_models_that_a_recipe_refuses(teacher, make_options, make_training, mobi
     ):
         spec = ModelSpec(mobile, source.spec.vocab, True)
         training = make_training("heads", teacher=dataclasses.replace(source, spec=spec))
-        training.initial_student(range)
+        training.initial_student()
     with pytest.raises(ValueError, match="--recipe=albert is for students whose layers share"):
         run(make_options("albert", init_checkpoint=teacher))
     assert not Run(str(tmp_path / "student")).has_checkpoint

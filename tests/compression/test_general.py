@@ -89,7 +89,7 @@ def make_student(pretrained, make_options):
         options = make_options(recipe, **changes)
         source, recipe = open_checkpoint(pretrained), GENERAL_RECIPES[recipe]
         task = GeneralStudent(recipe.loss, source)
-        init = initial_student(options, recipe.layers, source)
+        init = initial_student(options, source)
         model = task.build_model(SESSION, init.spec)
         load_weights("", init.tensors, task.initial_weights(model), optional_parts=OPTIONAL)
         return model, task.objective(init.spec, 4)

@@ -135,7 +135,7 @@ def test_heads_have_the_numbers_of_the_first_teacher(teacher, config, make_train
     source = open_checkpoint(teacher)
     config = dataclasses.replace(config, num_attention_heads=4, pruned_heads={0: [1]})
     source = dataclasses.replace(source, spec=ModelSpec(config, source.spec.vocab, True))
-    assert make_training("heads", teacher=source, sparsity=0.1).initial_student(range) == {0: [2]}
+    assert make_training("heads", teacher=source, sparsity=0.1).initial_student() == {0: [2]}
 
 
 def test_the_schedule_and_the_mask():

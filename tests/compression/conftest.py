@@ -14,7 +14,6 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options
 from bert_tf.compression.compress import training_of
 from bert_tf.compression.compression_options import GeneralOptions
-from bert_tf.compression.general import distill
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.config import BertConfig, Head, MobileBertConfig
 from bert_tf.finetuning.fine_tuner import Evaluator
@@ -116,13 +115,14 @@ def batch() -> dict[str, tf.Tensor]:
 
 
 @pytest.fixture
-def run_and_copy(tmp_path, monkeypatch) -> Callable:
-    """A function that returns the results of a run, and the flags of a copy that can resume.
+def run_and_resume(tmp_path, monkeypatch, capsys) -> Callable:
+    """A function that returns the results of a run that resumes exactly, and what it printed.
 
-    The copy is made before the first evaluation.
+    Oracle: the uninterrupted run. A copy, made before the first evaluation, ends with the same
+    results and state.
     """
 
-    def run_and_copy(run, options):
+    def run_and_resume(run, options, **tolerance) -> tuple[dict[str, float], str]:
         copy = dataclasses.replace(options, output_dir=str(tmp_path / "copy"))
 
         def copying_once(evaluate):
@@ -136,9 +136,13 @@ def run_and_copy(tmp_path, monkeypatch) -> Callable:
         with monkeypatch.context() as patch:
             patch.setattr(PhaseData, "_evaluate", copying_once(PhaseData._evaluate))
             patch.setattr(Evaluator, "evaluate", copying_once(Evaluator.evaluate))
-            return run(options), copy
+            results = run(options)
+        printed = capsys.readouterr().out
+        assert run(copy) == results and "Resuming from" in capsys.readouterr().out
+        assert_same_state(options.output_dir, copy.output_dir, **tolerance)
+        return results, printed
 
-    return run_and_copy
+    return run_and_resume
 
 
 @pytest.fixture(scope="session")
@@ -152,19 +156,3 @@ def general_options() -> Callable:
         return GeneralOptions(recipe=recipe, teacher=teacher, **flags | changes)
 
     return make
-
-
-@pytest.fixture
-def distill_and_resume(run_and_copy) -> Callable:
-    """Returns the results of a run of general distillation, which resumes exactly.
-
-    Oracle: the uninterrupted run. A copy ends with the same results and state, to the bit.
-    """
-
-    def run(options: GeneralOptions) -> dict[str, float]:
-        results, copy = run_and_copy(distill, options)
-        assert distill(copy) == results
-        assert_same_state(options.output_dir, copy.output_dir)
-        return results
-
-    return run

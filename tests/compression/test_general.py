@@ -147,14 +147,13 @@ def test_a_student_that_is_its_teacher_has_no_loss(recipe, make_student, masked)
 
 @pytest.mark.usefixtures("eagerly")
 def test_a_narrower_student_resumes_exactly_and_starts_a_task(
-    pretrained, records, make_options, config, tmp_path, capsys, distill_and_resume
+    pretrained, records, make_options, config, tmp_path, run_and_resume
 ):
     """Oracles: the uninterrupted run; the parameters of both models; what reads run folders."""
     narrow = dataclasses.replace(config, num_hidden_layers=1, hidden_size=8)
     narrow.to_json_file(file := str(tmp_path / "narrow.json"))
     options = make_options("tinybert", bert_config_file=file, learning_rate=1e-2)
-    results = distill_and_resume(options)
-    printed = capsys.readouterr().out
+    results, printed = run_and_resume(distill, options)
     assert f"loss {results['loss']:.4f} at step 2." in printed
     before, after = (load(path).encoder for path in (pretrained, options.output_dir))
     line = f"have {before.count_params():,} and {after.count_params():,} parameters ("

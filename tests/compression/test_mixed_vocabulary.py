@@ -259,12 +259,10 @@ def options(general_options, pretrained, tmp_path_factory) -> GeneralOptions:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
-def test_a_run_resumes_exactly_and_starts_a_task(options, make_options, capsys, distill_and_resume):
+def test_a_run_resumes_exactly_and_starts_a_task(options, make_options, run_and_resume):
     """Oracles: the uninterrupted run; both models changed; what reads run folders."""
-    results = distill_and_resume(options)
+    results, printed = run_and_resume(distill, options)
     assert {"masked_lm_loss", "teacher_loss", "distance", "masked_lm_accuracy"} <= set(results)
-    printed = capsys.readouterr().out
-    assert "Resuming from" in printed
     assert f"Teacher: {options.teacher}" in printed
     assert "Initializing all other weights randomly." in printed
     count = sum(weight.numpy().size for weight in BertPretrainer(CONFIG).weights)

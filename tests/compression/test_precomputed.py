@@ -91,7 +91,9 @@ def test_arrays_are_computed_again_for_other_inputs(tmp_path, capsys):
 
 
 def test_a_run_keeps_its_teacher(teacher, config, make_training, tmp_path):
-    """Oracle: the message for a teacher with another weight, once there is a checkpoint."""
+    """Oracles: the message for a teacher with another weight, once there is a checkpoint; that for
+    a file of the user.
+    """
     source, folder = open_checkpoint(teacher), str(tmp_path / "run")
     name, tensor = next(iter(source.tensors.items()))
     changed = dataclasses.replace(tensor, read=lambda: tensor.read() + 1)
@@ -108,6 +110,11 @@ def test_a_run_keeps_its_teacher(teacher, config, make_training, tmp_path):
         learner.task.read_splits(["train"], DataFiles(), 0)
     with pytest.raises(ValueError, match=message):
         general.build_model(SESSION, source.spec)
+    (mine := tmp_path / "mine/precomputed/teacher").parent.mkdir(parents=True)
+    mine.write_text("mine")
+    with pytest.raises(FileExistsError, match="teacher exists: it holds no checksum, so choose"):
+        check_same_teacher(str(tmp_path / "mine"), source)
+    assert mine.read_text() == "mine"
 
 
 def test_fingerprints_tell_models_apart(teacher, tmp_path):

@@ -7,7 +7,6 @@ PRECISIONS = ("float32", "bfloat16", "float16")
 STORED_PRECISIONS = (*PRECISIONS, "int8")
 REMATERIALIZATIONS = ("none", "selective", "layers")
 
-OPTIMIZERS = ("adamw", "lamb")
 SCHEDULES = ("linear", "cosine", "constant")
 
 # Next sentence (BERT), sentence order (ALBERT), masked LM alone (RoBERTa).

@@ -201,7 +201,7 @@ def draw_task(axes, title: str, tokens: list[str], predictions: dict[int, str]) 
     """Draws tokens, the encoder that reads them, and what a head predicts from its outputs."""
     axes.set(xlim=(-1, 15.6), ylim=(-0.4, 2.4), xticks=[])
     axes.set_yticks(range(3), ["token", "encoder", "prediction"])
-    style.finish(axes, title)
+    style.finish_axes(axes, title)
     axes.barh(1, len(tokens), 0.4, -0.5, color="#0072b2")
     text = dict(ha="center", va="center", fontsize=8, color="#000000")
     rows = (0, "->", "#cfe3f5", dict(enumerate(tokens))), (2, "<-", "#b5e3d3", predictions)

@@ -20,12 +20,12 @@ from bert_tf.base.command import option
 from bert_tf.base.command_help import command_line
 from bert_tf.base.progress import say
 from bert_tf.choices import EMBEDDING_POOLINGS, SINGLE_LENGTH
-from bert_tf.inference.inference_options import VocabularyOptions
+from bert_tf.inference.inference_options import TokenizerOptions
 from export.export_options import ModelOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ModelOptions, VocabularyOptions):
+class Options(ModelOptions, TokenizerOptions):
     """The flags of the command."""
 
     checkpoint: str = option(

@@ -24,7 +24,7 @@ from bert_tf.base import command
 from bert_tf.base.command import option
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.progress import say
-from export.export_options import ModelOptions, VocabularyOptions
+from export.export_options import ExportTokenizerOptions, ModelOptions
 
 if TYPE_CHECKING:
     from bert_tf.models.encoder import BertEncoder
@@ -47,7 +47,7 @@ print(outputs["pooled_output"], outputs["sequence_output"])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ModelOptions, VocabularyOptions):
+class Options(ModelOptions, ExportTokenizerOptions):
     """The flags of the command."""
 
     checkpoint: str = option(

@@ -70,7 +70,7 @@ class SingleFileOptions(command.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabularyOptions(ExportOptions, inference.VocabularyOptions):
+class ExportTokenizerOptions(ExportOptions, inference.TokenizerOptions):
     """Which vocabulary the exported model has."""
 
     vocab_file: str | None = option(
@@ -84,7 +84,7 @@ class VocabularyOptions(ExportOptions, inference.VocabularyOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PreprocessorOptions(VocabularyOptions):
+class PreprocessorOptions(ExportTokenizerOptions):
     """The length of the outputs of a preprocessor."""
 
     max_seq_length: int | None = option(

@@ -17,10 +17,10 @@ from export.portable import Function, Source
 def make_file(source: Source, texts: Mapping[str, str], quantize: str) -> bytes:
     """Returns the LiteRT model of a classifier or an encoder, with texts behind it."""
     weights = source.model.trainable_weights
-    return with_files(convert(source.function, weights, source.length, quantize), texts)
+    return with_files(to_lite(source.function, weights, source.length, quantize), texts)
 
 
-def convert(
+def to_lite(
     function: Function, weights: Sequence[keras.Variable], length: int, quantize: str = "none"
 ) -> bytes:
     """Returns the LiteRT model of a function of the encoder's inputs, int32 [1, length].

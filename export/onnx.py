@@ -39,7 +39,7 @@ class Options(SingleFileOptions):
     )
 
 
-run = command.late("export.portable:export")
+run = command.late("export.portable:export_file")
 
 if __name__ == "__main__":
     command.run(__name__)

@@ -36,7 +36,7 @@ def make_file(source: Source, texts: Mapping[str, str], quantize: str) -> bytes:
     "int8" is ONNX Runtime's dynamic quantization, which also computes in 8 bits and quantizes the
     inputs of matrix products as it runs.
     """
-    model = make_model(source.model, source.task and source.task.head)
+    model = make_onnx(source.model, source.task and source.task.head)
     if quantize == "int8":
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "int8.onnx")
@@ -96,7 +96,7 @@ class _Graph:
         return self.add("LayerNormalization", x, gamma, beta, epsilon=norm.epsilon)
 
 
-def make_model(model: BertEncoder | BertTaskModel, head: Head | None = None) -> onnx.ModelProto:
+def make_onnx(model: BertEncoder | BertTaskModel, head: Head | None = None) -> onnx.ModelProto:
     """Returns the ONNX model of an encoder, or of a task model of the kind "classifier".
 
     Its inputs are `ONNX_INPUTS`, int64 [batch, sequence]. An encoder returns `last_hidden_state`

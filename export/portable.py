@@ -25,7 +25,7 @@ from bert_tf.finetuning.registry import options_of_run
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.finite import check_computed
-from bert_tf.inference.single_file import CLASSIFIER, FORMS, outputs_of
+from bert_tf.inference.single_file import CLASSIFIER, FILE_FORMS, outputs_of
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.inputs import INPUTS
 from bert_tf.resolution import check_length, fitting_length
@@ -51,9 +51,9 @@ class Source:
     task: TextTask | None = None
 
 
-def export(options: SingleFileOptions) -> None:
+def export_file(options: SingleFileOptions) -> None:
     """Exports a model, compares it with the original, and prints what was written."""
-    path, (form, writer) = options.output_file, FORMS[options.ending]
+    path, (form, writer) = options.output_file, FILE_FORMS[options.ending]
     make_file = importlib.import_module(f"{writer}_model").make_file
     if tf.io.gfile.exists(path):
         raise ValueError(f"{path} exists: remove it or name another file")
@@ -64,7 +64,7 @@ def export(options: SingleFileOptions) -> None:
     files = _files(source)
     data = make_file(source, files, options.quantize)
     vocab_size, run_model = checkpoint.spec.config.vocab_size, form(data).run
-    found = differences(source.function, run_model, vocab_size, source.length)
+    found = largest_differences(source.function, run_model, vocab_size, source.length)
     atomic_write(path, data, overwrite=False)
     kind, before = "classifier" if source.task else "encoder", 4 * source.model.count_params()
     shown = ", ".join(f"{name} {value:.2g}" for name, value in found.items())
@@ -163,7 +163,7 @@ def _files(source: Source) -> dict[str, str]:
     return files
 
 
-def differences(
+def largest_differences(
     function: Function, run: Callable[[dict], dict], vocab_size: int, length: int
 ) -> dict[str, float]:
     """Returns the largest difference of two models on a few random inputs, for each output."""

@@ -16,7 +16,7 @@ import tensorflow as tf
 from bert_tf import __version__
 from bert_tf.base.files import read_file
 from bert_tf.base.output_files import atomic_write, check_new_folder, whole_file, whole_folder
-from bert_tf.base.provenance import FILE
+from bert_tf.base.provenance import FILE_KIND
 from bert_tf.config import BertConfig
 from bert_tf.runs.run import RECORDS, TOKENIZER, VOCAB, Run
 from bert_tf.training.checkpoints import check_name
@@ -140,7 +140,7 @@ def casing_of(lower_case: bool) -> str:
 def _sections_of(run: Run) -> Iterable[str]:
     flags, results = run.flags, read_results(run.file(EVAL_RESULTS))
     data = {name: flags.get(name) for name in _DATA}
-    for pattern, files in run.read_json(RECORDS, dict[str, dict[str, FILE]]).items():
+    for pattern, files in run.read_json(RECORDS, dict[str, dict[str, FILE_KIND]]).items():
         size = sum(file["bytes"] for file in files.values())
         data[f"records in {pattern}"] = f"{len(files):,} files, {size:,} bytes"
     yield _table("Data", data)

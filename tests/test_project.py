@@ -1,5 +1,7 @@
 """The project as a whole: its import rules, the maps of its files, and bert-tf."""
 
+import ast
+import collections
 import graphlib
 import importlib
 import pathlib
@@ -63,6 +65,30 @@ def test_no_module_imports_itself_through_others():
     }
     assert imports["bert_tf.finetuning.fine_tune"] and imports["export.encoder"]
     graphlib.TopologicalSorter(imports).prepare()
+
+
+# What all commands have, all formats of weights, all families of tasks, and all lists of points.
+SHARED = {
+    *("Options", "run", "main"),
+    *("NAME", "recognizes", "open_", "rows", "write", "download"),
+    *("TASKS", "POINTS", "make_file"),
+}
+
+
+def test_a_public_name_is_defined_once():
+    """Oracle: the definitions at the top of all modules; a few belong to every module of a kind."""
+    modules = collections.defaultdict(set)
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            targets = getattr(node, "targets", [getattr(node, "target", None)])
+            names = [x.id for x in targets if isinstance(x, ast.Name)]
+            names += [x.id for y in targets if isinstance(y, ast.Tuple) for x in y.elts]
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                names = [node.name]
+            for name in names:
+                modules[name].add(str(path.relative_to(ROOT)))
+    public = {name for name in modules if not name.startswith("_")} - SHARED
+    assert {name: modules[name] for name in public if len(modules[name]) > 1} == {}
 
 
 def test_the_architecture_page_prints_the_tree():

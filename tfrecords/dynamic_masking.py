@@ -76,7 +76,7 @@ def mask_batch(
     )
     special = (ids == masking.cls_id) | (ids == masking.sep_id)
     maskable = (batch["input_mask"] > 0) & ~special
-    budget = prediction_budget(
+    budget = graph_budget(
         tf.reduce_sum(batch["input_mask"], axis=1), masking.masked_lm_prob, max_predictions_per_seq
     )
     if masking.units == "wordpiece":
@@ -96,7 +96,7 @@ def mask_batch(
     return _with_predictions(batch, masked, positions, tf.where(real, labels, 0), real)
 
 
-def prediction_budget(
+def graph_budget(
     lengths: tf.Tensor, masked_lm_prob: float, max_predictions_per_seq: int
 ) -> tf.Tensor:
     """Returns how many tokens to predict in rows of `lengths` [B], counting special tokens."""

@@ -13,7 +13,7 @@ from tfrecords.features import Layout
 from tfrecords.inspect import Options
 from tfrecords.manifest import find_manifests, listed_files, shard_entry, stored_vocabulary
 from tfrecords.records import (
-    Batch,
+    FeatureBatch,
     Rules,
     checked_batches,
     compression_of,
@@ -42,7 +42,7 @@ class Inspection:
     """
 
     problems: list[str] = field(default_factory=list)
-    examples: list[Batch] = field(default_factory=list)
+    examples: list[FeatureBatch] = field(default_factory=list)
     statistics: RecordStatistics | None = None
 
 
@@ -147,7 +147,7 @@ def inspect_files(
     return result
 
 
-def render_record(record: Batch, vocab: Vocabulary | None) -> str:
+def render_record(record: FeatureBatch, vocab: Vocabulary | None) -> str:
     """Returns one record [length] as a line of text with word pieces joined and masks marked.
 
     Without a vocabulary, tokens are shown as ids.

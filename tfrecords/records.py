@@ -16,10 +16,10 @@ from tfrecords.features import Layout, parse_example
 from tfrecords.vocabulary import Vocabulary
 
 # Features of several records by name, [B, length].
-Batch = dict[str, np.ndarray]
+FeatureBatch = dict[str, np.ndarray]
 # What breaks a rule, bool [B, 1] or [B, length], and a message that says which rule.
 Violations = Iterator[tuple[tf.Tensor, str]]
-Tensors = Mapping[str, tf.Tensor]
+_Tensors = Mapping[str, tf.Tensor]
 
 BATCH_RECORDS = 1024
 # In the file, the length and its checksum precede each record; the record's checksum follows it.
@@ -99,7 +99,7 @@ class Rules:
     num_types: int = 2
     vocab: Vocabulary | None = None
 
-    def broken(self, batch: Tensors) -> tf.Tensor:
+    def broken(self, batch: _Tensors) -> tf.Tensor:
         """Returns the first rule that each record of a batch breaks, or "", as strings [B]."""
         wrong, messages = zip(*self._violations(batch), strict=True)
         # Each rule assumes that the record obeys all earlier ones.
@@ -109,7 +109,7 @@ class Rules:
         ]
         return tf.gather([*messages, ""], tf.reduce_min(numbers, axis=0))
 
-    def check(self, serialized: Sequence[bytes]) -> tuple[Batch, dict[int, str]]:
+    def check(self, serialized: Sequence[bytes]) -> tuple[FeatureBatch, dict[int, str]]:
         """Returns the features of the good records, and the problem of each other by its index."""
         problems: dict[int, str | None] = dict.fromkeys(range(len(serialized)))
         try:
@@ -156,7 +156,7 @@ class Rules:
         }
         return limits.get(name, 2) - 1
 
-    def _violations(self, batch: Tensors) -> Violations:
+    def _violations(self, batch: _Tensors) -> Violations:
         mask, types, ids = batch["input_mask"], batch["input_type_ids"], batch["input_word_ids"]
         columns = tf.range(mask.shape[1])
         lengths = _count(mask != 0)
@@ -178,7 +178,7 @@ class Rules:
         if self.layout.dynamic:
             yield from self._violations_of_word_starts(batch, in_a, lengths)
 
-    def _violations_of_predictions(self, batch: Tensors, lengths: tf.Tensor) -> Violations:
+    def _violations_of_predictions(self, batch: _Tensors, lengths: tf.Tensor) -> Violations:
         positions, labels = batch["masked_lm_positions"], batch["masked_lm_ids"]
         predicted = batch["masked_lm_weights"] > 0
         real = tf.range(predicted.shape[1]) < _count(predicted)
@@ -194,7 +194,7 @@ class Rules:
             yield special & real, "a label is [PAD], [CLS] or [SEP]"
 
     def _violations_of_special_tokens(
-        self, batch: Tensors, in_a: tf.Tensor, lengths: tf.Tensor
+        self, batch: _Tensors, in_a: tf.Tensor, lengths: tf.Tensor
     ) -> Violations:
         ids = _unmasked_ids(batch)
         columns, is_sep = tf.range(ids.shape[1]), ids == self.vocab.sep_id
@@ -206,7 +206,7 @@ class Rules:
         yield (in_a < lengths) & (_count(is_sep) != 2), "[SEP] occurs inside a segment"
 
     def _violations_of_word_starts(
-        self, batch: Tensors, in_a: tf.Tensor, lengths: tf.Tensor
+        self, batch: _Tensors, in_a: tf.Tensor, lengths: tf.Tensor
     ) -> Violations:
         starts, ids = batch["word_starts"], batch["input_word_ids"]
         columns = tf.range(starts.shape[1])
@@ -218,7 +218,7 @@ class Rules:
         yield missing, "no word starts at the first token of a segment"
 
 
-def checked_batches(file: str, rules: Rules) -> Iterator[tuple[Batch, dict[int, str], int]]:
+def checked_batches(file: str, rules: Rules) -> Iterator[tuple[FeatureBatch, dict[int, str], int]]:
     """Yields, for each batch of a file, the good records, the problems of the others, and its size.
 
     The problems are by the number of the record, counted from 1. The size is in bytes, as in the
@@ -253,7 +253,7 @@ def _count(values: tf.Tensor) -> tf.Tensor:
     return tf.math.count_nonzero(values, axis=1, keepdims=True, dtype=tf.int32)
 
 
-def _unmasked_ids(batch: Tensors) -> tf.Tensor:
+def _unmasked_ids(batch: _Tensors) -> tf.Tensor:
     """Returns the ids [B, S] with the labels in place of the masked tokens."""
     ids = batch["input_word_ids"]
     if "masked_lm_ids" not in batch:

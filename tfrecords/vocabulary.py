@@ -192,13 +192,13 @@ def load_vocab(path: str) -> Vocabulary:
 
 def read_tokens(path: str) -> list[str]:
     """Reads the tokens of a vocab.txt, whether or not it is BERT's; see `load_vocab`."""
-    lines = [line.strip(" \t\r") for line in read_lines(path)]
+    lines = [line.strip(" \t\r") for line in read_vocab_lines(path)]
     while lines and not lines[-1]:
         lines.pop()
     return lines
 
 
-def read_lines(path: str) -> list[str]:
+def read_vocab_lines(path: str) -> list[str]:
     """Reads the lines of a vocab.txt up to their LF, without a byte order mark."""
     data = read_file(path)
     try:

@@ -16,7 +16,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import check_records, name_records
 from bert_tf.runs.run import Run
-from tfrecords.dynamic_masking import prediction_budget
+from tfrecords.dynamic_masking import graph_budget
 from tfrecords.features import Layout
 from tfrecords.order import RecordSet, records_in_order
 from tfrecords.records import serialized_records
@@ -122,7 +122,7 @@ def choose_entities(
             row, column = divmod(start, length)
             found[row].append((column, column + end - start))
     lengths, share = batch["input_mask"].sum(axis=1), records.masking.masked_lm_prob
-    budgets = prediction_budget(lengths, share, records.max_predictions_per_seq).numpy()
+    budgets = graph_budget(lengths, share, records.max_predictions_per_seq).numpy()
     return [
         _within(budget, [spans[i] for i in random.permutation(len(spans))])
         for budget, spans in zip(budgets, found, strict=True)

@@ -22,7 +22,7 @@ from bert_tf.base.process import (
     end_process,
     handle_signals,
     import_tensorflow,
-    prepare,
+    prepare_process,
 )
 from bert_tf.base.progress import be_quiet, shows_bars
 
@@ -185,7 +185,7 @@ def main(function: Callable[[], None], if_out_of_memory: str = "") -> NoReturn:
     such an error, 2 for a wrong flag, 130 or 143 after SIGINT or SIGTERM, and 141 if
     whatever reads the output ends first, as with `| head`.
     """
-    prepare()
+    prepare_process()
     handle_signals()
     code = 0
     try:

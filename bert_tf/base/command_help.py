@@ -15,7 +15,7 @@ _NARROWEST, _WIDEST = 40, 100
 # of a row, the mark of a list item, or nothing. Lines of examples do not match.
 _HEAD = re.compile(r" {8,}(?=\S)|  \S.*?  +(?=[^#\s])|- |(?=\S)")
 _MOST_CHOICES = 60  # letters
-ALWAYS = [
+COMMON_FLAGS = [
     ("--quiet", "Print only warnings, errors and results."),
     ("--flagfile=VALUE", "Read flags from a file, one per line."),
     ("--verbosity=1", "Add a traceback to errors."),
@@ -54,7 +54,7 @@ def help_text(doc: str, options_type: type, *, full: bool) -> str:
     flags = [(f"--{_spelled(field)}", _explanation(field, full)) for field in fields]
     lines = [*table(flags, _MARGIN), _MORE]
     if full:
-        lines = table(flags + ALWAYS, _MARGIN)
+        lines = table(flags + COMMON_FLAGS, _MARGIN)
     return wrapped("\n".join([f"{about}\n\nFlags:", *lines]).lstrip())
 
 

@@ -37,7 +37,7 @@ def needed(packages: str, what: str, install: str | None = None) -> Iterator[Non
 
 
 @functools.cache
-def prepare() -> None:
+def prepare_process() -> None:
     """Shields the process from environment variables and from closed standard streams."""
     if sys.flags.optimize > 1:
         sys.exit("python -OO removes docstrings, which TensorFlow Text needs: use python -O")
@@ -124,7 +124,7 @@ def import_tensorflow() -> None:
     Some of the messages appear before any log level takes effect, so standard error is discarded
     during the import.
     """
-    prepare()
+    prepare_process()
     hidden = [name for name in _SLOW_AND_UNUSED if name not in sys.modules]
     try:
         with silent():

@@ -17,9 +17,9 @@ from bert_tf.base.progress import progress_bar
 
 Description = Mapping[str, Any]
 # What descriptions say of a file, beside its checksum.
-FILE = {"file?": str, "bytes?": int}
+FILE_KIND = {"file?": str, "bytes?": int}
 # The part of a manifest that `description_of` reads.
-MADE = {"settings?": dict[str, Any], "inputs?": list[FILE]}
+MADE = {"settings?": dict[str, Any], "inputs?": list[FILE_KIND]}
 
 
 def describe(settings: Mapping[str, Any], inputs: list[dict[str, Any]]) -> dict[str, Any]:

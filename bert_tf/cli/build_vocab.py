@@ -26,7 +26,7 @@ from bert_tf.base import command
 from bert_tf.vocabulary.vocabulary_options import VocabularyOptions
 
 Options = VocabularyOptions
-run = command.late("bert_tf.vocabulary.building:run")
+run = command.late("bert_tf.vocabulary.building:build_vocab")
 
 if __name__ == "__main__":
     command.run(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from bert_tf.base import command
-from bert_tf.base.command_help import ALWAYS, flag_name, ordered_flags, value_type
+from bert_tf.base.command_help import COMMON_FLAGS, flag_name, ordered_flags, value_type
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ def _typed_flags(fields: dict[str, dataclasses.Field]) -> Iterator[str]:
         yield f"--{name}" if switch else f"--{name}="
         if switch and field.default is not False:
             yield f"--no{name}"
-    for name, _ in ALWAYS:
+    for name, _ in COMMON_FLAGS:
         yield name.partition("=")[0] + ("=" if "=" in name else "")
     yield from ("--help", "--helpfull")
 

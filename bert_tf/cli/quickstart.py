@@ -31,7 +31,7 @@ PACKAGES = ("numpy", "keras", "tensorflow")
 _MAX_SEQ_LENGTH = 64
 # A small model learns more from twice as many masks; see docs/results.md.
 _MASKED_LM_PROB, _MAX_PREDICTIONS = 0.3, 20
-SENTENCES = (
+_SENTENCES = (
     "returns a new [MASK] with the same shape and type as the input.",
     "if the file does not [MASK], an error is raised.",
     "the default [MASK] is none.",
@@ -48,7 +48,7 @@ class Options(command.Options):
 
 
 def run(options: Options) -> None:
-    """Runs every step, then fills in the [MASK] of each of `SENTENCES`."""
+    """Runs every step, then fills in the [MASK] of each of `_SENTENCES`."""
     started = time.monotonic()
     folder = pathlib.Path(options.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def run(options: Options) -> None:
         output_dir=preprocessor,
     )
     _step(None, "export.check", saved_model_dir=encoder)
-    _step(None, "bert_tf.fill_mask", *SENTENCES, checkpoint=encoder)
+    _step(None, "bert_tf.fill_mask", *_SENTENCES, checkpoint=encoder)
     print(
         f"\nFinished after {(time.monotonic() - started) / 60:.1f} minutes. {folder}/ holds:\n"
         "  train.txt, heldout.txt    the text, one sentence per line\n"

@@ -17,7 +17,7 @@ from bert_tf.compression.outputs import ModelOutputs
 from bert_tf.compression.recipes import (
     ATTENTION,
     BELOW_LAST,
-    EMBEDDINGS,
+    EMBEDDED,
     LAST,
     PROGRESSIVE,
     PROJECTED,
@@ -187,8 +187,8 @@ def _factors(term: Term, pair: Pair) -> Iterable[tuple[int, tf.Tensor | float]]:
     """Yields the layers of the student, and whether they are active."""
     count, (start, end) = pair.student.num_layers, term.during
     if term.layers not in (STACKED, PROGRESSIVE):
-        first = {EMBEDDINGS: 0, LAST: count}.get(term.layers, 1)
-        last = {EMBEDDINGS: 0, BELOW_LAST: count - 1}.get(term.layers, count)
+        first = {EMBEDDED: 0, LAST: count}.get(term.layers, 1)
+        last = {EMBEDDED: 0, BELOW_LAST: count - 1}.get(term.layers, count)
         yield from ((layer, 1.0) for layer in range(first, last + 1))
         return
     share = (end - start) / count

@@ -19,7 +19,7 @@ LOGITS, HIDDEN, PROJECTED, ATTENTION = "logits", "hidden", "projected", "attenti
 
 # The layers of the student to compare. The last two divide a span among the layers, from the lowest
 # to the highest: a STACKED layer stays active once it has begun, PROGRESSIVE layers take turns.
-EMBEDDINGS, LAST, BELOW_LAST, EVERY = "embeddings", "last", "below last", "every"
+EMBEDDED, LAST, BELOW_LAST, EVERY = "embeddings", "last", "below last", "every"
 STACKED, PROGRESSIVE = "stacked", "progressive"
 
 REPLACED_AFTER = 2 / 3
@@ -175,7 +175,7 @@ def _imitated(during: Span) -> tuple[Term, ...]:
     return (
         Term("attention", "attention_error", 1.0, ATTENTION, during=during),
         Term("hidden", "hidden_error", 1.0, PROJECTED, during=during),
-        Term("embeddings", "hidden_error", 1.0, PROJECTED, EMBEDDINGS, during),
+        Term("embeddings", "hidden_error", 1.0, PROJECTED, EMBEDDED, during),
     )
 
 

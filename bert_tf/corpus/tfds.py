@@ -29,7 +29,7 @@ def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
     specs = builder.info.features.get_tensor_spec()
     if not isinstance(specs, dict) or specs.get("text") != tf.TensorSpec((), tf.string):
         raise ValueError(f"the TFDS dataset {name} has no string feature 'text': choose another")
-    prepare(builder)
+    prepare_dataset(builder)
     # Keeps the stored order, and never caches the dataset in memory.
     reading = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     with errors_at(f"TFDS dataset {name}, split {split!r}"):
@@ -38,7 +38,7 @@ def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
         yield example["text"].numpy()
 
 
-def prepare(builder: "tfds.core.DatasetBuilder") -> None:  # noqa: F821
+def prepare_dataset(builder: "tfds.core.DatasetBuilder") -> None:  # noqa: F821
     """Downloads and prepares a TFDS dataset unless it is there."""
     if builder.is_prepared():
         return

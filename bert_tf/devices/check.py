@@ -45,7 +45,7 @@ def check(options: DeviceCheckOptions) -> None:
         f"{options.preset or options.bert_config_file}, {config.num_hidden_layers} layers of "
         f"{config.hidden_size}, {parameters:,} parameters"
     )
-    subject = report.Subject(options, topology, peak_flops, model, gradient_bytes=4 * parameters)
+    subject = report.StepSetup(options, topology, peak_flops, model, gradient_bytes=4 * parameters)
     size, started = subject.batch_size, time.perf_counter()
 
     def compile_for(size: int) -> CompiledStep | DoesNotFit:

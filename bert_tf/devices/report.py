@@ -22,7 +22,7 @@ _ASSUMPTIONS = (
 
 
 @dataclass(frozen=True)
-class Subject:
+class StepSetup:
     """What is compiled; `peak_flops` are those of a replica, and `model` describes the model."""
 
     options: DeviceCheckOptions
@@ -37,7 +37,7 @@ class Subject:
         return self.options.train_batch_size // self.topology.num_replicas
 
 
-def describe_subject(subject: Subject) -> str:
+def describe_subject(subject: StepSetup) -> str:
     """Describes the model, the batch and the device."""
     options, topology, chip = subject.options, subject.topology, subject.topology.chip
     replicas, replica = topology.num_replicas, topology.replica
@@ -63,7 +63,7 @@ def describe_subject(subject: Subject) -> str:
     )
 
 
-def describe_step(subject: Subject, step: CompiledStep | DoesNotFit) -> str:
+def describe_step(subject: StepSetup, step: CompiledStep | DoesNotFit) -> str:
     """Describes the memory, the work and the estimated time of a step."""
     replica = subject.topology.replica
     if isinstance(step, DoesNotFit):
@@ -90,7 +90,7 @@ def describe_step(subject: Subject, step: CompiledStep | DoesNotFit) -> str:
     )
 
 
-def _time(subject: Subject, step: CompiledStep) -> str:
+def _time(subject: StepSetup, step: CompiledStep) -> str:
     chips, gradient = subject.topology.num_chips, subject.gradient_bytes
     time = estimate_step_time(
         subject.topology, subject.peak_flops, step.flops, step.bytes_accessed, gradient

@@ -19,7 +19,7 @@ import numpy as np
 
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.rows import Rows
-from tfrecords.dynamic_masking import prediction_budget
+from tfrecords.dynamic_masking import graph_budget
 from tfrecords.vocabulary import Vocabulary
 
 # SpanBERT, section 3.1.
@@ -43,7 +43,7 @@ def mask_rows(
         `masked_lm_ids` and `masked_lm_weights` [N, P], zero-padded.
     """
     masking, width = options.masking, options.max_predictions_per_seq
-    budget = prediction_budget(rows.lengths, options.masked_lm_prob, width).numpy().astype(np.int64)
+    budget = graph_budget(rows.lengths, options.masked_lm_prob, width).numpy().astype(np.int64)
     if masking == "wordpiece":
         positions = choose_tokens(rows.maskable, budget, rng)
     elif masking == "span":

@@ -36,7 +36,7 @@ def class_weights(value: str, labels: Sequence[str], targets: np.ndarray) -> tup
     return tuple(len(targets) / (present * count) if count else 0.0 for count in counts.tolist())
 
 
-def describe(weights: Sequence[float], labels: Sequence[str], targets: np.ndarray) -> str:
+def describe_weights(weights: Sequence[float], labels: Sequence[str], targets: np.ndarray) -> str:
     """Returns a line that tells the user the weights and where they apply."""
     counts = np.bincount(targets, minlength=len(labels))
     parts = [

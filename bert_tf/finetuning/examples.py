@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.progress import counted
-from bert_tf.corpus.tfds import prepare
+from bert_tf.corpus.tfds import prepare_dataset
 
 # One in ten examples is held out of training.
 _PARTS = 10
@@ -98,7 +98,7 @@ class TfdsSource(NamedTuple):
             OSError: it cannot be downloaded.
         """
         name, _, split = self.splits.get(split, split).rpartition(":")
-        rows, features = read_tfds(name or self.name, split)
+        rows, features = tfds_rows(name or self.name, split)
         numbered = "idx" in features
         if numbered:
             rows.sort(key=lambda row: row["idx"])
@@ -118,7 +118,7 @@ def find_file(data_dir: str, *names: str, advice: str = "name their folder as --
     raise FileNotFoundError(f"{data_dir} contains neither {' nor '.join(names)}: {advice}")
 
 
-def read_tfds(name: str, split: str) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
+def tfds_rows(name: str, split: str) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
     """Returns the rows of a dataset of tensorflow-datasets, and its features.
 
     Downloads the dataset if necessary.
@@ -127,7 +127,7 @@ def read_tfds(name: str, split: str) -> tuple[list[dict[str, Any]], Mapping[str,
     import tensorflow_datasets as tfds
 
     builder = tfds.builder(name)
-    prepare(builder)
+    prepare_dataset(builder)
     return list(tfds.as_numpy(builder.as_dataset(split=split))), builder.info.features
 
 

@@ -194,7 +194,7 @@ def _report(
         options = dataclasses.replace(options, output_dir=folder.path)
         print(_summary(options, task, results, files, only_evaluated))
     if not only_evaluated:
-        session.say(next_step(task, folder.path))
+        session.say(after_fine_tuning(task, folder.path))
     return results
 
 
@@ -362,7 +362,7 @@ def _class_table(results: dict[str, float]) -> list[str]:
     return [aligned([["", *OF_A_CLASS], *table])] if table else []
 
 
-def next_step(task: Task, folder: str) -> str:
+def after_fine_tuning(task: Task, folder: str) -> str:
     """Returns lines that say how to use a run."""
     output = unused_name("classifier")
     if isinstance(task, MultiTask):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_tf.base.progress import with_progress
 from bert_tf.config import ModelSpec
 from bert_tf.finetuning.batches import batch_sizes, eval_batches, train_batches
-from bert_tf.finetuning.class_weights import class_weights, describe
+from bert_tf.finetuning.class_weights import class_weights, describe_weights
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.task import TRAIN, Outputs, Task
@@ -184,7 +184,7 @@ class FineTuner:
             )
         labels, targets = task.head.labels, self._examples.targets["labels"]
         weights = class_weights(value, labels, targets)
-        self._session.say(describe(weights, labels, targets))
+        self._session.say(describe_weights(weights, labels, targets))
         return dataclasses.replace(task.objective, class_weights=weights)
 
     def train(self) -> dict[str, float]:

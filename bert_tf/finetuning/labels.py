@@ -97,7 +97,7 @@ def read_several(table: Table, column: str, separator: str | None) -> list[tuple
     return rows
 
 
-def check_separator(table: Table, column: str, separator: str | None) -> None:
+def check_class_separator(table: Table, column: str, separator: str | None) -> None:
     """Checks that names of classes are not separated by something else.
 
     `separator` is that of the flag; None for the default, a comma.

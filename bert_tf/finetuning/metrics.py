@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
-from bert_tf.finetuning.predictions import cross_entropy
+from bert_tf.finetuning.predictions import mean_cross_entropy
 
 # The metrics of each class, as scikit-learn returns them.
 OF_A_CLASS = ("precision", "recall", "f1")
@@ -47,7 +47,7 @@ def of_classes(labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> 
     from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
 
     predictions = logits.argmax(axis=-1)
-    scores = {"loss": cross_entropy(labels, logits), "accuracy": accuracy(labels, predictions)}
+    scores = {"loss": mean_cross_entropy(labels, logits), "accuracy": accuracy(labels, predictions)}
     with warnings.catch_warnings(action="ignore"):  # rare inputs, of which the result is right
         scores["matthews"] = float(matthews_corrcoef(labels, predictions))
     if len(names) == 2:

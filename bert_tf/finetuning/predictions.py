@@ -9,7 +9,7 @@ from scipy.special import log_softmax, softmax
 from bert_tf.base.output_files import atomic_write
 
 
-def cross_entropy(labels: np.ndarray, logits: np.ndarray) -> float:
+def mean_cross_entropy(labels: np.ndarray, logits: np.ndarray) -> float:
     """Returns the mean cross-entropy of labels, int [N], and logits [N, C]."""
     chosen = np.take_along_axis(log_softmax(logits, axis=-1), labels[:, None], axis=-1)
     return -float(chosen.mean())

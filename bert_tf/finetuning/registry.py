@@ -24,7 +24,7 @@ MAKERS: dict[str, Callable[[str, FineTuningOptions, Head | None], Task]] = {
     "ner": tagged_files.make_tagging,
     "squad": squad.make_squad,
     "squad2": squad.make_squad,
-    csv_tables.NAME: csv_tables.make_task,
+    csv_tables.CSV: csv_tables.make_csv_task,
 }
 # Source: google-research/bert run_classifier.py and run_squad.py.
 _MAX_SEQ_LENGTHS = {"squad": 384, "squad2": 384}

@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
+from bert_tf.finetuning.objectives import Tensors
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.preprocessor import pack_segments, with_equal_rows, without_shared_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
-
-Tensors = Mapping[str, tf.Tensor]
 
 
 class ServingModule(tf.Module):

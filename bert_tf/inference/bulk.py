@@ -24,14 +24,14 @@ from bert_tf.base.files import read_file
 from bert_tf.base.output_files import check_output_files, remove
 from bert_tf.base.progress import counted, progress_bar, say
 from bert_tf.base.provenance import describe, describe_files
-from bert_tf.inference.texts import Numbered, Row, in_groups, read_files, rows_in
+from bert_tf.inference.texts import NumberedRow, TextRow, in_groups, read_each, rows_in
 from bert_tf.jobs.runner_options import RunnerOptions
 from bert_tf.jobs.work import UnfinishedWork, read_counts, unfinished_work
 from bert_tf.jobs.workers import open_runner
 
 _CHUNK_ROWS = 1024
 # A file, the number of a row in it, and the row or what is wrong with it.
-_Item = tuple[str, int, Row | ValueError]
+_Item = tuple[str, int, TextRow | ValueError]
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class BulkJob:
     options: RunnerOptions
     files: Sequence[str]
     model: str
-    rows: Callable[[str], Iterator[Numbered]]
-    write_part: Callable[[Any, str, int, Sequence[Row | None]], dict[str, int]]
+    rows: Callable[[str], Iterator[NumberedRow]]
+    write_part: Callable[[Any, str, int, Sequence[TextRow | None]], dict[str, int]]
     joins: Mapping[str, Callable[[Sequence[str], str], None]]
 
     def run(self) -> Counter:
@@ -86,7 +86,7 @@ class BulkJob:
 
     def _count_rows(self) -> int:
         bar = dict(desc="Counting", unit=" rows", delay=2)
-        items = progress_bar(total=None, iterable=read_files(self.files, self.rows), **bar)
+        items = progress_bar(total=None, iterable=read_each(self.files, self.rows), **bar)
         if not (total := sum(1 for _ in items)):
             raise ValueError(f"{self.options.input_file} is empty")
         return total
@@ -149,10 +149,10 @@ def _sums(work: UnfinishedWork) -> Counter:
 
 
 def _read_chunks(
-    files: Sequence[str], rows: Callable[[str], Iterator[Numbered]], group: int
+    files: Sequence[str], rows: Callable[[str], Iterator[NumberedRow]], group: int
 ) -> Iterator[tuple[int, tuple[int, list[_Item]]]]:
     """Yields the chunks of the only group: the number of rows; the index of the first; the rows."""
-    items = map(_checked, read_files(files, rows))
+    items = map(_checked, read_each(files, rows))
     chunks, first = in_groups(items, lambda item: rows_in(item[2]), _CHUNK_ROWS), 0
 
     def next_chunk() -> list[_Item] | None:
@@ -178,7 +178,7 @@ def _make_part(
 ) -> dict[str, Any]:
     """Computes the part of a chunk; returns its counts, and the rows that cannot be read."""
     first, items = chunk
-    good = [row if isinstance(row, Row) else None for *_, row in items]
+    good = [row if isinstance(row, TextRow) else None for *_, row in items]
     # The first process has printed what there is to say.
     with contextlib.redirect_stdout(io.StringIO()):
         counts = write_part(options, path, first, good)

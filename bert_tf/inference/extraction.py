@@ -17,8 +17,8 @@ from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.encoding import encode_lines
 from bert_tf.inference.inference_options import ExtractionOptions
 from bert_tf.inference.texts import (
-    Numbered,
-    Row,
+    NumberedRow,
+    TextRow,
     columns_of_run,
     in_groups,
     read_texts,
@@ -88,10 +88,10 @@ def _labels(options: ExtractionOptions) -> str | None:
     return f"{stem}.metadata.tsv" if ending == ".tsv" else None
 
 
-def _rows(options: ExtractionOptions, file: str) -> Iterator[Numbered]:
+def _rows(options: ExtractionOptions, file: str) -> Iterator[NumberedRow]:
     """Reads a file's lines, or the rows of a table."""
     if not (given := table_columns(options, file)):
-        return ((n, Row(line)) for n, line in enumerate(split_lines(file), 1))
+        return ((n, TextRow(line)) for n, line in enumerate(split_lines(file), 1))
     checkpoint = _open(options).checkpoint
     trained = Columns() if given.text else columns_of_run(checkpoint.run)
     if checkpoint.head and checkpoint.head.kind == EMBEDDING:
@@ -101,7 +101,7 @@ def _rows(options: ExtractionOptions, file: str) -> Iterator[Numbered]:
 
 
 def _write_part(
-    options: ExtractionOptions, file: str, first: int, rows: Sequence[Row | None]
+    options: ExtractionOptions, file: str, first: int, rows: Sequence[TextRow | None]
 ) -> dict[str, int]:
     """Writes the vectors of some rows as records."""
     extractor = _open(options)

@@ -29,7 +29,7 @@ def _check_ending(path: str, endings: Collection[str]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabularyOptions(command.Options):
+class TokenizerOptions(command.Options):
     """The vocabulary of a checkpoint of another program that does not state its own."""
 
     vocab_file: str | None = rare_option(
@@ -41,7 +41,7 @@ class VocabularyOptions(command.Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FineTunedOptions(VocabularyOptions):
+class FineTunedOptions(TokenizerOptions):
     """How to read a fine-tuned model: what it does not state, or other values than its run had."""
 
     max_seq_length: int | None = option(
@@ -136,7 +136,7 @@ class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, FineTunedOpt
 
 
 @dataclass(frozen=True, kw_only=True)
-class FillMaskOptions(TextOptions, VocabularyOptions):
+class FillMaskOptions(TextOptions, TokenizerOptions):
     """The flags of fill_mask."""
 
     checkpoint: str = option(
@@ -157,7 +157,7 @@ class FillMaskOptions(TextOptions, VocabularyOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExtractionOptions(RunnerOptions, PairColumnOptions, VocabularyOptions):
+class ExtractionOptions(RunnerOptions, PairColumnOptions, TokenizerOptions):
     """The flags of extract_features."""
 
     absent_flags: ClassVar[Mapping[str, str]] = {
@@ -220,7 +220,7 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, VocabularyOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplorerOptions(VocabularyOptions):
+class ExplorerOptions(TokenizerOptions):
     """The flags of explore."""
 
     checkpoint: str = option(

@@ -7,7 +7,7 @@ from typing import TypeVar
 import keras
 
 from bert_tf.config import BertConfig
-from bert_tf.inference.inference_options import VocabularyOptions
+from bert_tf.inference.inference_options import TokenizerOptions
 from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint, load_weights
@@ -33,7 +33,7 @@ def load_model(
 
 
 def load_tokenizer(
-    checkpoint: Checkpoint, options: VocabularyOptions, **arguments: bool
+    checkpoint: Checkpoint, options: TokenizerOptions, **arguments: bool
 ) -> WordPieceTokenizer:
     """Builds the tokenizer of a checkpoint; `arguments` are others of `WordPieceTokenizer`."""
     vocab, lower_case = resolve_vocab(checkpoint, options.vocab_file, options.do_lower_case)

@@ -14,7 +14,7 @@ from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.prediction_files import join_predictions
 from bert_tf.inference.predictor import Predictor, line_of, load_predictor
-from bert_tf.inference.texts import Numbered, Row, example_of, read_examples, read_numbered
+from bert_tf.inference.texts import NumberedRow, TextRow, example_of, read_examples, read_numbered
 from bert_tf.tables.parquet import import_pyarrow
 from bert_tf.weights.checkpoint import fingerprint
 
@@ -64,13 +64,13 @@ def _predict_file(options: PredictOptions) -> None:
     _warn_about_length(predictor, counts["truncated"])
 
 
-def _rows(options: PredictOptions, file: str) -> Iterator[Numbered]:
+def _rows(options: PredictOptions, file: str) -> Iterator[NumberedRow]:
     predictor = _predictor(options)
     return read_numbered(options, predictor.signature, predictor.columns, file)
 
 
 def _write_part(
-    options: PredictOptions, file: str, first: int, rows: Sequence[Row | None]
+    options: PredictOptions, file: str, first: int, rows: Sequence[TextRow | None]
 ) -> dict[str, int]:
     """Writes the predictions for some rows as JSON lines."""
     predictor = _predictor(options)

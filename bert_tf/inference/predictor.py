@@ -18,10 +18,10 @@ from bert_tf.inference.texts import PAIR, Example, columns_of_run, in_groups
 from bert_tf.models.encoder import skip_padding
 from bert_tf.weights.checkpoint import Checkpoint
 
-Answer = dict[str, Any]
+JsonAnswer = dict[str, Any]
 
 
-def answer_of(outputs: Mapping[str, Any], labels: Sequence[str], text: str) -> Answer:
+def answer_of(outputs: Mapping[str, Any], labels: Sequence[str], text: str) -> JsonAnswer:
     """Returns what a module predicts for one example, without padding, for JSON.
 
     `probabilities` is by label if there are labels. What is known of each word and of each entity
@@ -57,13 +57,13 @@ def _plain(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, np.floating) else int(value)
 
 
-def _objects(columns: Mapping[str, list]) -> list[Answer]:
+def _objects(columns: Mapping[str, list]) -> list[JsonAnswer]:
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     # Shorter rows of a batch are padded; no word or entity ends where the text begins.
     return [row for row in rows if row["end"]]
 
 
-def line_of(answer: Answer, example: Mapping[str, Any]) -> str:
+def line_of(answer: JsonAnswer, example: Mapping[str, Any]) -> str:
     """Returns an answer and its text, pair of texts or question as a line to read.
 
     Args:
@@ -76,7 +76,7 @@ def line_of(answer: Answer, example: Mapping[str, Any]) -> str:
     return f"{one_line(_shown(answer))}\t{one_line(PAIR.join(texts))}"
 
 
-def _shown(answer: Answer) -> str:
+def _shown(answer: JsonAnswer) -> str:
     if "label" in answer:
         return f"{answer['label']} {max(answer['probabilities'].values()):.1%}"
     if "labels" in answer:
@@ -89,7 +89,7 @@ def _shown(answer: Answer) -> str:
     return " ".join(f"{value}" for value in answer.values())
 
 
-def _tagged(answer: Answer, text: str) -> str:
+def _tagged(answer: JsonAnswer, text: str) -> str:
     """Puts the entities, or the tag of each word, into the text: "[Ann PER 99.1%] came"."""
     spans = answer.get("entities", answer["words"])
     kind, data, parts, last = "type" if "entities" in answer else "tag", text.encode(), [], 0
@@ -133,9 +133,9 @@ class Predictor:
         labels = getattr(module, "labels", None)
         self._labels = () if labels is None else [name.decode() for name in labels.numpy()]
 
-    def predict(self, examples: Sequence[Example]) -> list[Answer]:
+    def predict(self, examples: Sequence[Example]) -> list[JsonAnswer]:
         """Returns the answers to examples, in their order."""
-        answers: list[Answer | None] = [None] * len(examples)
+        answers: list[JsonAnswer | None] = [None] * len(examples)
         names = [spec.name for spec in self.signature]
         strings = [tf.nest.flatten([example[name] for name in names]) for example in examples]
         for batch in self._batches([(len(texts), sum(map(len, texts))) for texts in strings]):

@@ -101,7 +101,7 @@ class OnnxFile:
 
 
 # By the ends of their names; also the commands that write them.
-FORMS = {LITE: (LiteFile, "export.lite"), ONNX: (OnnxFile, "export.onnx")}
+FILE_FORMS = {LITE: (LiteFile, "export.lite"), ONNX: (OnnxFile, "export.onnx")}
 
 
 def import_onnxruntime() -> ModuleType:
@@ -159,7 +159,7 @@ def _check_fit(file: LiteFile | OnnxFile, head: Head, vocab: Vocabulary, length:
 
 def open_single_file(path: str) -> TextModule:
     """Returns what maps text to the predictions of a classifier in a file."""
-    form, writer = FORMS[os.path.splitext(path)[1]]
+    form, writer = FILE_FORMS[os.path.splitext(path)[1]]
     if form is OnnxFile:
         import_onnxruntime()
     data = read_file(path)

@@ -25,7 +25,7 @@ PAIR = " ||| "
 Example = dict[str, Any]
 
 
-class Row(NamedTuple):
+class TextRow(NamedTuple):
     """An example in a file.
 
     Attributes:
@@ -44,7 +44,7 @@ class Row(NamedTuple):
 
 
 # The number of a row, and the row or what is wrong with it.
-Numbered = tuple[int, Row | ValueError]
+NumberedRow = tuple[int, TextRow | ValueError]
 
 
 def read_examples(
@@ -69,7 +69,7 @@ def read_examples(
     if typed:
         print("Type one text per line, and end with Ctrl-D.")
     files = expand_files(options.input_file, True) if options.input_file else [None]
-    items = read_files(files, lambda file: read_numbered(options, signature, trained, file))
+    items = read_each(files, lambda file: read_numbered(options, signature, trained, file))
     size = 1 if typed else CHUNK_LINES
     for rows in in_groups(items, lambda item: rows_in(item[2]), size):
         examples = []
@@ -87,15 +87,15 @@ def read_examples(
         print(f"WARNING: dropped bytes that are not UTF-8 from {not_utf8:,} of {total}.")
 
 
-def example_of(row: Row, names: Sequence[str]) -> Example:
+def example_of(row: TextRow, names: Sequence[str]) -> Example:
     """Returns a row's texts by the `names` of the inputs, and its id if there is one."""
     texts = [x.decode("utf-8", "ignore") if isinstance(x, bytes) else x for x in row.texts]
     return ({} if row.id in (None, "") else {"id": row.id}) | dict(zip(names, texts, strict=True))
 
 
-def read_files(
-    files: Sequence[str | None], read: Callable[[str | None], Iterator[Numbered]]
-) -> Iterator[tuple[str | None, int, Row | ValueError]]:
+def read_each(
+    files: Sequence[str | None], read: Callable[[str | None], Iterator[NumberedRow]]
+) -> Iterator[tuple[str | None, int, TextRow | ValueError]]:
     """Yields the files with what `read` yields for each; of several files, some may be empty."""
     for file in files:
         try:
@@ -112,7 +112,7 @@ def read_numbered(
     signature: Sequence[tf.TensorSpec],
     trained: Columns,
     path: str | None,
-) -> Iterator[Numbered]:
+) -> Iterator[NumberedRow]:
     """Yields the numbers of lines or rows, and their texts, or an error; see `read_examples`.
 
     Without a `path`, it reads the arguments or standard input.
@@ -129,7 +129,7 @@ def read_numbered(
 
 def _parsed_lines(
     texts: Sequence[str], path: str | None, signature: Sequence[tf.TensorSpec]
-) -> Iterator[Numbered]:
+) -> Iterator[NumberedRow]:
     if texts:
         # Arguments that are not UTF-8 arrive with surrogates.
         source, lines = "the arguments", (x.encode("utf-8", "surrogateescape") for x in texts)
@@ -139,7 +139,7 @@ def _parsed_lines(
         source, lines = "standard input", _standard_input()
     for number, line in enumerate(lines, 1):
         try:
-            yield number, Row(_parse_line(line, signature))
+            yield number, TextRow(_parse_line(line, signature))
         except ValueError as error:
             yield number, ValueError(f"{source}, line {number}: {error}")
 
@@ -194,9 +194,11 @@ def in_groups(items: Iterable, size_of: Callable[[Any], int], most: int) -> Iter
         yield group
 
 
-def rows_in(row: Row | dict[str, Any] | ValueError) -> int:
+def rows_in(row: TextRow | dict[str, Any] | ValueError) -> int:
     """Returns how many rows of usual size take as much memory as a row."""
-    texts = [row.content] if isinstance(row, Row) else row.values() if isinstance(row, dict) else ()
+    texts = (
+        [row.content] if isinstance(row, TextRow) else row.values() if isinstance(row, dict) else ()
+    )
     return 1 + sum(len(x) for x in texts if isinstance(x, str | bytes)) // _ROW_BYTES
 
 
@@ -233,7 +235,7 @@ def read_texts(
     trained: Columns = Columns(),  # noqa: B008
     inputs: Sequence[str] = ("text",),
     has_choices: bool = False,
-) -> Iterator[Numbered]:
+) -> Iterator[NumberedRow]:
     """Reads a table as run_finetuning reads a test file; prints its guesses.
 
     The first rows decide which columns to read. A row that cannot be read is a ValueError.
@@ -269,7 +271,7 @@ def read_texts(
         print(f"WARNING: {path}: {rows} without {columns.id!r} (empty, null, NaN or infinite).")
 
 
-def _row(table: Table, columns: Columns, has_choices: bool) -> Row:
+def _row(table: Table, columns: Columns, has_choices: bool) -> TextRow:
     """Returns the only row of a table."""
     names = [name for name in (columns.text, columns.text_b) if name]
     texts = [table.texts(name)[0] for name in names[: len(names) - has_choices]]
@@ -278,7 +280,7 @@ def _row(table: Table, columns: Columns, has_choices: bool) -> Row:
         if not texts[-1]:
             raise ValueError(f"{table.at(0)}: {names[-1]!r} holds no choice")
     table.ids(columns.id)  # checks it
-    return Row(tuple(texts), table.columns[columns.id][0] if columns.id else None)
+    return TextRow(tuple(texts), table.columns[columns.id][0] if columns.id else None)
 
 
 def _choose(table: Table, flags: tuple[str | None, str | None], name: str) -> str | None:

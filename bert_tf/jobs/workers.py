@@ -28,7 +28,7 @@ _AHEAD = 4
 _FULL_NAMES = {"DaskRunner": "apache_beam.runners.dask.dask_runner.DaskRunner"}
 
 # A function and its arguments. The function is defined at the top level of a module.
-Task = tuple
+WorkerCall = tuple
 # Calls `work(*chunk)` with each tuple `chunk` that `read(number)` yields for the numbers below
 # `groups`. It returns an amount of work, and whether that was done before. A progress bar, which
 # has the other arguments, shows it.
@@ -56,7 +56,7 @@ def num_processes(asked: int | None, useful: int) -> int:
 
 
 @contextlib.contextmanager
-def open_workers(num_workers: int) -> Iterator[Callable[[Iterable[Task]], Iterator[Any]]]:
+def open_workers(num_workers: int) -> Iterator[Callable[[Iterable[WorkerCall]], Iterator[Any]]]:
     """Yields a function that runs tasks, and yields their results in the order of the tasks.
 
     One worker is this process. Several are spawned, so each imports its own TensorFlow, with as
@@ -81,7 +81,7 @@ def open_workers(num_workers: int) -> Iterator[Callable[[Iterable[Task]], Iterat
         pool.shutdown(cancel_futures=True)
 
 
-def _results(pool: ProcessPoolExecutor, most: int, tasks: Iterable[Task]) -> Iterator[Any]:
+def _results(pool: ProcessPoolExecutor, most: int, tasks: Iterable[WorkerCall]) -> Iterator[Any]:
     running: deque[Future] = deque()
     try:
         for task in tasks:
@@ -98,7 +98,7 @@ def _results(pool: ProcessPoolExecutor, most: int, tasks: Iterable[Task]) -> Ite
 
 
 def _run_here(
-    results: Callable[[Iterable[Task]], Iterator[Any]],
+    results: Callable[[Iterable[WorkerCall]], Iterator[Any]],
     groups: int,
     read: Callable[[int], Iterable[tuple]],
     work: Callable[..., tuple[int, bool]],

@@ -120,7 +120,7 @@ class SelfAttention(Layer):
                 bias = ops.cast(bias, qkv.dtype)
             # The second word already counts parts, replicas or calls from 0.
             own_seed = seed + np.array([0, group << 24], np.int32) if rate else None
-            context = fused.attention(
+            context = fused.fast_attention(
                 *self._heads(qkv), bias, rate, own_seed, self.recompute and training
             )
             shape = *rows_and_length(qkv), self.output_kernel.shape[0]

@@ -207,7 +207,7 @@ def _column_sums(x):
     return ops.sum(ops.reshape(x, (-1, x.shape[-1])), axis=0)
 
 
-def attention(query, key, value, bias, rate: float = 0.0, seed=None, recompute: bool = False):
+def fast_attention(query, key, value, bias, rate: float = 0.0, seed=None, recompute: bool = False):
     """Computes dot-product attention.
 
     Keeps the probabilities before and after dropout, in the type of `query`, or with `recompute`

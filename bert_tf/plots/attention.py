@@ -33,7 +33,7 @@ def attention(
     axes = ax or style.new_axes(size + 0.8, size)
     image = axes.imshow(values, cmap=_COLORMAP, vmin=0)
     style.name_cells(axes, tokens, tokens, rotation=90)
-    style.finish(axes, title, "attended to", "attending")
+    style.finish_axes(axes, title, "attended to", "attending")
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02, format="{x:.0%}")
     bar.outline.set_visible(False)
     bar.ax.tick_params(colors=style.INK, labelsize=9, length=0)

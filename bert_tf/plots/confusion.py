@@ -34,7 +34,7 @@ def confusion_matrix(
     # Black is readable on the lighter half of the colors, and on its inverse on dark pages.
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=2)
     style.name_cells(axes, names, names, rotation=30)
-    style.finish(axes, counted(len(labels), "example"), "prediction", "label")
+    style.finish_axes(axes, counted(len(labels), "example"), "prediction", "label")
     if len(names) <= _MOST_CLASSES_WITH_TEXT:
         for (row, column), share in np.ndenumerate(shares):
             text = f"{counts[row, column]:,}\n{share:.1%}"

@@ -9,13 +9,13 @@ from matplotlib.figure import Figure
 from bert_tf.base.files import current_entries
 from bert_tf.plots import style
 
-Metrics = Sequence[Mapping[str, float]]
+Measurements = Sequence[Mapping[str, float]]
 
 # The running mean covers one part in `_SMOOTHED_PART` of a curve of at least `_SMOOTH_FROM` points.
 _SMOOTHED_PART, _SMOOTH_FROM = 50, 100
 
 
-def learning_curves(metrics: Metrics, evaluations: Metrics = ()) -> Figure:
+def learning_curves(metrics: Measurements, evaluations: Measurements = ()) -> Figure:
     """Draws loss, accuracy, learning rate and throughput over the step, in four panels.
 
     Each curve consists of the current entries that have its key: after a resumed run, the later of
@@ -85,7 +85,7 @@ def _draw(axes: Axes, metrics, name: str, color: str, label: str = "", smooth=Fa
     axes.plot(steps[width // 2 :][: len(means)], means, lw=1.8, color=color, label=label)
 
 
-def _series(metrics: Metrics, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _series(metrics: Measurements, name: str) -> tuple[np.ndarray, np.ndarray]:
     points = [(entry["step"], entry[name]) for entry in metrics if name in entry]
     return np.array([step for step, _ in points]), np.array([value for _, value in points])
 

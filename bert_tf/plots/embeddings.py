@@ -54,7 +54,7 @@ def embedding_map(
             *members.T, (2 * _RADIUS) ** 2, color=color, marker=marker, label=group, zorder=3
         )
     names = (f"component {number} ({x:.0%} of the variance)" for number, x in enumerate(shares, 1))
-    style.finish(axes, title, *names)
+    style.finish_axes(axes, title, *names)
     axes.grid(color=style.FAINT, lw=0.6)
     axes.margins(0.15)
     axes.set_aspect("equal", adjustable="datalim")
@@ -115,7 +115,7 @@ def embedding_sum(
                 axes.text(column, row - 0.5, sign, ha="center", va="center", color=style.INK)
     axes.set(xlim=(-0.5, length - 0.5), ylim=(len(rows) - 0.45, -0.45), xticks=[])
     axes.set_yticks(range(len(rows)), rows)
-    style.finish(axes, title)
+    style.finish_axes(axes, title)
     return axes.figure
 
 

@@ -51,7 +51,7 @@ def set_title(axes: Axes, title: str) -> None:
     axes.set_title(title, loc="left", fontsize=11, color=INK, parse_math=False)
 
 
-def finish(axes: Axes, title: str, x: str = "", y: str = "") -> None:
+def finish_axes(axes: Axes, title: str, x: str = "", y: str = "") -> None:
     """Writes the title and names of axes; removes the frame and the ticks, but not their labels."""
     set_title(axes, title)
     if x:

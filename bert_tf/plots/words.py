@@ -38,7 +38,7 @@ def word_probabilities(
     axes.invert_yaxis()
     axes.xaxis.set_major_formatter("{x:.0%}")
     axes.margins(x=0.15)
-    style.finish(axes, title, "probability")
+    style.finish_axes(axes, title, "probability")
     return axes.figure
 
 
@@ -72,7 +72,7 @@ def masked_example(
     axes.set(xlim=(0, _LINE), ylim=(3 * len(lines), -0.2), xticks=[])
     ticks = [3 * line + row for line in range(len(lines)) for row in (0.5, 1.6)]
     axes.set_yticks(ticks, ["before", "after"] * len(lines))
-    style.finish(axes, title)
+    style.finish_axes(axes, title)
     # The width of a character of the font is 0.6 of its size.
     inches = axes.get_window_extent().width / axes.figure.dpi
     size = min(9.0, 0.93 * 72 * inches / _LINE / 0.6)

@@ -34,7 +34,7 @@ from bert_tf.training.driver import Plan
 from bert_tf.training.optimizers import OPTIMIZERS, make_schedule
 from bert_tf.training.peak import peak_flops
 from bert_tf.training.reports import EVAL_RESULTS, read_results
-from bert_tf.training.strategy import check_batch_size, describe
+from bert_tf.training.strategy import check_batch_size, describe_devices
 from bert_tf.training.trainer import Objective
 from bert_tf.weights.checkpoint import Checkpoint
 from tfrecords.reader import explain_bad_record
@@ -184,7 +184,7 @@ def _announce(
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
     say(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, "
-        f"{parameters:,} parameters, on {describe(session.strategy)}."
+        f"{parameters:,} parameters, on {describe_devices(session.strategy)}."
     )
     if options.do_train and options.num_warmup_steps >= options.num_train_steps:
         say(

@@ -107,7 +107,7 @@ class SharedOptions(DeviceOptions):
         choices=choices.REMATERIALIZATIONS,
     )
     optimizer: str = rare_option(
-        "adamw", "adamw as in BERT, or lamb for very large batches.", choices=choices.OPTIMIZERS
+        "adamw", "adamw as in BERT, or lamb for very large batches.", choices=("adamw", "lamb")
     )
     bias_correction: bool | None = rare_option(
         None,

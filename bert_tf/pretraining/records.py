@@ -17,7 +17,7 @@ import tensorflow as tf
 from bert_tf.base.files import reading
 from bert_tf.base.input_files import expand_files, normalized
 from bert_tf.base.output_files import absolute_path, write_json
-from bert_tf.base.provenance import FILE, check_same
+from bert_tf.base.provenance import FILE_KIND, check_same
 from bert_tf.config import ModelSpec
 from bert_tf.pretraining.phases import phase_named, read_phases
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
@@ -42,7 +42,7 @@ _DEFAULT_MASKED_LM_PROB = 0.15
 _FIRST_BYTES = 2**16
 
 # --input_file -> file -> "bytes" and "sha256" or "sha256_of_first_bytes".
-Contents = dict[str, dict[str, FILE]]
+Contents = dict[str, dict[str, FILE_KIND]]
 
 
 @dataclasses.dataclass(frozen=True)

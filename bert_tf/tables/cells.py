@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.tables.rows import parse_json
+from bert_tf.tables.rows import parse_row
 
 # Characters that only choose the look of the character before them.
 _VARIATIONS = "\ufe0e\ufe0f"
@@ -111,7 +111,7 @@ def parse_list(text: str) -> list | None:
 def _parse_value(text: str) -> Any:
     """Returns the value of JSON, or else of a Python literal; None if the text is neither."""
     try:
-        return parse_json(text)
+        return parse_row(text)
     except (ValueError, RecursionError):
         pass
     try:

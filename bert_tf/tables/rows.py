@@ -151,7 +151,7 @@ def _json_rows(path: str, unit: str) -> Iterator[Numbered]:
 
 def _parse(path: str, line: int, text: str) -> Any:
     try:
-        return parse_json(text)
+        return parse_row(text)
     except json.JSONDecodeError as error:
         problem = f"{error.msg} at column {error.colno}"
         raise ValueError(
@@ -162,7 +162,7 @@ def _parse(path: str, line: int, text: str) -> Any:
         raise ValueError(f"{path}, line {line:,} cannot be read: {error}") from None
 
 
-def parse_json(line: str) -> Any:
+def parse_row(line: str) -> Any:
     """Returns the value of a line of JSON; NaN is None."""
     # Programs write NaN for empty cells; it is not JSON, and neither is Infinity.
     return json.loads(line, object_pairs_hook=_object, parse_constant=lambda constant: None)

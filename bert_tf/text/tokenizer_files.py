@@ -24,8 +24,8 @@ from tfrecords.vocabulary import (
     UNK,
     AddedToken,
     Vocabulary,
-    read_lines,
     read_tokens,
+    read_vocab_lines,
 )
 
 VOCAB = "vocab.txt"
@@ -36,7 +36,7 @@ _SPECIAL = "special_tokens_map.json"
 # The key of tokenizer_config.json for `Vocabulary.sha256`. It marks files that bert_tf wrote, whose
 # ids of added tokens hold. Other libraries ignore it.
 CHECKSUM = "vocab_sha256"
-FILES = (VOCAB, TOKENIZER, WHOLE, _ADDED, _SPECIAL)
+TOKENIZER_FILES = (VOCAB, TOKENIZER, WHOLE, _ADDED, _SPECIAL)
 # The classes that split text as BERT does; others, such as BertJapaneseTokenizer, find words first.
 _CLASSES = ("BertTokenizer", "BertTokenizerFast", "MobileBertTokenizer", "MobileBertTokenizerFast")
 # Classes that read everything from tokenizer.json.
@@ -113,7 +113,7 @@ class TokenizerFiles:
         source = self._path if tf.io.gfile.exists(self._path) else self._whole_path
         if source == self._path:
             lines = read_tokens(self._path)
-            size = len({line.rstrip(_SPACES) for line in read_lines(self._path)})
+            size = len({line.rstrip(_SPACES) for line in read_vocab_lines(self._path)})
             _check_same(self._path, lines, self._whole_path, self._whole)
         elif lines := _lines_of(self._whole_path, self._whole):
             size = len(self._whole["model"]["vocab"])

@@ -18,7 +18,7 @@ EVAL_RESULTS = "eval_results.txt"
 METRICS = "metrics.jsonl"
 EVAL_METRICS = "eval_metrics.jsonl"
 CURVES = "curves.png"
-Metrics = Sequence[Mapping[str, float]]
+_Metrics = Sequence[Mapping[str, float]]
 # For all other metrics, higher values are better.
 _LOWER_IS_BETTER = ("loss", "mean_squared_error")
 # What the progress bar shows, so that its line fits 100 columns.
@@ -174,7 +174,7 @@ class Reports:
         self._drawn = time.monotonic()
 
 
-def draw_curves(metrics: Metrics, evaluations: Metrics, path: str) -> None:
+def draw_curves(metrics: _Metrics, evaluations: _Metrics, path: str) -> None:
     """Draws the learning curves of a run into a PNG file, written atomically."""
     # matplotlib is slow to import.
     from bert_tf.plots.curves import learning_curves

@@ -145,7 +145,7 @@ def _tpu_strategy(
     return tf.distribute.TPUStrategy(resolver)
 
 
-def describe(strategy: tf.distribute.Strategy) -> str:
+def describe_devices(strategy: tf.distribute.Strategy) -> str:
     """Returns a description such as "2 GPU replicas"."""
     return counted(strategy.num_replicas_in_sync, f"{device_type(strategy)} replica")
 

@@ -20,7 +20,7 @@ from bert_tf.corpus.sources import has_fields
 from bert_tf.resolution import read_vocab_file
 from bert_tf.runs.run import TOKENIZER, VOCAB, Run
 from bert_tf.vocabulary.counting import WordCounts, count_words, coverage_table, measure
-from bert_tf.vocabulary.extending import choose_tokens, extend
+from bert_tf.vocabulary.extending import choose_new_tokens, extend
 from bert_tf.vocabulary.learning import learn_vocabulary
 from bert_tf.vocabulary.vocabulary_options import VocabularyOptions
 from tfrecords.vocabulary import (
@@ -36,7 +36,7 @@ _MAX_REPORTED_FILES = 20
 _MAPPING_END = ".mapping.json"
 
 
-def run(options: VocabularyOptions) -> None:
+def build_vocab(options: VocabularyOptions) -> None:
     """Builds, extends or measures a vocabulary, as the flags ask."""
     if options.report_vocab:
         report_coverage(options)
@@ -96,7 +96,7 @@ def _extend(
 ) -> tuple[Vocabulary, str]:
     """Adds the tokens that shorten the text most; returns the mapping, too."""
     most, lower_case = options.num_new_tokens, options.do_lower_case
-    new = choose_tokens(counts.all(), old, most, lower_case, options.min_frequency)
+    new = choose_new_tokens(counts.all(), old, most, lower_case, options.min_frequency)
     if not new:
         raise ValueError(f"{options.extend_vocab} already covers the text: there is nothing to add")
     say(f"Added {len(new):,} tokens, such as {', '.join([*new][:10])}.")

@@ -18,7 +18,7 @@ MAX_PLACES = 3_000_000
 _WORDS_AT_ONCE = 100_000
 
 
-def choose_tokens(
+def choose_new_tokens(
     words: Counter[str],
     vocab: Vocabulary,
     num_tokens: int,

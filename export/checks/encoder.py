@@ -130,7 +130,7 @@ def training(subject: Subject) -> None:
 
 
 @POINTS("training=True applies dropout", required=False)
-def dropout(subject: Subject) -> None:
+def training_dropout(subject: Subject) -> None:
     config = subject.config
     if config and not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
         return
@@ -157,7 +157,7 @@ def gradients(subject: Subject) -> None:
 
 
 @POINTS("hub.KerasLayer(..., trainable=True) takes the model")
-def keras_layer(subject: Subject) -> None:
+def encoder_layer(subject: Subject) -> None:
     import tensorflow_hub as hub
 
     layer = hub.KerasLayer(subject.model, trainable=True)
@@ -181,7 +181,7 @@ def vocabulary(subject: Subject) -> None:
 
 
 @POINTS("serving_default takes the same inputs and gives the same outputs")
-def serving(subject: Subject) -> None:
+def encoder_serving(subject: Subject) -> None:
     inputs = _inputs(subject)
     outputs = subject.model(inputs)
     expected = {name: outputs[name] for name in ("pooled_output", "sequence_output")}
@@ -217,7 +217,7 @@ def stored_once(subject: Subject) -> None:
 
 
 @POINTS("saved again, moved and loaded, the model gives the same outputs")
-def moves(subject: Subject) -> None:
+def encoder_moves(subject: Subject) -> None:
     with saved_again(subject) as (model, folder):
         path, inputs = _vocab_path(model), _inputs(subject)
         expect(path.startswith(folder), f"the vocabulary at {path}")

@@ -167,7 +167,7 @@ def any_length(subject: Subject) -> None:
 
 
 @POINTS("hub.KerasLayer takes the model, tokenize and bert_pack_inputs")
-def keras_layer(subject: Subject) -> None:
+def preprocessor_layer(subject: Subject) -> None:
     import tensorflow_hub as hub
 
     model, texts = subject.model, tf.constant(_TEXTS)
@@ -179,13 +179,13 @@ def keras_layer(subject: Subject) -> None:
 
 
 @POINTS("serving_default gives the same outputs")
-def serving(subject: Subject) -> None:
+def preprocessor_serving(subject: Subject) -> None:
     texts = tf.constant(_TEXTS)
     expect_served(subject, subject.model(texts), _equal, texts)
 
 
 @POINTS("saved again, moved and loaded, the model gives the same outputs")
-def moves(subject: Subject) -> None:
+def preprocessor_moves(subject: Subject) -> None:
     texts = tf.constant(_TEXTS)
     with saved_again(subject) as (model, _):
         _expect_same(model(texts), subject.model(texts))

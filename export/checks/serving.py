@@ -51,7 +51,7 @@ def batches(subject: Subject) -> None:
 
 
 @POINTS("the predictions for a text do not depend on the rest of the batch")
-def rows(subject: Subject) -> None:
+def independent_rows(subject: Subject) -> None:
     together = subject.signature(**_inputs(subject, _TEXTS))
     for index, text in enumerate(_TEXTS):
         alone = subject.signature(**_inputs(subject, [text]))
@@ -69,7 +69,7 @@ def python_functions(subject: Subject) -> None:
 
 
 @POINTS("saved again, moved and loaded, the model gives the same predictions")
-def moves(subject: Subject) -> None:
+def predictor_moves(subject: Subject) -> None:
     inputs = _inputs(subject, _TEXTS)
     expected = subject.signature(**inputs)
     with saved_again(subject) as (model, _):

@@ -7,7 +7,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from bert_tf.corpus.sources import tfds_blocks
-from bert_tf.corpus.tfds import prepare
+from bert_tf.corpus.tfds import prepare_dataset
 
 
 class Articles(tfds.core.GeneratorBasedBuilder):
@@ -66,4 +66,4 @@ def test_a_download_without_network_fails_soon(tmp_path, monkeypatch):
     monkeypatch.delenv("no_proxy", raising=False)
     builder = tfds.builder("imdb_reviews", data_dir=str(tmp_path))
     with pytest.raises(OSError, match=r"cannot download TFDS imdb_reviews.*: ai\.stanford\.edu"):
-        prepare(builder)
+        prepare_dataset(builder)

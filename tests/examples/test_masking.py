@@ -18,7 +18,7 @@ from support import assert_likely
 from bert_tf.choices import MASKINGS
 from bert_tf.examples.masking import choose_ngrams, choose_spans, choose_tokens, mask_rows
 from bert_tf.examples.rows import Rows
-from tfrecords.dynamic_masking import prediction_budget
+from tfrecords.dynamic_masking import graph_budget
 
 CLS, SEP, MASK, VOCAB = 1, 2, 3, 50
 STATIC = [name for name in MASKINGS if name != "dynamic"]
@@ -121,7 +121,7 @@ def _words(ids: np.ndarray, maskable: np.ndarray) -> list[list[int]]:
 @pytest.mark.parametrize("masking", ["whole_word", "ngram", "span", "entity"])
 def test_whole_words_are_masked_until_none_fits(masking):
     ids, maskable, lengths = _rows(3000)
-    budget = prediction_budget(lengths, 0.3, 8).numpy()
+    budget = graph_budget(lengths, 0.3, 8).numpy()
     masked = _mask(ids, maskable, lengths, masking, 0.3, 8)
     for row in range(len(ids)):
         chosen = set(masked.positions[row][masked.weights[row] > 0].tolist())

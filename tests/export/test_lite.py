@@ -162,7 +162,7 @@ def digits() -> bytes:
         ids, mask = (tf.cast(inputs[n], tf.float32) for n in ("input_word_ids", "input_mask"))
         return {"value": tf.reduce_sum((ids + mask / 1e4) * places, axis=1)}
 
-    return lite_model.convert(function, [], 4)
+    return lite_model.to_lite(function, [], 4)
 
 
 def test_texts_are_padded_with_the_id_of_pad(digits):
@@ -179,7 +179,7 @@ def test_a_comparison_names_the_worst_case_and_both_models(monkeypatch):
     """Oracles: the largest of four differences; the metric of each model, by hand."""
     outputs = iter([{"x": np.full(2, value)} for value in (1.0, -3.0, 2.0, 0.0)])
     zeros = mock.Mock(return_value={"x": np.zeros(2)})
-    assert portable.differences(zeros, lambda _: next(outputs), 9, 4) == {"x": 3.0}
+    assert portable.largest_differences(zeros, lambda _: next(outputs), 9, 4) == {"x": 3.0}
     monkeypatch.setattr(portable, "scores", lambda *given: {"accuracy": float(given[2]({}))})
     task = SimpleNamespace(dev_set="the dev set")
     source = SimpleNamespace(task=task, function=lambda inputs: tf.constant(0.75))

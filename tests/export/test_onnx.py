@@ -145,8 +145,8 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
 
 def test_shared_weights_are_stored_once(tmp_path):
     """Oracle: the number of weights of the Keras model."""
-    from export.onnx_model import make_model
+    from export.onnx_model import make_onnx
 
     model = BertEncoder(CONFIGS["albert"])
-    found = sum(np.prod(x.dims) for x in make_model(model).graph.initializer if x.data_type == 1)
+    found = sum(np.prod(x.dims) for x in make_onnx(model).graph.initializer if x.data_type == 1)
     assert found == pytest.approx(model.count_params(), abs=10)

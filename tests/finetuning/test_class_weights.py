@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.utils.class_weight import compute_class_weight
 
-from bert_tf.finetuning.class_weights import class_weights, describe
+from bert_tf.finetuning.class_weights import class_weights, describe_weights
 
 LABELS = ("ham", "spam", "a=b")
 TARGETS = np.array([0] * 17 + [1] * 2 + [2] * 5)
@@ -23,7 +23,7 @@ def test_stated_weights():
     """Oracle: by hand."""
     assert class_weights("spam=4,a=b=0.5", LABELS, TARGETS) == (1.0, 4.0, 0.5)
     line = "Class weights: ham 1 (17 examples), spam 4 (2 examples), a=b 0.5 (5 examples)."
-    assert describe((1.0, 4.0, 0.5), LABELS, TARGETS) == line
+    assert describe_weights((1.0, 4.0, 0.5), LABELS, TARGETS) == line
     # The name of a class may hold a comma.
     assert class_weights("x, y=2,z=3,a,b=4", ("x, y", "z", "a,b"), TARGETS) == (2.0, 3.0, 4.0)
     # A shell may pass it decomposed.

@@ -18,7 +18,7 @@ from bert_tf.runs.run import FLAGS, Run
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("name", [name for name in TASKS if name != "swag"])
 def test_tfds_has_the_fields_and_labels_we_name(name, monkeypatch):
-    monkeypatch.setattr("bert_tf.finetuning.examples.prepare", lambda builder: None)
+    monkeypatch.setattr("bert_tf.finetuning.examples.prepare_dataset", lambda builder: None)
     # mock_data makes random examples that follow each dataset's own definition.
     task = TASKS[name]
     with tfds.testing.mock_data(num_examples=20):

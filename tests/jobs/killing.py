@@ -20,7 +20,7 @@ from bert_tf import build_vocab, create_pretraining_data, predict
 from bert_tf.base.output_files import atomic_write, join_files
 from bert_tf.examples import plan
 from bert_tf.inference import bulk
-from bert_tf.inference.texts import Row
+from bert_tf.inference.texts import TextRow
 from bert_tf.vocabulary import building, counting
 
 # What makes chunks small.
@@ -63,7 +63,7 @@ def compute_lines(folder: pathlib.Path, **flags) -> None:
 
 def _rows(file: str):
     for number, line in enumerate(pathlib.Path(file).read_bytes().splitlines(), 1):
-        yield number, Row(line) if line else ValueError("blank")
+        yield number, TextRow(line) if line else ValueError("blank")
 
 
 def _write_part(options, file: str, first: int, rows) -> dict[str, int]:

@@ -93,7 +93,7 @@ for options in (KEPT, RECOMPUTED):
     forms = fused.cross_entropy, plain_cross_entropy
     CASES[f"cross_entropy, {options}"] = case(*forms, LOGITS, options, labels=LABELS)
 for rate, options in ((0.0, KEPT), (0.2, KEPT), (0.2, RECOMPUTED)):
-    forms, shared = (fused.attention, plain_attention), dict(bias=BIAS, rate=rate, seed=SEED)
+    forms, shared = (fused.fast_attention, plain_attention), dict(bias=BIAS, rate=rate, seed=SEED)
     CASES[f"attention, {rate}, {options}"] = case(*forms, QUERY_KEY_VALUE, options, **shared)
 
 

@@ -102,7 +102,7 @@ def test_mixed_precision_keeps_variables_in_float32_and_stays_close(case):
 
 def test_only_weights_in_half_precision_narrow_the_softmax(monkeypatch):
     """Oracle: the type of the bias, which decides that of the softmax."""
-    calls = calls_of(monkeypatch, fused, "attention")
+    calls = calls_of(monkeypatch, fused, "fast_attention")
     for policy in ("mixed_bfloat16", "bfloat16"):
         SelfAttention(CONFIG, dtype=policy)(SEQUENCE, MASK[:, None, None] > 0)
     found = [keras.backend.standardize_dtype(call.args[3].dtype) for call in calls]

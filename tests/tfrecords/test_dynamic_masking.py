@@ -118,7 +118,7 @@ def test_budget(prob):
     """Oracle: the original's min(max_predictions, max(1, int(round(length * prob))))."""
     lengths = np.arange(513)
     expected = [min(76, max(1, round(length * prob))) for length in lengths.tolist()]
-    found = dynamic_masking.prediction_budget(tf.constant(lengths), prob, 76)
+    found = dynamic_masking.graph_budget(tf.constant(lengths), prob, 76)
     assert found.numpy().tolist() == expected
 
 

@@ -9,7 +9,7 @@ from support import one_device
 from bert_tf.flags import WorkerOptions
 from bert_tf.training.strategy import (
     check_batch_size,
-    describe,
+    describe_devices,
     is_chief,
     make_strategy,
     values_of_workers,
@@ -21,7 +21,7 @@ def test_missing_devices_are_named():
         with pytest.raises(ValueError, match=f"--strategy={name}: {message}"):
             make_strategy(WorkerOptions(strategy=name))
     mirrored = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
-    assert describe(mirrored) == "2 CPU replicas"
+    assert describe_devices(mirrored) == "2 CPU replicas"
     with pytest.raises(ValueError, match="--train_batch_size=7 is not a multiple of the 2 repl"):
         check_batch_size(mirrored, "train_batch_size", 7)
     one = "--train_batch_size=7 is not a multiple of the 1 replica times --grad.*=2: use a mul.* 2"

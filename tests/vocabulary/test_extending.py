@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.vocabulary.extending import choose_tokens, extend
+from bert_tf.vocabulary.extending import choose_new_tokens, extend
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 LETTERS = [f"{start}{letter}" for letter in "abcd" for start in ("", "##")]
@@ -25,16 +25,16 @@ def test_choice_by_hand():
     times.
     """
     words = Counter({"abcd": 5, "abc": 4, "dcd": 3, "ü": 6, "ab": 100, "ca": 1})
-    new = choose_tokens(words, OLD, 10, lower_case=False)
+    new = choose_new_tokens(words, OLD, 10, lower_case=False)
     assert [*new.items()] == [
         ("abcd", ids("ab", "##c", "##d")),
         ("dcd", ids("d", "##c", "##d")),
         ("ü", ids("[UNK]")),
         ("abc", ids("ab", "##c")),
     ]
-    assert [*choose_tokens(words, OLD, 2, lower_case=False)] == ["abcd", "dcd"]
+    assert [*choose_new_tokens(words, OLD, 2, lower_case=False)] == ["abcd", "dcd"]
     # The rarest, "ca", saves one token, which only a lower min_frequency accepts.
-    assert [*choose_tokens(words, OLD, 10, False, min_frequency=1)][4] == "ca"
+    assert [*choose_new_tokens(words, OLD, 10, False, min_frequency=1)][4] == "ca"
 
 
 def slow_choice(words: Counter[str], num_tokens: int) -> list[str]:
@@ -72,7 +72,7 @@ def test_choice_is_the_best_each_time(seed):
     for _ in range(40):
         word = "".join(generator.sample("abcd", generator.randint(2, 4)))
         words[word] += generator.randint(1, 9)
-    chosen = list(choose_tokens(words, OLD, 12))
+    chosen = list(choose_new_tokens(words, OLD, 12))
     assert len(chosen) == 12
     assert chosen == slow_choice(words, 12)
 

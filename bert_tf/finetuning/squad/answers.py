@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import softmax
 
-from bert_tf.finetuning.squad.features import SquadFeatures, SquadOptions, Windows
+from bert_tf.finetuning.squad.contexts import Places, SquadFeatures, SquadOptions
 from bert_tf.finetuning.windows import most_context
 
 _QUESTIONS_PER_PART = 1024
@@ -74,7 +74,7 @@ def find_answers(
         dense = np.full((len(logits[rows]), max(map(len, logits[rows])), 2), -np.inf)
         for row, values in zip(dense, logits[rows], strict=True):
             row[: len(values)] = values
-        spans = best_spans(dense, Windows(*(values[rows] for values in windows)), options)
+        spans = best_spans(dense, Places(*(values[rows] for values in windows)), options)
         spans = Spans(*(values.numpy() for values in spans))
         # By question and, within a question, the best first.
         order = np.lexsort((-(spans.start_logit + spans.end_logit), spans.question))
@@ -85,7 +85,7 @@ def find_answers(
     return answers
 
 
-def best_spans(logits: tf.Tensor | np.ndarray, windows: Windows, options: SquadOptions) -> Spans:
+def best_spans(logits: tf.Tensor | np.ndarray, windows: Places, options: SquadOptions) -> Spans:
     """Returns the valid spans between the best starts and the best ends of each window.
 
     Works eagerly and in graphs. `logits` are those of starts and ends, [W, S, 2], -inf for padding.

@@ -11,7 +11,7 @@ from tensorboard.plugins.hparams import api
 
 from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
-from bert_tf.finetuning.fine_tune import fine_tune, next_step
+from bert_tf.finetuning.fine_tune import after_fine_tuning, fine_tune
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_name
 from bert_tf.finetuning.saved_run import has_last_files, with_flags_of
@@ -204,7 +204,7 @@ def _report(
     if options.grid:
         _write_hparams(folder, metric, settings, results)
     print(f"\n{text}Wrote {folder}: {SWEEP_RESULTS}, {RESULTS_TEXT}.")
-    say(next_step(task, f"{folder.rstrip('/')}/{best}"))
+    say(after_fine_tuning(task, f"{folder.rstrip('/')}/{best}"))
     return best
 
 

@@ -11,8 +11,8 @@ from bert_tf.finetuning import examples
 from bert_tf.finetuning.tagging.conll_columns import (
     NUMBERED,
     ONTONOTES,
-    find_columns,
     find_prefix,
+    find_tag_columns,
     is_header,
     is_ontonotes,
     without_ranges,
@@ -52,7 +52,7 @@ def read_conll(path: str, word: int = 0, tag: int = 0, learn: bool = False) -> T
     sentences = [[cells for _, cells in rows] for document in documents for rows in document]
     if not sentences:
         raise ValueError(f"{path} has no words")
-    columns, width = find_columns(sentences, word, tag, learn), len(sentences[0][0])
+    columns, width = find_tag_columns(sentences, word, tag, learn), len(sentences[0][0])
     if columns[0] >= width:
         raise ValueError(f"{path} has {counted(width, 'column')}, but --text_column={word}")
     prefix = find_prefix([row[columns[0]] for rows in sentences for row in rows])
@@ -150,7 +150,7 @@ def read_tfds(split: str) -> TaggedText:
 
     It does not say where documents begin.
     """
-    rows, features = examples.read_tfds("conll2003", split)
+    rows, features = examples.tfds_rows("conll2003", split)
     name, documents = features["ner"].feature.int2str, []
     for number, row in enumerate(rows, start=1):
         words = tuple(word.decode() for word in row["tokens"])

@@ -24,11 +24,11 @@ _WORDS = {"token", "tokens", "word", "words", "form", "text"}
 _PREFIX = re.compile(r"[a-z]{2,}(-[a-z]+)*:")
 _NEARLY_ALL = 0.9
 
-Rows = Sequence[Sequence[str]]
+Cells = Sequence[Sequence[str]]
 
 
-def find_columns(
-    sentences: Sequence[Rows], word: int, tag: int, learn: bool
+def find_tag_columns(
+    sentences: Sequence[Cells], word: int, tag: int, learn: bool
 ) -> tuple[int, int | None]:
     """Returns the columns of the words and tags of a file, from 0; None if there are no tags.
 
@@ -66,7 +66,7 @@ def find_columns(
     return word, tag if word != tag < width else None
 
 
-def is_header(rows: Rows) -> bool:
+def is_header(rows: Cells) -> bool:
     """Returns whether the first row names the columns."""
     if len(rows) < 2 or len(rows[0]) < 2 or not _WORDS & set(map(fold, rows[0])):
         return False
@@ -75,7 +75,7 @@ def is_header(rows: Rows) -> bool:
     return not recurs and not any(map(is_entity_tag, rows[0]))
 
 
-def is_ontonotes(rows: Rows) -> bool:
+def is_ontonotes(rows: Cells) -> bool:
     """Returns whether a file has the columns of OntoNotes, of which each predicate adds one."""
     return all(
         len(row) >= ONTONOTES[1]
@@ -134,7 +134,7 @@ def _better(
     return (entities or others or [tag])[-1]
 
 
-def _column(sentences: Sequence[Rows], index: int) -> list[str]:
+def _column(sentences: Sequence[Cells], index: int) -> list[str]:
     """Returns the cells of a column, tags of entities as "B-TYPE"; replaces tags in brackets."""
     cells = {row[index] for rows in sentences for row in rows}
     if all(map(_BRACKETS.fullmatch, cells)):
@@ -145,7 +145,7 @@ def _column(sentences: Sequence[Rows], index: int) -> list[str]:
     return [names.get(row[index], row[index]) for rows in sentences for row in rows]
 
 
-def _numbers_words(sentences: Sequence[Rows], index: int) -> bool:
+def _numbers_words(sentences: Sequence[Cells], index: int) -> bool:
     """Returns whether a column counts the words of every sentence: 1, 2, ... or s1.1, s1.2, ..."""
     steps = 0
     for rows in sentences:
@@ -159,7 +159,7 @@ def _numbers_words(sentences: Sequence[Rows], index: int) -> bool:
     return steps >= _LEAST_NUMBERED
 
 
-def _is_same_in_sentences(sentences: Sequence[Rows], index: int) -> bool:
+def _is_same_in_sentences(sentences: Sequence[Cells], index: int) -> bool:
     """Returns whether a column holds one value per sentence, such as the number of the sentence."""
     steps = sum(len(rows) - 1 for rows in sentences)
     return steps >= _LEAST_EQUAL and all(len({row[index] for row in x}) == 1 for x in sentences)

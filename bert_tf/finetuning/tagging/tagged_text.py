@@ -169,7 +169,7 @@ def _warn_about_units(text: TaggedText) -> None:
             )
 
 
-def prepare(text: TaggedText, labels: Sequence[str]) -> TaggedText:
+def prepare_tags(text: TaggedText, labels: Sequence[str]) -> TaggedText:
     """Returns the text in BIO, and warns of faults in its tags.
 
     Args:
@@ -232,7 +232,7 @@ def _in_bio(text: TaggedText) -> tuple[TaggedText, list[str]]:
     return replace(text, documents=documents), messages
 
 
-def hold_out(text: TaggedText, seed: int) -> tuple[TaggedText, TaggedText]:
+def hold_out_documents(text: TaggedText, seed: int) -> tuple[TaggedText, TaggedText]:
     """Holds out a random tenth of the documents; returns the rest and that tenth."""
     tags = [{tag for sentence in document for tag in sentence.tags} for document in text.documents]
     counts = Counter(itertools.chain.from_iterable(tags))

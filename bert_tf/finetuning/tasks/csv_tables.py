@@ -22,7 +22,7 @@ from bert_tf.tables.cells import as_number, fold
 from bert_tf.tables.columns import Columns, find_columns
 from bert_tf.tables.table import Table, read_table
 
-NAME = "csv"
+CSV = "csv"
 # Usual names of columns with second texts.
 _SECOND = {"text_b", "text_pair", "text2", "sentence2", "hypothesis"}
 # Usual names of columns that say how well two texts match.
@@ -34,7 +34,7 @@ _FLAGS = (
 _PAIRS_FLAGS = (*_FLAGS[:5], "negative_column", "temperature")
 
 
-def make_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
+def make_csv_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
     """Creates the task of the user's files.
 
     Args:
@@ -70,11 +70,11 @@ def make_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
     if kind in VECTOR_TYPES:
         # A model of another kind is refused when its head is compared with this one.
         head = embedding.with_settings(head, options)
-        shared |= dict(head=head, flags=(*_FLAGS, *embedding.FLAGS))
+        shared |= dict(head=head, flags=(*_FLAGS, *embedding.VECTOR_FLAGS))
     if kind == "similarity":
         return embedding.SimilarityTask(**shared)
     if kind == "pairs":
-        shared["flags"] = (*_PAIRS_FLAGS, *embedding.FLAGS)
+        shared["flags"] = (*_PAIRS_FLAGS, *embedding.VECTOR_FLAGS)
         # A text finds itself at once.
         metric = "mrr@10" if options.text_b_column else "loss"
         return embedding.RankingTask(**shared, temperature=options.temperature, metric=metric)
@@ -119,7 +119,7 @@ class TableReader:
         if self._type == "pairs":
             return Head(EMBEDDING)
         if not files.train_file:
-            raise files.missing(NAME, TRAIN)
+            raise files.missing(CSV, TRAIN)
         table, columns, rows = opened = self._open(files.train_file, TRAIN)
         self._opened[files.train_file] = opened
         if len(columns.labels) > 1:
@@ -135,13 +135,13 @@ class TableReader:
             mean, deviation = labels.measure_numbers(table.path, column, rows)
             return Head("classifier", mean=mean, deviation=deviation)
         if self._type == "classes":
-            labels.check_separator(table, column, self._stated_separator)
+            labels.check_class_separator(table, column, self._stated_separator)
         return Head("classifier", labels.find_classes(table, column, rows, self._type))
 
     def read(self, names: tuple[str, ...], files: DataFiles, split: str) -> TextExamples:
         """Reads the examples of a split; `names` are the classes of the model."""
         if not (path := getattr(files, f"{split}_file")):
-            raise files.missing(NAME, split)
+            raise files.missing(CSV, split)
         table, columns, rows = self._opened.pop(path, None) or self._open(path, split)
         ids, notes = table.ids(columns.id)
         texts, texts_b = (x and table.texts(x) for x in (columns.text, columns.text_b))

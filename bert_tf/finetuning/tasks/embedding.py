@@ -21,7 +21,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.names import part_of
 
 # The flags that only these tasks read.
-FLAGS = ("label_type", "pooling", "normalize")
+VECTOR_FLAGS = ("label_type", "pooling", "normalize")
 
 
 def with_settings(head: Head, options: FineTuningOptions) -> Head:

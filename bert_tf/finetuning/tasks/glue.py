@@ -269,7 +269,7 @@ TASKS = (
 
 def make_similarity(options: FineTuningOptions, head: Head | None) -> embedding.SimilarityTask:
     """Returns STS-B as the task of vectors whose cosine is the similarity."""
-    flags = (*DataFiles._fields, *embedding.FLAGS)
+    flags = (*DataFiles._fields, *embedding.VECTOR_FLAGS)
     low, high = _STSB.limits
     head = head or Head(EMBEDDING, mean=low, deviation=high - low)
     head = embedding.with_settings(head, options)

@@ -14,13 +14,13 @@ from bert_tf.finetuning.tasks.csv_tables import TableReader
 LABELS = ("neg", "pos")
 
 
-def read_file(path: str, split: str) -> TextExamples:
+def read_review_file(path: str, split: str) -> TextExamples:
     """Reads a table of reviews with the labels neg and pos, which test sets may lack."""
     reader = TableReader(FineTuningOptions(task="csv", output_dir="unused", do_eval=True))
     return reader.read(LABELS, DataFiles(**{f"{split}_file": path}), split)
 
 
-def read_files(data_dir: str, split: str) -> TextExamples:
+def read_folder(data_dir: str, split: str) -> TextExamples:
     """Reads `aclImdb/<split>/{neg,pos}/*.txt`, or `aclImdb/test/*.txt` without labels.
 
     `data_dir` is the folder aclImdb, or its parent.
@@ -52,8 +52,8 @@ TASKS = (
     ClassificationTask(
         name="imdb",
         labels=LABELS,
-        read_file=read_file,
-        read_files=read_files,
+        read_file=read_review_file,
+        read_files=read_folder,
         tfds=TfdsSource("imdb_reviews", text_a="text"),
         has_dev=False,
     ),

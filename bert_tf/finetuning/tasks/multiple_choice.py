@@ -15,8 +15,8 @@ from bert_tf.finetuning.metrics import accuracy
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.predictions import (
     class_columns,
-    cross_entropy,
     draw_confusion,
+    mean_cross_entropy,
     write_table,
 )
 from bert_tf.finetuning.serving import ChoiceModule
@@ -111,7 +111,7 @@ class MultipleChoiceTask(Task):
         """Returns the mean cross-entropy, `loss`, and the `accuracy`."""
         logits, labels = outputs["logits"].astype(np.float64), features.targets["labels"]
         return {
-            "loss": cross_entropy(labels, logits),
+            "loss": mean_cross_entropy(labels, logits),
             "accuracy": accuracy(labels, logits.argmax(axis=-1)),
         }
 

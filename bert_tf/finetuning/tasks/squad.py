@@ -13,14 +13,14 @@ from bert_tf.finetuning.features import note_constant
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.objectives import SpanObjective
 from bert_tf.finetuning.squad.answers import Answer, find_answers, score, score_with_nulls
-from bert_tf.finetuning.squad.features import (
+from bert_tf.finetuning.squad.contexts import (
     SquadFeatures,
     SquadOptions,
     check_lengths,
     make_features,
 )
-from bert_tf.finetuning.squad.files import SquadExamples, read_file, read_tfds
-from bert_tf.finetuning.squad.serving import AnswerModule
+from bert_tf.finetuning.squad.module import AnswerModule
+from bert_tf.finetuning.squad.questions import SquadExamples, read_squad_file, read_squad_tfds
 from bert_tf.finetuning.task import DataFiles, Outputs, Task
 from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
 from bert_tf.models.task_model import BertTaskModel
@@ -64,12 +64,12 @@ class SquadTask(Task):
     def read(self, files: DataFiles, split: str) -> SquadExamples:
         path, name = getattr(files, f"{split}_file"), f"{split}-{self._version}.json"
         if path or files.data_dir:
-            return read_file(path or f"{files.data_dir}/{name}", split, self._nulls)
+            return read_squad_file(path or f"{files.data_dir}/{name}", split, self._nulls)
         if split == "test":
             raise FileNotFoundError("SQuAD's test set is not public: give --test_file")
         if not files.are_official:
             raise files.missing(self.name, split, name)
-        return read_tfds(f"squad/{self._version}", split, self._nulls)
+        return read_squad_tfds(f"squad/{self._version}", split, self._nulls)
 
     def hold_out(self, examples: SquadExamples, seed: int) -> tuple[SquadExamples, SquadExamples]:
         """Holds out the questions on a tenth of the contexts."""

@@ -14,10 +14,10 @@ from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.metrics import OF_A_CLASS, precision_recall_f1
 from bert_tf.finetuning.objectives import TaggingObjective
-from bert_tf.finetuning.predictions import cross_entropy, draw_confusion, write_table
+from bert_tf.finetuning.predictions import draw_confusion, mean_cross_entropy, write_table
 from bert_tf.finetuning.tagging.conll import write_conll
 from bert_tf.finetuning.tagging.module import TaggingModule, word_windows
-from bert_tf.finetuning.tagging.tagged_text import TaggedText, hold_out, prepare
+from bert_tf.finetuning.tagging.tagged_text import TaggedText, hold_out_documents, prepare_tags
 from bert_tf.finetuning.tagging.tags import breaks, entity_scores, is_entity_tag, tag_entities
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
@@ -74,7 +74,7 @@ class TaggingTask(Task):
     has_dev: bool = True
 
     objective = TaggingObjective()
-    hold_out = staticmethod(hold_out)
+    hold_out = staticmethod(hold_out_documents)
     token_outputs = ("logits",)
     long_inputs = "Texts of any length are read in windows of {} tokens."
 
@@ -103,12 +103,12 @@ class TaggingTask(Task):
             raise ValueError(
                 f"{texts['dev'].path} has no tags: give a file without tags as --test_file"
             )
-        return {name: prepare(text, self.labels) for name, text in texts.items()}
+        return {name: prepare_tags(text, self.labels) for name, text in texts.items()}
 
     def featurize(
         self, examples: TaggedText, tokenizer: WordPieceTokenizer, max_seq_length: int
     ) -> TaggingFeatures:
-        ids, word_splits = tokenize_words(examples.words, tokenizer)
+        ids, word_splits = tokenize_each(examples.words, tokenizer)
         text_splits = word_splits[examples.word_splits(self.document_context)]
         packed, predicted = word_windows(
             tf.RaggedTensor.from_row_splits(ids, text_splits),
@@ -144,7 +144,7 @@ class TaggingTask(Task):
         known = np.flatnonzero([tag in self._index for tag in gold])
         targets = np.array([self._index[gold[number]] for number in known])
         scores = {
-            "loss": cross_entropy(targets, logits[known]),
+            "loss": mean_cross_entropy(targets, logits[known]),
             "accuracy": float(np.mean(np.equal(gold, predicted))),
         }
         if not self.has_entities:
@@ -214,7 +214,7 @@ class TaggingTask(Task):
         return [self.labels[number] for number in logits.argmax(axis=-1)]
 
 
-def tokenize_words(
+def tokenize_each(
     words: Sequence[str], tokenizer: WordPieceTokenizer
 ) -> tuple[np.ndarray, np.ndarray]:
     """Tokenizes words one by one; a word of which cleaning leaves nothing is [UNK].

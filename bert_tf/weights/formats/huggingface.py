@@ -12,7 +12,7 @@ from bert_tf.base.output_files import atomic_write, write_json
 from bert_tf.base.process import needed
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import Run
-from bert_tf.text.tokenizer_files import FILES, TOKENIZER, VOCAB, WHOLE, TokenizerFiles
+from bert_tf.text.tokenizer_files import TOKENIZER, TOKENIZER_FILES, VOCAB, WHOLE, TokenizerFiles
 from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
 from bert_tf.weights.formats import download_errors
 from bert_tf.weights.formats.architectures import sentencepiece_file
@@ -32,7 +32,7 @@ from bert_tf.weights.table import export_tensors, import_tensors
 from tfrecords.vocabulary import SPECIAL_TOKENS, write_vocab
 
 NAME = "Hugging Face"
-CONFIG = "config.json"
+HF_CONFIG = "config.json"
 
 _PICKLES = "pytorch_model*.bin*"
 # Arguments of transformers' `from_pretrained` for the weights of other libraries than PyTorch.
@@ -53,14 +53,14 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     """Opens a folder, or its model.safetensors."""
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path) or "."
     folder = transformer_folder(folder)
-    config_file = os.path.join(folder, CONFIG)
+    config_file = os.path.join(folder, HF_CONFIG)
     values = read_json(config_file, CONFIG_JSON)
     _check_weights(folder, values)
     if values:
         config = read_config(config_file, values)
     if not config:
         raise FileNotFoundError(
-            f"{folder} has no {CONFIG}: give --bert_config_file, if need be to convert_checkpoint"
+            f"{folder} has no {HF_CONFIG}: give --bert_config_file, perhaps to convert_checkpoint"
         )
     theirs, types = open_tensors(folder)
     type_name = config.model_type
@@ -143,7 +143,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     tensors = dict(export_tensors(rows(config, kind, prefix), config, checkpoint.tensors))
     # Some versions of transformers refuse files without this mark.
     atomic_write(os.path.join(folder, FILE), save(tensors, metadata={"format": "pt"}))
-    write_json(os.path.join(folder, CONFIG), values)
+    write_json(os.path.join(folder, HF_CONFIG), values)
     _write_tokenizer(checkpoint.spec, folder)
 
 
@@ -171,7 +171,7 @@ def download(name: str) -> str:
     with needed("huggingface_hub safetensors", f"hf:{name} needs"):
         from huggingface_hub import snapshot_download
     repository, _, revision = name.partition("@")
-    patterns = [CONFIG, FILE, INDEX, "model-*.safetensors", *FILES, *EMBEDDER_FILES]
+    patterns = [HF_CONFIG, FILE, INDEX, "model-*.safetensors", *TOKENIZER_FILES, *EMBEDDER_FILES]
     patterns += [f"0_*/{pattern}" for pattern in patterns]
     with download_errors(f"hf:{name}"):
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=patterns)

@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.squad.features import SquadOptions
+from bert_tf.finetuning.squad.contexts import SquadOptions
 from bert_tf.finetuning.tasks.squad import SquadTask
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary

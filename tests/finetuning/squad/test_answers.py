@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from bert_tf.finetuning.squad.files import read_file
+from bert_tf.finetuning.squad.questions import read_squad_file
 
 Span = collections.namedtuple("Span", "feature start end start_logit end_logit")
 
@@ -94,7 +94,7 @@ def test_answers_against_the_loops_of_the_original(
 ):
     """Oracle: run_squad.py's algorithm in plain loops, on random logits with many ties."""
     task = make_task(threshold, n_best_size)
-    examples = read_file(write_squad(random_questions(60, seed=3)), "dev", True)
+    examples = read_squad_file(write_squad(random_questions(60, seed=3)), "dev", True)
     features = task.featurize(examples, tokenizer, 16)
     logits = random_logits(features, seed=n_best_size)
     found = task.decode({"logits": logits}, features)["answers"]

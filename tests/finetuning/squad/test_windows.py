@@ -4,8 +4,8 @@ import lzma
 
 import numpy as np
 
-from bert_tf.finetuning.squad.features import answer_tokens, make_features
-from bert_tf.finetuning.squad.files import Question, SquadExamples, read_file
+from bert_tf.finetuning.squad.contexts import answer_tokens, make_features
+from bert_tf.finetuning.squad.questions import Question, SquadExamples, read_squad_file
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import load_vocab
 
@@ -72,7 +72,7 @@ def test_real_questions(shared_data, tmp_path):
     vocab = load_vocab(str(shared_data / "vocab" / "bert-base-uncased" / "vocab.txt"))
     path = tmp_path / "dev.json"
     path.write_bytes(lzma.open(shared_data / "squad" / "dev-v1.1.json.xz").read())
-    examples = read_file(str(path), "train", False)
+    examples = read_squad_file(str(path), "train", False)
     features = make_features(examples, WordPieceTokenizer(vocab), 384, 64, 128)
     lengths = np.diff(features.starts.row_splits.numpy())
     expected = []

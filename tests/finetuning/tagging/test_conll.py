@@ -212,7 +212,7 @@ def test_tfds_has_the_sentences_of_the_files(tmp_path, monkeypatch):
         (tmp_path / name).write_text(_TEXT + "\n")
     builder = tfds.builder("conll2003", data_dir=str(tmp_path / "tfds"))
     monkeypatch.setattr(tfds, "builder", lambda name: builder)
-    monkeypatch.setattr("bert_tf.finetuning.examples.prepare", lambda _: None)
+    monkeypatch.setattr("bert_tf.finetuning.examples.prepare_dataset", lambda _: None)
     monkeypatch.setattr(tfds.download.DownloadManager, "download_and_extract", lambda *_: tmp_path)
     builder.download_and_prepare()
     expected = read_conll(str(tmp_path / "train.txt"))

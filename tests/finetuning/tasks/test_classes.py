@@ -119,7 +119,7 @@ def test_features_of_a_record_are_lists(tmp_path, capsys):
     assert labels.read_several(table, "label", None) == [*map(tuple, values)]
     first = dataclasses.replace(table, columns={"label": table.columns["label"][:1]})
     assert labels.read_several(first, "label", ",") == [("Health", "fitness")]
-    labels.check_separator(table, "label", None)
+    labels.check_class_separator(table, "label", None)
     assert "one class; if commas separate classes, give --label_sep" in capsys.readouterr().out
     assert table.words(1, "label", "word") == ("Food", "x")
     assert table.words(2, "label", "word") == ("[",)

@@ -14,8 +14,8 @@ from bert_tf.finetuning.finetuning_options import FineTuningOptions as Options
 from bert_tf.finetuning.registry import make_task, with_length
 from bert_tf.finetuning.saved_run import with_flags_of
 from bert_tf.finetuning.squad.answers import Answer, find_answers
-from bert_tf.finetuning.squad.features import SquadOptions
-from bert_tf.finetuning.squad.files import Question, SquadExamples
+from bert_tf.finetuning.squad.contexts import SquadOptions
+from bert_tf.finetuning.squad.questions import Question, SquadExamples
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks import squad
 from bert_tf.runs.run import FINISHED, Run

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.batches import eval_batches
-from bert_tf.finetuning.squad.files import read_file
+from bert_tf.finetuning.squad.questions import read_squad_file
 
 
 def _outputs(task, model, features):
@@ -28,7 +28,7 @@ def test_the_module_answers_as_the_evaluation(
     threshold, make_task, tokenizer, random_questions, write_squad, tmp_path
 ):
     """Oracle: the path from files to predictions, with the same random weights."""
-    examples = read_file(write_squad(random_questions(20, seed=1)), "dev", True)
+    examples = read_squad_file(write_squad(random_questions(20, seed=1)), "dev", True)
     contexts = [examples.contexts[question.context] for question in examples.questions]
     questions = [question.text for question in examples.questions]
     keras.utils.set_random_seed(1)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.serving import ServingModule
 from bert_tf.finetuning.squad.answers import CERTAINLY_NULL, Spans, best_spans
-from bert_tf.finetuning.squad.features import SquadOptions, check_lengths, make_windows
+from bert_tf.finetuning.squad.contexts import SquadOptions, check_lengths, split_contexts
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.preprocessor import with_equal_rows
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -45,7 +45,7 @@ class AnswerModule(ServingModule):
             queries = tokenizer.tokenize_flat(question)[:, : options.max_query_length]
             tokens = tokenizer.tokenize_with_offsets(context)
             ids, starts, limits = (values.merge_dims(1, 2) for values in tokens)
-            rows, types, places = make_windows(
+            rows, types, places = split_contexts(
                 queries, ids, max_seq_length, options.doc_stride, tokenizer.vocab
             )
             # Without questions, there is no longest window.

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.base.progress import counted
 from bert_tf.finetuning.features import Features, map_texts
-from bert_tf.finetuning.squad.files import SquadExamples
+from bert_tf.finetuning.squad.questions import SquadExamples
 from bert_tf.text.preprocessor import join_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
@@ -30,7 +30,7 @@ class SquadOptions(NamedTuple):
     threshold: float | None = None
 
 
-class Windows(NamedTuple):
+class Places(NamedTuple):
     """Where windows lie, int64 [W] each.
 
     Attributes:
@@ -58,13 +58,13 @@ def check_lengths(max_seq_length: int, max_query_length: int) -> None:
         )
 
 
-def make_windows(
+def split_contexts(
     questions: tf.RaggedTensor,
     contexts: tf.RaggedTensor,
     max_seq_length: int,
     doc_stride: int,
     vocab: Vocabulary,
-) -> tuple[tf.RaggedTensor, tf.RaggedTensor, Windows]:
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor, Places]:
     """Splits contexts into overlapping windows; a context without tokens has one empty window.
 
     Args:
@@ -83,7 +83,7 @@ def make_windows(
     numbers = tf.ragged.range(counts)
     question = numbers.value_rowids()
     offset = numbers.values * tf.gather(stride, question)
-    windows = Windows(
+    windows = Places(
         question,
         tf.gather(contexts.row_starts(), question) + offset,
         offset,
@@ -107,7 +107,7 @@ class SquadFeatures(Features):
     """
 
     examples: SquadExamples
-    windows: Windows
+    windows: Places
     starts: tf.RaggedTensor
     limits: tf.RaggedTensor
     max_query_length: int
@@ -143,14 +143,14 @@ def make_features(
     questions = [question.text.encode() for question in examples.questions]
     queries = tf.RaggedTensor.from_row_splits(*tokenizer.tokenize_lines(questions))
     contexts = np.array([question.context for question in examples.questions])
-    row_ids, types, windows = make_windows(
+    row_ids, types, windows = split_contexts(
         queries[:, :max_query_length],
         tf.gather(ids, contexts),
         max_seq_length,
         doc_stride,
         tokenizer.vocab,
     )
-    windows = Windows(*(values.numpy() for values in windows))
+    windows = Places(*(values.numpy() for values in windows))
     return SquadFeatures(
         ids=row_ids,
         types=types,
@@ -168,7 +168,7 @@ def make_features(
 
 
 def _targets(
-    examples: SquadExamples, starts: tf.RaggedTensor, limits: tf.RaggedTensor, windows: Windows
+    examples: SquadExamples, starts: tf.RaggedTensor, limits: tf.RaggedTensor, windows: Places
 ) -> dict[str, np.ndarray]:
     """Returns the positions of the answer in every window, int32 [W]; 0 where it is not in it."""
     first, last = answer_tokens(examples, starts, limits)

@@ -6,7 +6,7 @@ import lzma
 import pytest
 import tensorflow_datasets as tfds
 
-from bert_tf.finetuning.squad.files import read_file, read_tfds
+from bert_tf.finetuning.squad.questions import read_squad_file, read_squad_tfds
 
 CONTEXT = "🙂 Ann came. Ann left."
 
@@ -37,7 +37,7 @@ def test_official_files_have_their_counts(name, split, counts, shared_data, tmp_
     """Oracle: the counts in the data's README."""
     path = tmp_path / "squad.json"
     path.write_bytes(lzma.open(shared_data / "squad" / f"{name}.json.xz").read())
-    examples = read_file(str(path), split, "2.0" in name)
+    examples = read_squad_file(str(path), split, "2.0" in name)
     assert (len(examples), len(examples.contexts)) == counts[:2]
     given = [question.answers for question in examples.questions]
     assert counts[2] in (None, sum(map(len, given)))
@@ -60,7 +60,7 @@ def test_odd_answers_are_mended_or_left_out_and_counted(write_squad):
             _question(id="4", question=" ", answers=_answer("left", 99)),
         )
     )
-    examples = read_file(path, "train", False)
+    examples = read_squad_file(path, "train", False)
     spans = {"1": (5, 8), "2": (5, 8), "3": (15, 18), "4": (19, 23)}
     assert [(x.id, x.span) for x in examples.questions] == [*spans.items()]
     assert examples.notes == (
@@ -75,7 +75,7 @@ def test_odd_answers_to_score_against_are_counted(split, write_squad):
     """Oracle: by hand; every answer counts, and stays. One without text is nowhere."""
     odd = [*_answer("Ann", 1), *_answer("Bob", 2), *_answer("left", 0), *_answer("", 2)]
     path = write_squad(_file(_question(), _question(id="2", answers=_answer("Ann", 2) + odd)))
-    examples = read_file(path, split, False)
+    examples = read_squad_file(path, split, False)
     assert examples.questions[1].answers == ("Ann", "Ann", "Bob", "left", "")
     faults = ("answers at a wrong offset", "answers that are not in the context")
     assert examples.notes == tuple(f"{fault}: 2" for fault in faults)
@@ -90,7 +90,7 @@ def test_answers_that_contradict_is_impossible_are_counted(split, write_squad):
         _question(id=number, is_impossible=mark, answers=n if n is ... else _answer("Ann", 2) * n)
         for number, (mark, n) in enumerate(rows)
     ]
-    examples = read_file(write_squad(_file(*questions)), split, True)
+    examples = read_squad_file(write_squad(_file(*questions)), split, True)
     assert [len(x.answers) for x in examples.questions] == [0, 0, 0, 1, 0, 0, 1, 0]
     assert examples.notes == (
         'questions without answers, treated as unanswerable despite "is_impossible": false: 2',
@@ -102,12 +102,12 @@ def test_questions_without_answers_are_for_2_0_and_for_prediction(write_squad):
     unknown, none = _question(id="2", answers=...), _question(id="3", answers=[])
     impossible = _question(id="4", is_impossible=True, plausible_answers=_answer("Ann", 2))
     path = write_squad(_file(_question(), unknown))
-    test = read_file(path, "test", False)
+    test = read_squad_file(path, "test", False)
     assert not test.has_answers and [x.answers for x in test.questions] == [("Ann",), None]
     assert test.notes == ('questions without "answers", so no question is scored: 1',)
-    assert read_file(write_squad(_file(unknown)), "test", False).notes == ()
+    assert read_squad_file(write_squad(_file(unknown)), "test", False).notes == ()
     path = write_squad(_file(_question(), none, impossible))
-    examples = read_file(path, "train", True)
+    examples = read_squad_file(path, "train", True)
     assert [x.span for x in examples.questions] == [(5, 8), None, None]
     assert examples.has_answers and [x.answers for x in examples.questions] == [("Ann",), (), ()]
 
@@ -133,7 +133,7 @@ def test_questions_without_answers_are_for_2_0_and_for_prediction(write_squad):
 def test_bad_files_are_named_in_one_line(content, message, write_squad):
     path = write_squad(content)
     with pytest.raises(ValueError, match=f"squad.json: {message}") as caught:
-        read_file(path, "dev", False)
+        read_squad_file(path, "dev", False)
     assert "\n" not in str(caught.value)
 
 
@@ -141,25 +141,25 @@ def test_a_file_without_any_usable_question_says_why(write_squad):
     """Oracle: by hand; "Bob" is not in the context."""
     path = write_squad(_file(_question(answers=_answer("Bob", 2))))
     with pytest.raises(ValueError, match="usable questions for train; .* not in the context: 1$"):
-        read_file(path, "train", False)
+        read_squad_file(path, "train", False)
 
 
 def test_broken_and_missing_files_are_named(tmp_path):
     (tmp_path / "cut.json").write_text(json.dumps(_file(_question()), indent=1)[:70])
     with pytest.raises(ValueError, match="cut.json: .*line 6"):
-        read_file(str(tmp_path / "cut.json"), "dev", False)
+        read_squad_file(str(tmp_path / "cut.json"), "dev", False)
     (tmp_path / "lines.json").write_text('{"id": "1"}\n{"id": "2"}\n')
     with pytest.raises(ValueError, match="lines.json: it contains several JSON values, as"):
-        read_file(str(tmp_path / "lines.json"), "dev", False)
+        read_squad_file(str(tmp_path / "lines.json"), "dev", False)
     with pytest.raises(FileNotFoundError, match="nowhere.json: no such file"):
-        read_file("nowhere.json", "dev", False)
+        read_squad_file("nowhere.json", "dev", False)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("version", ["v1.1", "v2.0"])
 def test_tfds_has_the_fields_that_we_read(version, monkeypatch):
     """Oracle: mock_data makes random examples that follow the dataset's own definition."""
-    monkeypatch.setattr("bert_tf.finetuning.examples.prepare", lambda builder: None)
+    monkeypatch.setattr("bert_tf.finetuning.examples.prepare_dataset", lambda builder: None)
     with tfds.testing.mock_data(num_examples=5):
-        examples = read_tfds(f"squad/{version}", "dev", True)
+        examples = read_squad_tfds(f"squad/{version}", "dev", True)
     assert len(examples) == 5 and examples.has_answers

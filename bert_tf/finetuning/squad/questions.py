@@ -84,7 +84,7 @@ class _Row(NamedTuple):
     faults: tuple[str, ...] = ()
 
 
-def read_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
+def read_squad_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
     """Reads a file in the format of SQuAD 1.1 or 2.0.
 
     Args:
@@ -98,9 +98,9 @@ def read_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
         return _examples(_rows(content), split, unanswerable)
 
 
-def read_tfds(name: str, split: str, unanswerable: bool) -> SquadExamples:
+def read_squad_tfds(name: str, split: str, unanswerable: bool) -> SquadExamples:
     """Reads "train" or "dev" of tensorflow-datasets' "squad/v1.1" or "squad/v2.0"."""
-    rows, _ = examples.read_tfds(name, {"dev": "validation"}.get(split, split))
+    rows, _ = examples.tfds_rows(name, {"dev": "validation"}.get(split, split))
     questions = []
     for row in rows:
         texts = [text.decode() for text in row["answers"]["text"]]

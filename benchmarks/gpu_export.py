@@ -99,7 +99,7 @@ def export_program(function, rows, names, platform):
     """
     traced = tf.function(function, autograph=False)
     concrete = traced.get_concrete_function(rows)
-    hlo = step_to_hlo("GPU", function, rows)
+    hlo = step_to_hlo(function, rows)
     text = xla_computation_to_mlir_module(XlaComputation(hlo))
     pattern = r"parameter_number = (\d+) : i64}, output_index = array<i64(?:: (\d+))?>"
     updates = {int(p): int(o or 0) for p, o in re.findall(pattern, text)}

@@ -126,7 +126,7 @@ def test_without_the_search_compiles_once(flags, device, fake_compiler, monkeypa
     programs = []
 
     def compile(target, step, batch):
-        programs.append(step_to_hlo(target, step, batch))
+        programs.append(step_to_hlo(step, batch))
         return compile_fake(target, step, batch)
 
     monkeypatch.setattr("bert_tf.devices.check.compile_step", compile)

@@ -123,4 +123,4 @@ def test_xla_has_the_operations_of_a_step(name, monkeypatch):
             gradients = trainer._part_gradients.python_function(seeded, counts)
             return gradients, objective.sums(model, batch, False)
 
-    step_to_hlo("GPU", step, {name: tf.constant(x) for name, x in (BATCH | more).items()})
+    step_to_hlo(step, {name: tf.constant(x) for name, x in (BATCH | more).items()})

@@ -11,7 +11,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.process import check_backend
 from bert_tf.base.progress import counted
 from bert_tf.finite import check_computed
 from bert_tf.tracing import compiling_for_gpu, for_gpu
@@ -114,7 +113,6 @@ class Trainer:
         accumulation_steps: int = 1,
         seed: int = 0,
     ):
-        check_backend()
         self.strategy = strategy
         self.model = model
         self.objective = objective

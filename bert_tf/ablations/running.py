@@ -4,7 +4,6 @@ The table shows the results of the runs beside those of the paper.
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,13 +41,13 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
     """
     # This process trains nothing, and must leave the memory of GPUs to those that do.
     tf.config.set_visible_devices([], "GPU")
-    Run(options.folder).check_flags(options.values("location", "free"))
-    if "grid" not in (run := Run(options.folder)).flags:
+    run = Run(options.folder)
+    run.check_flags(options.values("location", "free"))
+    if "grid" not in run.flags:
         files = run.file(FLAGS), f"{options.folder}.json", f"{options.folder}.txt"
         check_free(*files, advice="move it away, or choose another --output_dir")
     plans = make_plan(options)
-    flags = json.dumps(dataclasses.asdict(options), indent=2)
-    atomic_write(Run(options.folder).file(FLAGS), f"{flags}\n")
+    write_json(run.file(FLAGS), dataclasses.asdict(options))
     values: dict[str, Any] = {}
     for number, plan in enumerate(plans, start=1):
         say(f"\nRow {number} of {len(plans)}: {plan.row.name}")

@@ -1,14 +1,13 @@
 """Fine-tunes, evaluates and predicts, from flags to a run folder."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Collection
 
 import tensorflow as tf
 
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.files import errors_at
-from bert_tf.base.output_files import atomic_write, write_json
+from bert_tf.base.output_files import write_json
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import EMBEDDING, Head, ModelSpec
@@ -115,8 +114,7 @@ def _fine_tune(
         results = _earlier_results(options, folder)
         evaluator = load_evaluator(session, task, trained, splits)
         if session.is_chief and sources:
-            text = json.dumps(sources, indent=2) + "\n"
-            atomic_write(folder.file(saved_run.RESULTS_OF), text)
+            write_json(folder.file(saved_run.RESULTS_OF), sources)
     else:
         results, evaluator = _train(session, learner, spec, splits, checksums)
     return _report(session, task, results, evaluator, reported, folder, bool(trained))

@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf.compression.distillation import Distillation, DistillationObjective
 from bert_tf.compression.mixed_vocabulary import DualObjective, DualPretrainer
 from bert_tf.compression.quantization import QuantizedModel
-from bert_tf.compression.quantized_student import Q8BertTraining, QBertTraining
+from bert_tf.compression.quantized_student import Q8BertLearner, QBertLearner
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.resegmentation import MixedRows
 from bert_tf.config import BertConfig, BiLSTMConfig, MobileBertConfig, ModelSpec
@@ -95,8 +95,8 @@ STEPS = {
         DualObjective(MixedRows(SPEC, SPEC, 0.2)),
         MASKED | WORDS,
     ),
-    "q8bert": (lambda: quantized(Q8BertTraining), CLASSES, {}),
-    "qbert": (lambda: quantized(QBertTraining), CLASSES, {}),
+    "q8bert": (lambda: quantized(Q8BertLearner), CLASSES, {}),
+    "qbert": (lambda: quantized(QBertLearner), CLASSES, {}),
 }
 
 

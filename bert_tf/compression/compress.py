@@ -7,14 +7,14 @@ from bert_tf.base.progress import say
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.outcome import Outcome, num_parameters
-from bert_tf.compression.pruning import HeadsTraining, ZeroingTraining
-from bert_tf.compression.quantized_student import Q8BertTraining, QBertTraining
+from bert_tf.compression.pruning import HeadsLearner, ZeroingLearner
+from bert_tf.compression.quantized_student import Q8BertLearner, QBertLearner
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.student import (
-    BiLSTMTraining,
-    DistillingTraining,
-    SharingTraining,
-    StudentTraining,
+    BiLSTMLearner,
+    DistillingLearner,
+    SharingLearner,
+    StudentLearner,
     known_spec,
 )
 from bert_tf.config import EMBEDDING
@@ -30,21 +30,21 @@ from bert_tf.session import Session
 from bert_tf.training.strategy import make_strategy
 from bert_tf.weights.checkpoint import Checkpoint
 
-TRAININGS: dict[str, type[StudentTraining]] = {
-    "albert": SharingTraining,
-    "heads": HeadsTraining,
-    "weights": ZeroingTraining,
-    "q8bert": Q8BertTraining,
-    "qbert": QBertTraining,
-    "bilstm": BiLSTMTraining,
+LEARNERS: dict[str, type[StudentLearner]] = {
+    "albert": SharingLearner,
+    "heads": HeadsLearner,
+    "weights": ZeroingLearner,
+    "q8bert": Q8BertLearner,
+    "qbert": QBertLearner,
+    "bilstm": BiLSTMLearner,
 }
-"""The trainings of recipes that do more than compare a student with its teacher."""
+"""The learners of recipes that do more than compare a student with its teacher."""
 
 
-def training_of(recipe: str) -> type[StudentTraining]:
+def learner_of(recipe: str) -> type[StudentLearner]:
     """Returns what trains the students of a recipe on a task."""
     compares = RECIPES[recipe].loss.compares
-    return TRAININGS.get(recipe, DistillingTraining if compares else StudentTraining)
+    return LEARNERS.get(recipe, DistillingLearner if compares else StudentLearner)
 
 
 def compress(options: CompressionOptions) -> dict[str, float]:
@@ -60,7 +60,7 @@ def compress(options: CompressionOptions) -> dict[str, float]:
     if "," in options.task:
         raise ValueError(f"--task={options.task}: a student learns one task, so name one")
     recipe, run = RECIPES[options.recipe], Run(options.output_dir)
-    training_type = training_of(options.recipe)
+    learner_type = learner_of(options.recipe)
     teacher = open_checkpoint(options.teacher)
     options = hold_out_as_teacher(options, teacher)
     if not teacher.head:
@@ -79,11 +79,11 @@ def compress(options: CompressionOptions) -> dict[str, float]:
         raise ValueError(f"compress has no --label_type={options.label_type}: omit it")
     teacher = in_task_order(teacher, task, say)
     if check_resumable(options, run):
-        results = fine_tune(options, training_type.evaluated_task(task, run.path))
+        results = fine_tune(options, learner_type.evaluated_task(task, run.path))
     else:
-        training = training_type(options, task, teacher, recipe.loss)
-        init = None if run.has_checkpoint else training.initial_student()
-        results = fine_tune(options, task, init, training)
+        learner = learner_type(options, task, teacher, recipe.loss)
+        init = None if run.has_checkpoint else learner.initial_student()
+        results = fine_tune(options, task, init, learner)
     outcome = Outcome.read(run.path)
     if not outcome:
         outcome = _compare(options, task, teacher, results)
@@ -126,7 +126,7 @@ def _compare(
     evaluator = load_evaluator(session, task, teacher, splits)
     count = num_parameters(student)
     facts = {"student_bytes": 4 * count}
-    facts |= training_of(options.recipe).facts(options, teacher, student)
+    facts |= learner_of(options.recipe).facts(options, teacher, student)
     return Outcome(
         recipe=options.recipe,
         teacher=options.teacher,

@@ -46,12 +46,12 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     if not options.replace_vocab:
         check_readable(teacher)
     if recipe.loss.terms:
-        task = GeneralStudent(recipe.loss, teacher, run.path if options.do_train else None)
+        learner = GeneralStudent(recipe.loss, teacher, run.path if options.do_train else None)
     else:
-        task = DualLearner(teacher, masked_lm_prob(options, name_records(options)[0]))
+        learner = DualLearner(teacher, masked_lm_prob(options, name_records(options)[0]))
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     init = None if resumes else initial_student(options, teacher)
-    results = pretrain(options, task, init)
+    results = pretrain(options, learner, init)
     before, after = (num_parameters(model) for model in (teacher, open_checkpoint(run.path)))
     say(
         f"The encoders of teacher and student have {before:,} and {after:,} parameters "

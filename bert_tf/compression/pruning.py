@@ -14,7 +14,7 @@ import tensorflow as tf
 from bert_tf.base.progress import say, with_progress
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.outcome import weights_of
-from bert_tf.compression.student import StudentTraining, training_features
+from bert_tf.compression.student import StudentLearner, training_features
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import load_task_model
@@ -27,7 +27,7 @@ from bert_tf.weights.names import num_matrices
 from bert_tf.weights.reshaping import remove_heads
 
 
-class HeadsTraining(StudentTraining):
+class HeadsLearner(StudentLearner):
     """Trains a student that starts as its teacher, without some of the heads."""
 
     def initial_student(self) -> Checkpoint:
@@ -168,7 +168,7 @@ def keep_mask(matrix: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
     return tf.abs(matrix) > threshold
 
 
-class ZeroingTraining(StudentTraining):
+class ZeroingLearner(StudentLearner):
     """Trains a student while more and more of its weights become zero."""
 
     @staticmethod

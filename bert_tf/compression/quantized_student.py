@@ -15,7 +15,7 @@ from bert_tf.base.progress import progress_bar, say
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.quantization import STATE, Quantization, QuantizedModel, is_quantized
 from bert_tf.compression.recipes import Loss
-from bert_tf.compression.student import StudentTraining, training_features
+from bert_tf.compression.student import StudentLearner, training_features
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.finetuning.batches import train_batches
 from bert_tf.finetuning.fine_tuned import load_task_model
@@ -38,7 +38,7 @@ _TOLERANCE, _MOST_PRODUCTS = 0.01, 20
 Vector = Sequence[tf.Tensor]
 
 
-class QuantizedTraining(StudentTraining):
+class QuantizedLearner(StudentLearner):
     """Trains a task that a student learns with quantized weights.
 
     `default_bits` are those of a layer. Of two numbers, the more sensitive half of the layers gets
@@ -108,13 +108,13 @@ class QuantizedTraining(StudentTraining):
         return model.evaluated_weights()
 
 
-class Q8BertTraining(QuantizedTraining):
+class Q8BertLearner(QuantizedLearner):
     """Trains a student with weights of 8 bits."""
 
     quantization = Quantization(symmetric=True, groups=1)
 
 
-class QBertTraining(QuantizedTraining):
+class QBertLearner(QuantizedLearner):
     """Trains a student that starts as its teacher, and whose sensitive layers have more bits."""
 
     quantization = Quantization(symmetric=False, groups=128)

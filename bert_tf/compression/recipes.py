@@ -126,7 +126,7 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method. Students that are more than layers of BERT have a training in `compress.TRAININGS`.
+    """A method. Students that are more than layers of BERT have a learner in `compress.LEARNERS`.
 
     Attributes:
         divisor: the student starts with one out of so many layers of the teacher, the lowest ones.

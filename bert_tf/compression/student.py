@@ -78,7 +78,7 @@ def teacher_predictions(task: Task, teacher: Checkpoint, features: Features) -> 
     return predictions
 
 
-class StudentTraining(TaskLearner):
+class StudentLearner(TaskLearner):
     """Trains a task that a student learns from the labels alone; its teacher learned it before."""
 
     def __init__(self, options: CompressionOptions, task: Task, teacher: Checkpoint, loss: Loss):
@@ -106,7 +106,7 @@ class StudentTraining(TaskLearner):
         return model.encoder.weights + head
 
 
-class SharingTraining(StudentTraining):
+class SharingLearner(StudentLearner):
     """Trains a student whose layers share their weights."""
 
     def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:
@@ -118,7 +118,7 @@ class SharingTraining(StudentTraining):
         return super().build_model(session, spec)
 
 
-class DistillingTraining(StudentTraining):
+class DistillingLearner(StudentLearner):
     """Trains a task that a student learns from its teacher.
 
     If only predictions for whole examples are compared, the teacher makes them once, before
@@ -206,7 +206,7 @@ class DistillingTraining(StudentTraining):
         return min(num_train_steps, int(self._loss.last_stage * num_train_steps) + 1)
 
 
-class BiLSTMTraining(DistillingTraining):
+class BiLSTMLearner(DistillingLearner):
     """Trains a BiLSTM on the outputs of its teacher."""
 
     changes = MASKED_AND_SAMPLED

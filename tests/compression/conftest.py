@@ -12,7 +12,7 @@ from support import assert_same_state, quick_runs, save_run  # noqa: F401
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options
-from bert_tf.compression.compress import training_of
+from bert_tf.compression.compress import learner_of
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.config import BertConfig, Head, MobileBertConfig
@@ -87,13 +87,13 @@ def make_options(teacher, files, tmp_path) -> Callable:
 
 
 @pytest.fixture
-def make_training(make_options) -> Callable:
+def make_learner(make_options) -> Callable:
     """A function that returns what trains the student of a recipe."""
 
     def make(recipe: str, task: Task = TASKS["sst2"], teacher: Checkpoint | None = None, **changes):
         options = make_options(recipe, **changes)
         teacher = teacher or open_checkpoint(options.teacher)
-        return training_of(recipe)(options, task, teacher, RECIPES[recipe].loss)
+        return learner_of(recipe)(options, task, teacher, RECIPES[recipe].loss)
 
     return make
 

@@ -39,17 +39,17 @@ from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 SST2 = TASKS["sst2"]
 
 
-def test_all_layers_of_the_teacher_are_the_teacher(teacher, make_training, batch, config):
+def test_all_layers_of_the_teacher_are_the_teacher(teacher, make_learner, batch, config):
     """Oracle: the teacher's outputs; half of its layers by default."""
-    training = make_training("layers", student_layers="0-2")
-    student = training.initial_student()
-    model, expected = training.build_model(None, student.spec), BertTaskModel(config, 2)
-    load_weights(teacher, student.tensors, training.initial_weights(model))
+    learner = make_learner("layers", student_layers="0-2")
+    student = learner.initial_student()
+    model, expected = learner.build_model(None, student.spec), BertTaskModel(config, 2)
+    load_weights(teacher, student.tensors, learner.initial_weights(model))
     load_weights(teacher, open_checkpoint(teacher).tensors, expected.weights)
     np.testing.assert_array_equal(model(batch), expected(batch))
-    assert make_training("layers").initial_student().spec.config.num_hidden_layers == 2
+    assert make_learner("layers").initial_student().spec.config.num_hidden_layers == 2
     with pytest.raises(ValueError, match="--student_layers=0-3: the layers are 0 to 2"):
-        make_training("pd", student_layers="0-3").initial_student()
+        make_learner("pd", student_layers="0-3").initial_student()
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -62,19 +62,19 @@ def test_the_outputs_of_a_teacher_may_have_another_order(teacher, make_options, 
     assert values["student_value"] == values["teacher_value"]
 
 
-def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, make_training, batch, tmp_path):
+def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, make_learner, batch, tmp_path):
     """Oracles: the teacher's table; the model that was saved; the message of other commands."""
-    source, training = open_checkpoint(teacher), make_training("bilstm")
-    student = training.initial_student()
+    source, learner = open_checkpoint(teacher), make_learner("bilstm")
+    student = learner.initial_student()
     config = student.spec.config
     # 150 units and 400, as in section 4.3 of the paper.
     assert (config.intermediate_size, config.hidden_size, config.embedding_size) == (150, 400, 16)
     assert config.bilstm == "single" and student.spec.vocab == source.spec.vocab
     for name in ("mrpc", "swag"):
-        pairs = make_training("bilstm", TASKS[name]).initial_student()
+        pairs = make_learner("bilstm", TASKS[name]).initial_student()
         assert pairs.spec.config.bilstm == "siamese"
-    model = training.build_model(None, ModelSpec(config))
-    (words,) = training.initial_weights(model)
+    model = learner.build_model(None, ModelSpec(config))
+    (words,) = learner.initial_weights(model)
     load_weights(teacher, student.tensors, [words])
     table = source.tensors["encoder/embeddings/word_embeddings"].read()
     np.testing.assert_array_equal(words, table)
@@ -163,10 +163,10 @@ def test_a_narrower_student_learns_in_two_stages_and_resumes_exactly(
 @pytest.mark.parametrize(
     ("recipe", "step"), [("tinybert", 71), ("internal", 51), ("theseus", 67), ("pkd6", 1)]
 )
-def test_the_best_weights_are_of_the_last_stage(recipe, step, make_training):
+def test_the_best_weights_are_of_the_last_stage(recipe, step, make_learner):
     """Oracle: the first of 100 steps after 70%, 50% and two thirds of them, by hand."""
-    training = make_training(recipe)
-    assert (training.first_best_step(100), training.first_best_step(0)) == (step, 0)
+    learner = make_learner(recipe)
+    assert (learner.first_best_step(100), learner.first_best_step(0)) == (step, 0)
 
 
 def test_several_seeds_make_several_students(make_options, monkeypatch):
@@ -276,21 +276,21 @@ def test_the_seed_chooses_what_is_held_out(config, tmp_path):
         ("theseus", {"is_decoder": True}, "whose is_decoder are True and False"),
     ],
 )
-def test_models_that_cannot_be_compared(recipe, changes, message, make_training, config):
+def test_models_that_cannot_be_compared(recipe, changes, message, make_learner, config):
     """Oracle: the message, which names what differs."""
     with pytest.raises(ValueError, match=message):
-        make_training(recipe).build_model(None, ModelSpec(dataclasses.replace(config, **changes)))
+        make_learner(recipe).build_model(None, ModelSpec(dataclasses.replace(config, **changes)))
 
 
-def test_models_that_a_recipe_refuses(teacher, make_options, make_training, mobile, tmp_path):
+def test_models_that_a_recipe_refuses(teacher, make_options, make_learner, mobile, tmp_path):
     """Oracle: the message, which names what to change."""
     source = open_checkpoint(teacher)
     with pytest.raises(
         ValueError, match="is a MobileBERT or shares weights .* heads cannot be removed"
     ):
         spec = ModelSpec(mobile, source.spec.vocab, True)
-        training = make_training("heads", teacher=dataclasses.replace(source, spec=spec))
-        training.initial_student()
+        learner = make_learner("heads", teacher=dataclasses.replace(source, spec=spec))
+        learner.initial_student()
     with pytest.raises(ValueError, match="--recipe=albert is for students whose layers share"):
         run(make_options("albert", init_checkpoint=teacher))
     assert not Run(str(tmp_path / "student")).has_checkpoint
@@ -302,31 +302,31 @@ def test_models_that_a_recipe_refuses(teacher, make_options, make_training, mobi
         run(make_options(teacher=str(headless)))
     other = WordPieceTokenizer(Vocabulary((*source.spec.vocab.tokens, "more")), True)
     with pytest.raises(ValueError, match=r"vocabulary \(14 tokens\) or casing is not that of"):
-        make_training("tinybert").task.featurize(None, other, 12)
+        make_learner("tinybert").task.featurize(None, other, 12)
 
 
 @pytest.mark.parametrize("changes", [MASKED_AND_SAMPLED, REPLACED])
-def test_masks_in_copies_are_tokens(changes, teacher, files, make_training, monkeypatch):
+def test_masks_in_copies_are_tokens(changes, teacher, files, make_learner, monkeypatch):
     """Oracle: the tokenizer that the training examples get, and no others."""
     monkeypatch.setattr(type(SST2), "featurize", lambda self, examples, tokenizer, _: tokenizer)
     monkeypatch.setattr(Augmentation, "of", lambda *_: Augmentation(None, 0, changes, 0, ""))
     monkeypatch.setattr(Augmentation, "__call__", lambda self, examples: examples)
-    training = make_training("tinybert")
-    splits = training.task.read_splits(["train", "dev"], DataFiles(str(files)), 0)
+    learner = make_learner("tinybert")
+    splits = learner.task.read_splits(["train", "dev"], DataFiles(str(files)), 0)
     tokenizer = WordPieceTokenizer(open_checkpoint(teacher).spec.vocab, True)
-    found = [training.task.featurize(splits[name], tokenizer, 12) for name in ("train", "dev")]
+    found = [learner.task.featurize(splits[name], tokenizer, 12) for name in ("train", "dev")]
     reads_masks = [tokenizer.special_tokens_in_text for tokenizer in found]
     assert reads_masks == [changes is MASKED_AND_SAMPLED, False]
 
 
-def test_a_student_may_read_other_tokens_than_its_teacher(teacher, files, make_training, config):
+def test_a_student_may_read_other_tokens_than_its_teacher(teacher, files, make_learner, config):
     """Oracles: the teacher's model on the teacher's tokens; the loss of these predictions."""
-    source, training = open_checkpoint(teacher), make_training("pd")
-    splits = training.task.read_splits(["train", "dev"], DataFiles(str(files)), 0)
+    source, learner = open_checkpoint(teacher), make_learner("pd")
+    splits = learner.task.read_splits(["train", "dev"], DataFiles(str(files)), 0)
     vocab = source.spec.vocab
     other = WordPieceTokenizer(Vocabulary((*vocab.tokens[:5], *vocab.tokens[:4:-1])), True)
-    features = training.task.featurize(splits["train"], other, 12)
-    assert TEACHER not in training.task.featurize(splits["dev"], other, 12).targets
+    features = learner.task.featurize(splits["train"], other, 12)
+    assert TEACHER not in learner.task.featurize(splits["dev"], other, 12).targets
     own = SST2.featurize(splits["train"], WordPieceTokenizer(vocab, True), 12)
     model = BertTaskModel(config, 2)
     load_weights(teacher, source.tensors, model.weights)
@@ -334,11 +334,9 @@ def test_a_student_may_read_other_tokens_than_its_teacher(teacher, files, make_t
     found = features.targets[TEACHER][batch["example_index"]]
     np.testing.assert_allclose(found, model(batch), atol=1e-5)
 
-    student = training.build_model(
-        None, ModelSpec(dataclasses.replace(config, num_hidden_layers=1))
-    )
+    student = learner.build_model(None, ModelSpec(dataclasses.replace(config, num_hidden_layers=1)))
     assert student.teacher is None
     batch = next(iter(train_batches(features, 8, range(1), 0)))
     losses = soft_labels(batch[TEACHER], student(batch))
-    found = training.objective(None, 1).sums(student, batch, False)["soft_labels"]
+    found = learner.objective(None, 1).sums(student, batch, False)["soft_labels"]
     np.testing.assert_allclose(found, tf.reduce_sum(losses), rtol=1e-5)

@@ -90,7 +90,7 @@ def test_arrays_are_computed_again_for_other_inputs(tmp_path, capsys):
     assert len(made) == 5
 
 
-def test_a_run_keeps_its_teacher(teacher, config, make_training, tmp_path):
+def test_a_run_keeps_its_teacher(teacher, config, make_learner, tmp_path):
     """Oracles: the message for a teacher with another weight, once there is a checkpoint; that for
     a file of the user.
     """
@@ -102,7 +102,7 @@ def test_a_run_keeps_its_teacher(teacher, config, make_training, tmp_path):
     check_same_teacher(folder, source)
     save_checkpoint(folder, BertPretrainer(config))
     check_same_teacher(folder, source)
-    learner = make_training("pkd6", teacher=other, output_dir=folder)
+    learner = make_learner("pkd6", teacher=other, output_dir=folder)
     general = GeneralStudent(GENERAL_RECIPES["tinybert"].loss, other, folder)
     message = f"{folder} was made from .*{teacher}.* has changed"
     # Before the teacher predicts anything.

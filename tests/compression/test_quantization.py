@@ -20,8 +20,8 @@ from bert_tf.compression.quantization import (
     symmetric,
 )
 from bert_tf.compression.quantized_student import (
-    Q8BertTraining,
-    QBertTraining,
+    Q8BertLearner,
+    QBertLearner,
     choose_bits,
     hessian_product,
     layer_eigenvalues,
@@ -37,7 +37,7 @@ from bert_tf.run_finetuning import run as run_finetuning
 from bert_tf.training.checkpoints import latest_checkpoint
 from bert_tf.weights.names import num_matrices
 
-Q8BERT, QBERT = Q8BertTraining.quantization, QBertTraining.quantization
+Q8BERT, QBERT = Q8BertLearner.quantization, QBertLearner.quantization
 QKV = "encoder/layer_1/attention/qkv_kernel"
 
 
@@ -220,12 +220,12 @@ def test_sensitive_layers_get_more_bits():
     assert choose_bits(values, 2, 4) == [2, 4, 4, 2, 4]
 
 
-def test_several_replicas_are_refused(make_training, config):
+def test_several_replicas_are_refused(make_learner, config):
     """Oracle: the message, which says what to do."""
-    training = make_training("q8bert")
+    learner = make_learner("q8bert")
     with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
         with pytest.raises(ValueError, match="quantization trains on one device: give --strategy"):
-            training.build_model(None, ModelSpec(config))
+            learner.build_model(None, ModelSpec(config))
 
 
 @pytest.mark.slow

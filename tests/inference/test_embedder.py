@@ -38,6 +38,11 @@ def run(tmp_path_factory) -> str:
     return save_run(tmp_path_factory.mktemp("run"), BertEncoder(CONFIG), VOCAB, lower_case=True)
 
 
+def convert(source: str, to: str, folder, **flags) -> str:
+    converting.convert(ConversionOptions(from_=source, to=to, output_dir=str(folder), **flags))
+    return str(folder)
+
+
 def tokens_of(run: str) -> list[np.ndarray]:
     """The outputs of the last layer for the tokens of each text, computed alone."""
     model, tokenizer, _ = bert_tf.load(run)
@@ -74,9 +79,8 @@ def test_a_keras_model_with_it_trains_and_is_saved(run, tmp_path):
     model = keras.Model(text, keras.layers.Dense(1)(load_embedder(run)(text)))
     model.compile("adam", "mse", jit_compile=False)
     data = tf.data.Dataset.from_tensors((tf.constant(TEXTS), tf.constant([[0.0], [1], [2], [3]])))
-    losses = model.fit(
-        data.repeat(20), epochs=2, steps_per_epoch=10, verbose=0, shuffle=False
-    ).history["loss"]
+    steps = dict(epochs=2, steps_per_epoch=10, verbose=0, shuffle=False)
+    losses = model.fit(data.repeat(20), **steps).history["loss"]
     assert losses[1] < losses[0]
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
@@ -101,11 +105,8 @@ def test_wrong_arguments(run, tmp_path):
             load_embedder(run, max_seq_length=length)
     np.testing.assert_array_equal(embedder.encode(iter(TEXTS)), embedder.encode(TEXTS))
     settings = EmbeddingSettings(do_lower_case=True)
-    other = BertEncoder(CONFIG)
-    cased = save_run(tmp_path / "cased", other, VOCAB, lower_case=False)
-    folder = str(tmp_path / "folder")
-    options = ConversionOptions(from_=cased, to="huggingface", output_dir=folder)
-    converting.convert(options)
+    cased = save_run(tmp_path / "cased", BertEncoder(CONFIG), VOCAB, lower_case=False)
+    folder = convert(cased, "huggingface", tmp_path / "folder")
     write_settings(settings, 16, folder)
     with pytest.raises(ValueError, match="before a cased tokenizer reads it"):
         load_embedder(folder)
@@ -115,25 +116,17 @@ def test_wrong_arguments(run, tmp_path):
             load_embedder(folder)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        EmbeddingSettings(Head(EMBEDDING, pooling="cls"), 20),
-        EmbeddingSettings(Head(EMBEDDING, pooling="max", normalize=True), 7),
-        EmbeddingSettings(),
-    ],
-)
-def test_settings_are_written_and_read(tmp_path, settings):
+def test_settings_are_written_and_read(tmp_path):
     """Oracle: the settings before."""
-    write_settings(settings, 16, str(tmp_path))
-    assert read_settings(f"{tmp_path}/config.json") == settings
+    head, other = Head(EMBEDDING, pooling="cls"), Head(EMBEDDING, pooling="max", normalize=True)
+    for settings in (EmbeddingSettings(), EmbeddingSettings(head, 20), EmbeddingSettings(other, 7)):
+        write_settings(settings, 16, str(tmp_path))
+        assert read_settings(f"{tmp_path}/config.json") == settings
 
 
 def modules(*kinds: str) -> list[dict]:
-    return [
-        {"type": f"sentence_transformers.x.{kind}", "path": f"{index}_{kind}" if index else ""}
-        for index, kind in enumerate(kinds)
-    ]
+    paths = (f"{index}_{kind}" if index else "" for index, kind in enumerate(kinds))
+    return [{"type": f"x.{kind}", "path": path} for kind, path in zip(kinds, paths, strict=True)]
 
 
 BOTH = modules("Transformer", "Pooling")
@@ -149,9 +142,7 @@ def test_newer_folders(tmp_path, stated, expected):
     (tmp_path / "modules.json").write_text(json.dumps(BOTH))
     (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "max"}')
-    (tmp_path / "sentence_bert_config.json").write_text(
-        '{"transformer_task": "feature-extraction"}'
-    )
+    (tmp_path / "sentence_bert_config.json").write_text('{"transformer_task": "features"}')
     (tmp_path / "tokenizer_config.json").write_text(f'{{"model_max_length": {stated}}}')
     settings = EmbeddingSettings(Head(EMBEDDING, pooling="max"), expected)
     assert read_settings(f"{tmp_path}/config.json") == settings
@@ -164,12 +155,7 @@ def test_newer_folders(tmp_path, stated, expected):
     ("found", "pooling", "prompts", "message"),
     [
         (modules("Transformer", "Pooling", "LayerNorm"), {}, {}, "LayerNorm is not supported"),
-        (
-            modules("Transformer", "Pooling", "Normalize", "Dense"),
-            {},
-            {},
-            "Dense is not supported in this place: only",
-        ),
+        ([*BOTH, *modules("Normalize", "Dense")], {}, {}, "Dense is not supported in this place"),
         (modules("Transformer"), {}, {}, "has no Pooling"),
         (modules("Transformer", "Normalize", "Pooling"), {}, {}, "Pooling is not supported"),
         ([{"path": ""}], {}, {}, r"modules.json is damaged \(\[0\] has no 'type'"),
@@ -201,36 +187,30 @@ def test_what_is_not_supported(tmp_path, found, pooling, prompts, message):
 
 def test_a_folder_keeps_its_settings_when_it_is_converted(run, tmp_path, capsys):
     """Oracle: the folder's vectors; the settings that the first folder states."""
-
-    def convert(source, to: str, name: str, **flags) -> str:
-        folder = str(tmp_path / name)
-        converting.convert(ConversionOptions(from_=str(source), to=to, output_dir=folder, **flags))
-        return folder
-
     others = {"prompts": {"query": "q"}, "similarity_fn_name": "dot"}
     settings = EmbeddingSettings(Head(EMBEDDING, pooling="max", normalize=True), 20, False, others)
-    first = convert(run, "huggingface", "first")
+    first = convert(run, "huggingface", tmp_path / "first")
     assert read_settings(f"{first}/config.json") is None
     write_settings(settings, 16, first)
-    second = convert(first, "huggingface", "second", layers="0")
+    second = convert(first, "huggingface", tmp_path / "second", layers="0")
     assert read_settings(f"{second}/config.json") == settings
-    third = convert(first, "huggingface", "third", max_position_embeddings=12)
+    third = convert(first, "huggingface", tmp_path / "third", max_position_embeddings=12)
     assert read_settings(f"{third}/config.json") == settings._replace(max_seq_length=12)
-    fourth = convert(first, "run", "fourth")
+    fourth = convert(first, "run", tmp_path / "fourth")
     assert f"Next: python -m export.embedder --checkpoint={fourth} " in capsys.readouterr().out
     assert load_embedder(fourth).preprocessor.seq_length == 20
     np.testing.assert_allclose(load_embedder(first)(TEXTS), load_embedder(fourth)(TEXTS), atol=1e-6)
-    again = convert(fourth, "huggingface", "again")
+    again = convert(fourth, "huggingface", tmp_path / "again")
     assert read_settings(f"{again}/config.json") == settings._replace(others={})
     with pytest.raises(ValueError, match="fourth only computes vectors: use"):
         predict.run(predict.Options(checkpoint=fourth, texts=("a",)))
-    convert(first, "google", "google")
+    convert(first, "google", tmp_path / "google")
     assert "WARNING: --to=google cannot state how vectors" in capsys.readouterr().out
     # A flag replaces the folder's pooling, even one that is not supported, and keeps the rest.
     shutil.rmtree(f"{first}/1_Pooling")
     with pytest.raises(ValueError, match="1_Pooling/config.json is missing"):
         load_embedder(first)
-    convert(first, "huggingface", "fifth")
+    convert(first, "huggingface", tmp_path / "fifth")
     assert "WARNING: sentence-transformers' settings are left out" in capsys.readouterr().out
     embedder = load_embedder(first, "cls")
     assert embedder.preprocessor.seq_length == 20 and embedder.embedder.normalize
@@ -246,8 +226,7 @@ def with_dense(run, tmp_path_factory) -> tuple[str, np.ndarray, dict[str, np.nda
     Its length is 7.
     """
     folder = tmp_path_factory.mktemp("dense") / "folder"
-    flags = dict(from_=run, to="huggingface", output_dir=str(folder / "0_Transformer"))
-    converting.convert(ConversionOptions(**flags))
+    convert(run, "huggingface", folder / "0_Transformer")
     kernel = np.random.default_rng(0).normal(size=(6, 16)).astype(np.float32)
     weights = {"linear.weight": kernel, "linear.bias": np.arange(6, dtype=np.float32)}
     (folder / "2_Dense").mkdir()
@@ -283,19 +262,14 @@ def test_a_dense_layer_in_an_older_folder(with_dense, tmp_path):
     export_embedder.run(export_embedder.Options(checkpoint=folder, output_dir=out))
     np.testing.assert_allclose(tf.saved_model.load(out)(TEXTS)["embedding"], expected, atol=1e-5)
     for index, to in enumerate(("huggingface", "run", "huggingface")):
-        options = ConversionOptions(from_=folder, to=to, output_dir=str(tmp_path / str(index)))
-        converting.convert(options)
-        folder = options.output_dir
+        folder = convert(folder, to, tmp_path / str(index))
         np.testing.assert_allclose(load_embedder(folder)(TEXTS), expected, atol=1e-5)
     written = safetensors.numpy.load_file(f"{folder}/2_Dense/model.safetensors")
     np.testing.assert_array_equal(written["linear.weight"], weights["linear.weight"])
     assert not [name for name in bert_tf.load(folder).encoder.weights if "head" in name.path]
-    converting.convert(
-        ConversionOptions(from_=folder, to="google", output_dir=str(tmp_path / "google"))
-    )
-    flags = dict(from_=f"{tmp_path}/1", to="run", output_dir=str(tmp_path / "encoder"))
-    converting.convert(ConversionOptions(**flags, allow_extra="task_model/*"))
-    assert open_checkpoint(flags["output_dir"]).parts == {"encoder", "pooler"}
+    convert(folder, "google", tmp_path / "google")
+    encoder = convert(f"{tmp_path}/1", "run", tmp_path / "encoder", allow_extra="task_model/*")
+    assert open_checkpoint(encoder).parts == {"encoder", "pooler"}
 
 
 def test_dense_layers_that_are_not_supported(with_dense, tmp_path):

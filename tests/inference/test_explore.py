@@ -36,11 +36,8 @@ def test_an_exploration_is_what_the_model_computes(pretrained, vocab):
     assert found["sources"] == ["", "[MASK]", "cat", "s", "", "on", "[MASK]", "中", ""]
     assert (found["layers"], found["heads"], found["truncated"]) == (3, 2, False)
     ids = np.array([[vocab.ids[token] for token in tokens]], np.int32)
-    inputs = {
-        "input_word_ids": ids,
-        "input_mask": np.ones_like(ids),
-        "input_type_ids": np.array([found["segments"]], np.int32),
-    }
+    inputs = {"input_word_ids": ids, "input_mask": np.ones_like(ids)}
+    inputs["input_type_ids"] = np.array([found["segments"]], np.int32)
     expected = bert_tf.attention_probabilities(model.encoder, inputs)[:, 0]
     np.testing.assert_allclose(attention_of(found)[:, :2], expected, atol=1 / 65535)
     np.testing.assert_allclose(attention_of(found)[:, 2], expected.numpy().mean(1), atol=1 / 65535)
@@ -83,9 +80,8 @@ def test_a_long_text_is_truncated_and_says_so(pretrained, tmp_path, capsys):
     run(options(pretrained[0], texts=texts, output_file=page, overwrite=True))
     shown = capsys.readouterr()
     assert shown.out == f"Wrote {page}: open it in a browser.\n"
-    assert shown.err == (
-        "WARNING: truncated 1 of 2 texts to 24 tokens: --max_seq_length may be up to 24.\n"
-    )
+    warning = "truncated 1 of 2 texts to 24 tokens: --max_seq_length may be up to 24."
+    assert shown.err == f"WARNING: {warning}\n"
     long, short = Page.of((tmp_path / "page.html").read_text("utf-8")).data["texts"]
     assert (len(long["tokens"]), long["truncated"]) == (24, True)
     assert (len(short["tokens"]), short["truncated"]) == (4, False)

@@ -73,9 +73,8 @@ def oracle(pretrained, vocab) -> list[np.ndarray]:
     expected = [compute(line.split()) for line in TOKENS[:-1]]
     expected.append(np.zeros((0, *expected[0].shape[1:]), np.float32))
     words = WORDS[LONG]
-    windows = {
-        start: compute(["[CLS]", *words[start : start + LENGTH - 2], "[SEP]"]) for start in WINDOWS
-    }
+    parts = {start: words[start : start + LENGTH - 2] for start in WINDOWS}
+    windows = {start: compute(["[CLS]", *part, "[SEP]"]) for start, part in parts.items()}
     rows = [windows[start][1 + word - start] for start, own in WINDOWS.items() for word in own]
     cls, sep = (np.mean([values[end] for values in windows.values()], axis=0) for end in (0, -1))
     expected[LONG] = np.stack([cls, *rows, sep])
@@ -88,13 +87,10 @@ def extract(pretrained, tmp_path):
     (tmp_path / "lines.txt").write_bytes(b"\n".join(LINES) + b"\n")
 
     def call(ending: str, **flags) -> str:
-        flags = {"layers": "embeddings,-1,0", "max_seq_length": LENGTH, "batch_size": 4} | flags
-        files = dict(
-            input_file=str(tmp_path / "lines.txt"), output_file=f"{tmp_path}/vectors{ending}"
-        )
-        options = Options(**{"checkpoint": pretrained[0]} | files | flags)
-        run(options)
-        return options.output_file
+        values = dict(checkpoint=pretrained[0], input_file=str(tmp_path / "lines.txt"))
+        values |= dict(layers="embeddings,-1,0", max_seq_length=LENGTH, batch_size=4)
+        run(Options(**values | flags, output_file=f"{tmp_path}/vectors{ending}"))
+        return f"{tmp_path}/vectors{ending}"
 
     return call
 
@@ -125,9 +121,8 @@ def test_vectors_of_tokens_are_those_of_the_encoder(extract, oracle, vocab, tmp_
     assert " ".join(vocab.tokens[i] for i in found["ids"]) == " ".join(TOKENS[:-1])
     spans = list(zip(found["starts"], found["limits"], strict=True))
     rows = np.split(np.array(spans), found["row_splits"][1:-1])
-    texts = [
-        line[a:b] if a >= 0 else b"|" for line, row in zip(LINES, rows, strict=True) for a, b in row
-    ]
+    of_lines = zip(LINES, rows, strict=True)
+    texts = [line[a:b] if a >= 0 else b"|" for line, row in of_lines for a, b in row]
     assert b" ".join(texts).decode() == (
         "| the cat s sat . | | café cat s | | the cat | cat s on a b c d | | | "
         "| a b a b a b a b a b a b a b a b a b |"
@@ -199,10 +194,8 @@ def test_parquet_has_a_row_per_vector(extract, monkeypatch, pooling, dtype):
     """Oracles: the arrays of .npz; the tokens, or the lines, by hand. Groups have few rows."""
     monkeypatch.setattr(vector_files, "_GROUP_ROWS", 7)
     flags = {"pooling": pooling, "dtype": dtype}
-    expected, table = (
-        arrays(extract(".npz", **flags)),
-        parquet.read_table(extract(".parquet", **flags)),
-    )
+    expected = arrays(extract(".npz", **flags))
+    table = parquet.read_table(extract(".parquet", **flags))
     columns = table.to_pydict()
     counts = np.diff(expected["row_splits"])
     assert columns["line"] == np.repeat(np.arange(len(LINES)), counts).tolist()
@@ -277,11 +270,16 @@ def test_pairs_are_packed_as_for_training(vocab, length):
         assert line.truncated == (tokens + 3 > length)
 
 
-def test_the_default_length_fits_the_encoder(extract):
-    """Oracle: the vectors with its number of positions, 24."""
+def test_default_length_and_layers(extract):
+    """Oracles: the vectors for the number of positions, 24; google-research/bert's own layers.
+
+    It cannot read fewer than four.
+    """
     found = arrays(extract(".npz", max_seq_length=None))
     expected = arrays(extract(".npz", max_seq_length=24, overwrite=True))
     np.testing.assert_array_equal(found["values"], expected["values"])
+    assert chosen_layers(None, 12) == [-1, -2, -3, -4]
+    assert chosen_layers(None, 2) == [-1, -2]
 
 
 @pytest.mark.parametrize(
@@ -326,9 +324,3 @@ def test_the_projector_of_tensorboard_shows_words(extract, tmp_path):
     shown = {name: list(expected.shape) for name in ("other", "vectors")}
     assert {e["tensorName"]: e["tensorShape"] for e in answer["embeddings"]} == shown
     assert len(answer["embeddings"]) == 2
-
-
-def test_default_layers():
-    """Oracle: google-research/bert extract_features.py; it cannot read fewer than four layers."""
-    assert chosen_layers(None, 12) == [-1, -2, -3, -4]
-    assert chosen_layers(None, 2) == [-1, -2]

@@ -19,10 +19,8 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 def probabilities(model, vocab, tokens: list[str], *positions: int) -> np.ndarray:
     """Returns the model's probabilities for masked tokens of a single, unpadded sequence."""
     ids = tf.constant([[vocab.ids[token] for token in ("[CLS]", *tokens, "[SEP]")]])
-    inputs = dict(input_word_ids=ids, input_mask=tf.ones_like(ids))
-    inputs |= dict(
-        input_type_ids=tf.zeros_like(ids), masked_lm_positions=[[p + 1 for p in positions]]
-    )
+    inputs = dict(input_word_ids=ids, input_mask=tf.ones_like(ids), input_type_ids=0 * ids)
+    inputs["masked_lm_positions"] = [[position + 1 for position in positions]]
     logits = model(inputs, training=False)["mlm_logits"][0, :, : len(vocab)]
     return np.squeeze(tf.nn.softmax(logits), axis=0 if len(positions) == 1 else ())
 
@@ -58,11 +56,8 @@ def test_every_mask_gets_the_likeliest_tokens(pretrained, vocab, capsys, targets
             expected = {token: values[vocab.ids[token]] for token in allowed or vocab.tokens}
             best = sorted(expected, key=expected.get, reverse=True)[:top_k]
             assert [guess["token"] for guess in guesses] == best
-            np.testing.assert_allclose(
-                [guess["probability"] for guess in guesses],
-                [expected[token] for token in best],
-                rtol=1e-4,
-            )
+            found = [guess["probability"] for guess in guesses]
+            np.testing.assert_allclose(found, [expected[token] for token in best], rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +106,8 @@ def test_lines_of_a_file_or_of_standard_input(pretrained, tmp_path, capsys, monk
     lines = shown.out.splitlines()
     assert [lines[i] for i in (0, 2, 3, 4)] == ["the [MASK]", "", "a [mask]", "b [MASK]"]
     assert lines[1].count("%, ") == 1 and len(lines) == 6
-    assert shown.err == (
-        "WARNING: no [MASK] in 1 of 4 texts: write it with brackets and in capital letters.\n"
-    )
+    warning = "no [MASK] in 1 of 4 texts: write it with brackets and in capital letters."
+    assert shown.err == f"WARNING: {warning}\n"
     data = io.TextIOWrapper(io.BytesIO("é [MASK] [MASK]\n".encode()))
     monkeypatch.setattr(sys, "stdin", data)
     run(Options(checkpoint=folder))

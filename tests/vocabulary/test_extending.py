@@ -40,10 +40,8 @@ def test_choice_by_hand():
 def slow_choice(words: Counter[str], num_tokens: int) -> list[str]:
     """Evaluates every run of tokens again for each new token."""
     tokenizer = WordPieceTokenizer(OLD)
-    pieces = {
-        word: [OLD.tokens[i] for i in tokenizer.tokenize_flat([word]).to_list()[0]]
-        for word in words
-    }
+    ids = dict(zip(words, tokenizer.tokenize_flat([*words]).to_list(), strict=True))
+    pieces = {word: [OLD.tokens[i] for i in own] for word, own in ids.items()}
     chosen: list[str] = []
     for _ in range(num_tokens):
         worth: Counter[str] = Counter()

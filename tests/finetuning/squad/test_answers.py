@@ -69,10 +69,8 @@ def original_max_context(windows):
     flags = []
     for number, question in enumerate(windows.question):
         others = [i for i, other in enumerate(windows.question) if other == question]
-        row = []
-        for position in range(
-            windows.offset[number], windows.offset[number] + windows.length[number]
-        ):
+        row, first = [], windows.offset[number]
+        for position in range(first, first + windows.length[number]):
             best_score, best = None, None
             for i in others:
                 end = windows.offset[i] + windows.length[i] - 1

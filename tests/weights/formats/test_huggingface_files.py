@@ -207,27 +207,22 @@ def test_configurations_that_do_not_fit(folder, changes, message):
     assert_refused(folder, message)
 
 
-@pytest.mark.parametrize(
-    "theirs, ours",
-    [
-        *[("gelu_python", "gelu"), ("gelu_new", "gelu_new"), ("gelu_pytorch_tanh", "gelu_new")],
-        *[("gelu_fast", "gelu_new"), ("relu", "relu"), (None, "gelu")],
-    ],
-)
-def test_activations(folder, theirs, ours):
-    """Oracle: the formulas in transformers' activations.py; "gelu" is its default."""
-    edit_json(folder / "config.json", hidden_act=theirs, layer_norm_eps=1e-5, unknown_key=[3])
-    config = open_checkpoint(str(folder)).spec.config
-    assert (config.hidden_act, config.layer_norm_eps) == (ours, 1e-5)
-
-
-def test_the_dropout_of_a_head_is_kept(folder):
-    """Oracle: transformers' BertConfig, in which null stands for hidden_dropout_prob."""
+def test_activations_and_the_dropout_of_a_head(folder):
+    """Oracles: the formulas in transformers' activations.py, of which "gelu" is the default; its
+    BertConfig, in which null stands for hidden_dropout_prob."""
     edit_json(folder / "config.json", classifier_dropout=None)
     assert open_checkpoint(str(folder)).spec.config == CONFIG
-    edit_json(folder / "config.json", classifier_dropout=0.4)
-    checkpoint = open_checkpoint(str(folder))
-    assert checkpoint.spec.config.head_dropout_prob == 0.4
+    changes = dict(classifier_dropout=0.4, layer_norm_eps=1e-5, unknown_key=[3])
+    for ours, names in (
+        ("gelu", ("gelu_python", None)),
+        ("gelu_new", ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")),
+        ("relu", ("relu",)),
+    ):
+        for theirs in names:
+            edit_json(folder / "config.json", hidden_act=theirs, **changes)
+            config = (checkpoint := open_checkpoint(str(folder))).spec.config
+            found = config.hidden_act, config.layer_norm_eps, config.head_dropout_prob
+            assert found == (ours, 1e-5, 0.4)
     assert config_json(checkpoint)["classifier_dropout"] == 0.4
 
 
@@ -460,25 +455,19 @@ def test_one_output_that_classifies(folder, type_):
     assert found["labels"].numpy().tolist() == [b"toxic" if p >= 0.5 else b"" for p in expected]
 
 
-@pytest.mark.parametrize(
-    ("head", "classes", "expected"),
-    [
+def test_what_a_head_predicts_is_stated(folder, tmp_path):
+    """Oracles: the values of transformers' problem_type, by which it chooses the loss; the lines
+    about heads that are not described."""
+    checkpoint = open_checkpoint(str(folder))
+    for head, classes, expected in (
         (Head("classifier", multi_label=True), 3, "multi_label_classification"),
         (Head("classifier"), 1, "regression"),
         (Head("classifier"), 3, None),
         (Head("tagger"), 1, None),
-    ],
-)
-def test_what_a_classifier_predicts_is_stated(folder, head, classes, expected):
-    """Oracle: the values of transformers' problem_type, by which it chooses the loss."""
-    checkpoint = open_checkpoint(str(folder))
-    tensors = {**checkpoint.tensors, HEAD_BIAS: Tensor((classes,), None)}
-    found = config_json(dataclasses.replace(checkpoint, head=head, tensors=tensors))
-    assert found.get("problem_type") == expected
-
-
-def test_heads_that_are_not_described(folder, tmp_path):
-    checkpoint = open_checkpoint(str(folder))
+    ):
+        tensors = {**checkpoint.tensors, HEAD_BIAS: Tensor((classes,), None)}
+        found = config_json(dataclasses.replace(checkpoint, head=head, tensors=tensors))
+        assert found.get("problem_type") == expected
     for head, message in (
         (None, "has no head.json beside it, which tells what its head predicts: write one, such"),
         (Head("tagger", ("a", "b")), "has 3 outputs, but its head.json 2 labels"),

@@ -56,6 +56,7 @@ TAGGING, RANKING = tuning.TaggingObjective(), tuning.RankingObjective(0.05)
 SIMILARITY = tuning.SimilarityObjective(2.5, 1.0)
 TOGETHER = [TASKS["sst2"], TASKS["stsb"]]
 SPEC = ModelSpec(CONFIG, Vocabulary((*SPECIAL_TOKENS, *"abcdef")), True)
+MIXED = DualObjective(MixedRows(SPEC, SPEC, 0.2))
 TERMS = {str(term): term for recipe in RECIPES.values() for term in recipe.loss.terms}
 EVERY_TERM = dataclasses.replace(RECIPES["pd"].loss, terms=tuple(TERMS.values()))
 
@@ -90,11 +91,7 @@ STEPS = {
     "rematerialized": (lambda: BertPretrainer(MOBILE, "layers"), MASKS, MASKED),
     "distillation": (student_and_teacher, DistillationObjective(CLASSES, EVERY_TERM), STEP),
     "theseus": (student_and_teacher, DistillationObjective(CLASSES, RECIPES["theseus"].loss), STEP),
-    "dual": (
-        lambda: DualPretrainer(CONFIG, TEACHER, "none"),
-        DualObjective(MixedRows(SPEC, SPEC, 0.2)),
-        MASKED | WORDS,
-    ),
+    "dual": (lambda: DualPretrainer(CONFIG, TEACHER, "none"), MIXED, MASKED | WORDS),
     "q8bert": (lambda: quantized(Q8BertLearner), CLASSES, {}),
     "qbert": (lambda: quantized(QBertLearner), CLASSES, {}),
 }

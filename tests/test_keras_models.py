@@ -13,9 +13,7 @@ from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, *"abcde"))
 # Without dropout, so that the loss of so small a model falls steadily.
-CONFIG = BertConfig(
-    len(VOCAB), 16, 1, 2, 32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-)
+CONFIG = BertConfig(len(VOCAB), 16, 1, 2, 32, "gelu", 0.0, 0.0)
 TEXTS = tf.constant(["b a", "c a", "b c", "a b"] * 4)
 BEGINS_WITH_B = tf.constant([1, 0, 1, 0] * 4)
 DATASET = tf.data.Dataset.from_tensor_slices((TEXTS, BEGINS_WITH_B)).batch(16)
@@ -88,9 +86,8 @@ def test_a_model_of_pairs_is_frozen_saved_and_exported(preprocessor, tmp_path):
     np.testing.assert_allclose(loaded(inputs), expected, atol=1e-6)
     assert len(loaded.trainable_weights) == len(model.trainable_weights)
     encoder.trainable = False
-    assert [weight.path for weight in model.trainable_weights] == [
-        weight.path for weight in model.layers[-1].weights
-    ]
+    left, head = ([x.path for x in y] for y in (model.trainable_weights, model.layers[-1].weights))
+    assert left == head
 
     model.export(tmp_path / "exported", verbose=False)
     serving = tf.saved_model.load(str(tmp_path / "exported")).signatures["serving_default"]

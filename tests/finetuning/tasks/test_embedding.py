@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from support import save_run, tuning_options
 
 from bert_tf import compress, convert_checkpoint, extract_features, predict
@@ -25,7 +24,7 @@ from bert_tf.training.checkpoints import Tensor
 from bert_tf.training.reports import read_results
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, write_settings
 from bert_tf.weights.names import HEAD_BIAS, HEAD_KERNEL
-from export import embedder, lite
+from export import lite
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab
 
 TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *"abcdw")), True)
@@ -125,13 +124,13 @@ def test_cosines_learn_the_numbers_of_a_table(similar, capsys):
     np.testing.assert_allclose(found, expected, atol=1e-3)
 
 
-def test_exports_and_other_formats_have_the_vectors_of_the_run(similar, tmp_path, capsys):
-    """Oracles: the vectors of `load_embedder`; the length of the run."""
+def test_other_formats_have_the_vectors_of_the_run(similar, tmp_path, capsys):
+    """Oracles: the vectors of `load_embedder`; the length of the run.
+
+    tests/inference/test_embedder.py exports such folders as SavedModels.
+    """
     texts = ["a good b", "bad", "c " * 40]
     expected = load_embedder(similar.output_dir)(texts)
-    folder = str(tmp_path / "saved")
-    embedder.run(embedder.Options(checkpoint=similar.output_dir, output_dir=folder))
-    np.testing.assert_allclose(tf.saved_model.load(folder)(texts)["embedding"], expected, atol=1e-5)
     folder = str(tmp_path / "folder")
     options = dict(from_=similar.output_dir, output_dir=folder, to="huggingface")
     convert_checkpoint.run(convert_checkpoint.Options(**options))
@@ -170,13 +169,11 @@ def test_texts_find_the_ones_that_belong_to_them(ranked):
 
 def test_extracted_vectors_are_those_of_each_text_alone(ranked, tmp_path):
     """Oracle: `load_embedder`, of a run with a column of second texts, which a table may lack."""
+    flags = dict(checkpoint=ranked.output_dir, layers="-1", pooling="mean", max_seq_length=24)
+    flags |= dict(output_file=f"{tmp_path}/a.npz", overwrite=True)
     for header, rows in (["anchor"], [("a b",)]), (["anchor", "positive"], [("a b", "c d")]):
-        files = dict(
-            input_file=table(tmp_path, "a.csv", header, rows), output_file=f"{tmp_path}/a.npz"
-        )
-        flags = dict(checkpoint=ranked.output_dir, layers="-1", pooling="mean", overwrite=True)
-        flags |= dict(max_seq_length=24)
-        extract_features.run(extract_features.Options(**flags, **files))
+        path = table(tmp_path, "a.csv", header, rows)
+        extract_features.run(extract_features.Options(**flags, input_file=path))
         (vector,) = np.load(f"{tmp_path}/a.npz")["values"][:, 0]
         expected = load_embedder(ranked.output_dir).encode(["a b"])[0]
         np.testing.assert_allclose(vector, expected, atol=1e-5)
@@ -223,9 +220,8 @@ def test_pairs_that_teach_nothing(read, write):
 def test_flags_replace_the_settings_of_a_model(ranked):
     """Oracle: the flag, also if the model was trained with another value."""
     options = dataclasses.replace(ranked, pooling="max", normalize=None)
-    assert make_task(options, Head(EMBEDDING, pooling="cls", normalize=True)).head == Head(
-        EMBEDDING, pooling="max", normalize=True
-    )
+    head = Head(EMBEDDING, pooling="cls", normalize=True)
+    assert make_task(options, head).head == dataclasses.replace(head, pooling="max")
 
 
 def test_a_text_is_its_own_partner_under_another_dropout_mask(files, sentences, tmp_path):

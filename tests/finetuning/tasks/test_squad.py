@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import tuning_options
+from support import calls_of, tuning_options
 
 from bert_tf import run_finetuning
 from bert_tf.finetuning.finetuning_options import FineTuningOptions as Options
 from bert_tf.finetuning.registry import make_task, with_length
 from bert_tf.finetuning.saved_run import with_flags_of
-from bert_tf.finetuning.squad.answers import Answer, find_answers
+from bert_tf.finetuning.squad.answers import Answer
 from bert_tf.finetuning.squad.contexts import SquadOptions
 from bert_tf.finetuning.squad.questions import Question, SquadExamples
 from bert_tf.finetuning.task import DataFiles
@@ -51,10 +51,7 @@ def test_from_files_to_answers(files, tmp_path, capsys, monkeypatch):
 
     The answers to the dev set are found once per epoch.
     """
-    found = []
-    monkeypatch.setattr(
-        squad, "find_answers", lambda *a: found.append(len(a[1].examples)) or find_answers(*a)
-    )
+    found = calls_of(monkeypatch, squad, "find_answers")
     _write(tmp_path / "train-v2.0.json", 200, seed=0)
     _write(tmp_path / "dev-v2.0.json", 40, seed=1)
     _write(tmp_path / "test.json", 20, seed=2, answers=False)
@@ -75,13 +72,11 @@ def test_from_files_to_answers(files, tmp_path, capsys, monkeypatch):
         assert predictions[id_] == ("" if odds[id_] > 0 else candidates[0]["text"])
 
     assert len(_read(run, "predictions_test.json")) == 20
-    assert found == [40, 40, 20]
+    assert [len(call.args[1].examples) for call in found] == [40, 40, 20]
     assert not any(name.startswith("test_") for name in results)
     _write(tmp_path / "scored.json", 20, seed=2)
-    scored = Options(
-        task="squad2", output_dir=str(run), do_eval=True, test_file=str(tmp_path / "scored.json")
-    )
-    evaluated = run_finetuning.run(scored)
+    flags = dict(task="squad2", output_dir=str(run), test_file=str(tmp_path / "scored.json"))
+    evaluated = run_finetuning.run(Options(**flags, do_eval=True))
     assert evaluated["eval_best_f1"] == results["eval_best_f1"] and evaluated["test_f1"] > 0.9
 
     classifier.run(classifier.Options(checkpoint=str(run), output_dir=str(tmp_path / "answers")))

@@ -146,7 +146,7 @@ def test_without_the_search_compiles_once(flags, device, fake_compiler, monkeypa
         ({"device": "t4"}, "--precision=bfloat16 is not for t4: use float16 or float32"),
         ({"precision": "float16"}, "--precision=float16 is not for v5e:2x2: use bfloat16 or"),
         ({"train_batch_size": 30}, "--train_batch_size=30 is not a multiple of the 4 replicas"),
-        ({"max_seq_length": 512}, "max_seq_length 512 is more than .* 32 of"),
+        ({"max_seq_length": 512}, "max_seq_length 512 is more than .* 32: use"),
     ],
 )
 def test_flags_that_do_not_agree_are_errors(flags, changed, message):

@@ -20,7 +20,7 @@ from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.session import Session
 from bert_tf.training.driver import Phase
-from bert_tf.training.trainer import Batch, Objective, Shortcut
+from bert_tf.training.trainer import Batch, Objective, Shortcut, open_batches
 from bert_tf.weights.flops import training_flops
 from tfrecords.order import RecordSet, records_of_step
 from tfrecords.reader import evaluation_batches, sample_batch, training_batches
@@ -118,11 +118,12 @@ class PhaseData:
         """Yields the evaluation's batches while it counts the masked tokens of this worker."""
         self.counts = np.zeros(self.records.evaluation.vocab_size)
         of_replicas = self.training.trainer.strategy.experimental_local_results
-        for batch in self._evaluation_batches:
-            names = ("masked_lm_ids", "masked_lm_weights")
-            for ids, weights in zip(*(of_replicas(batch[name]) for name in names), strict=True):
-                np.add.at(self.counts, ids.numpy(), weights.numpy())
-            yield batch
+        with open_batches(self._evaluation_batches) as held:
+            for batch in held[0]:
+                names = ("masked_lm_ids", "masked_lm_weights")
+                for ids, weights in zip(*(of_replicas(batch[x]) for x in names), strict=True):
+                    np.add.at(self.counts, ids.numpy(), weights.numpy())
+                yield batch
 
     def _warn_of_constant_predictions(self, accuracy: float) -> None:
         options, step = self.options, int(self.training.trainer.step.numpy())

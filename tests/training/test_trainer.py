@@ -134,8 +134,8 @@ class _SlowToFree:
     def __init__(self, allowed, freed):
         self._allowed, self._freed = allowed, freed
 
-    def __iter__(self):
-        return self
+    def __next__(self):
+        raise StopIteration
 
     def __del__(self):
         self._allowed.wait(60)
@@ -146,7 +146,12 @@ def test_nobody_waits_for_an_iterator_that_is_slow_to_free(monkeypatch):
     """Oracle: events."""
     monkeypatch.setattr("bert_tf.training.trainer._PATIENCE", 0.0)
     allowed, freed = threading.Event(), threading.Event()
-    with open_batches(_SlowToFree(allowed, freed)):
+
+    class Dataset:
+        def __iter__(self):
+            return _SlowToFree(allowed, freed)
+
+    with open_batches(Dataset()):
         pass
     assert not freed.is_set()
     allowed.set()

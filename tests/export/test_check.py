@@ -82,8 +82,8 @@ def test_a_wrong_encoder(point, found, change):
 
 def test_a_signature_with_other_outputs():
     """Oracle: the outputs of the model, under any name, or twice as large."""
-    model, points = Encoder(), [p for p in encoder.POINTS if p.name == "serving"]
-    for factor, found in ((1, {}), (2, {"serving": "no output that equals pooled_output"})):
+    model, points = Encoder(), [p for p in encoder.POINTS if p.name == "encoder_serving"]
+    for factor, found in ((1, {}), (2, {"encoder_serving": "no output that equals pooled_output"})):
         model.signatures = {
             "serving_default": lambda factor=factor, **inputs: {
                 "a": factor * model(inputs)["pooled_output"],
@@ -185,7 +185,7 @@ def test_a_model_that_cannot_be_served(tmp_path):
     model.signatures = {"serving_default": serve.get_concrete_function()}
     write_records(f"{tmp_path}/{WARMUP}", [warmup_request({"texts": tf.constant(["a"])})])
     found = wrong(Subject(str(tmp_path), model), serving.POINTS)
-    assert found["rows"] == "share depends on the other texts of the batch"
+    assert found["independent_rows"] == "share depends on the other texts of the batch"
     assert found["python_functions"] == "EagerPyFunc operations"
     assert found["requests"].startswith("request 1: ")
     two = tf.function(lambda text: text, input_signature=[tf.TensorSpec([2], tf.string, "text")])

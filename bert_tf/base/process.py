@@ -24,16 +24,13 @@ _CGROUP = pathlib.Path("/sys/fs/cgroup/memory.max")
 
 
 @contextlib.contextmanager
-def needed(packages: str, what: str, install: str | None = None) -> Iterator[None]:
-    """Turns an ImportError in the block into advice; `what` says what needs the packages.
-
-    pip gets `install`, by default the packages.
-    """
+def needed(packages: str, what: str) -> Iterator[None]:
+    """Turns an ImportError in the block into advice; `what` says what needs the packages."""
     try:
         yield
     except ImportError:
         names = " and ".join(packages.split())
-        raise ValueError(f"{what} {names}: pip install {install or packages}") from None
+        raise ValueError(f"{what} {names}: pip install {packages}") from None
 
 
 @functools.cache

@@ -16,7 +16,7 @@ _BATCH_ROWS = 1024
 
 def import_pyarrow() -> ModuleType:
     """Returns pyarrow, with its `parquet`; raises a ValueError if it is not installed."""
-    with needed("pyarrow", "Parquet files need", "'bert-tf[parquet]'"):
+    with needed("pyarrow", "Parquet files need"):
         import pyarrow.parquet
     return pyarrow
 

@@ -211,5 +211,5 @@ def test_parquet_files_give_the_blocks_of_json_lines(tmp_path, monkeypatch):
         next(read_blocks([path], 100, field="id"))
     for name in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ValueError, match=r"need pyarrow: pip install 'bert-tf\[parquet\]'$"):
+    with pytest.raises(ValueError, match=r"need pyarrow: pip install pyarrow$"):
         next(read_blocks([path], 100))

@@ -196,8 +196,9 @@ def test_evaluates_and_predicts_without_training(files, finished, tmp_path, caps
     swapped = run(dataclasses.replace(again, **changes))
     assert swapped["eval_accuracy"] == pytest.approx(1 - results["eval_accuracy"])
     assert "POSITIVE, negative, were put into the task's order" in capsys.readouterr().out
-    with pytest.raises(ValueError, match=r"\(max_seq_length=24, not 16\): omit the flag"):
-        run(dataclasses.replace(again, max_seq_length=16))
+    for name, was, now in (("max_seq_length", 24, 16), ("random_seed", 12345, 7)):
+        with pytest.raises(ValueError, match=rf"\({name}={was}, not {now}\): omit the flag"):
+            run(dataclasses.replace(again, **{name: now}))
     # A later command keeps the results of other splits. Without flags of data, it reads that of
     # the run.
     test = {"test_accuracy": 0.75}

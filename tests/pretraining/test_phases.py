@@ -2,9 +2,11 @@
 
 import json
 import pathlib
+from types import SimpleNamespace
 
 import pytest
 
+from bert_tf.learning import Training
 from bert_tf.pretraining import phase_data
 from bert_tf.pretraining.phases import read_phases
 from bert_tf.run_pretraining import Options, run
@@ -158,3 +160,13 @@ def test_left_to_right(flags, data, config, tmp_path):
     changes = {"bert_config_file": str(path), "num_train_steps": 40, "save_checkpoints_steps": 100}
     results = run(Options(**flags | changes))
     assert results["masked_lm_accuracy"] >= 14 / 15
+
+
+def test_an_evaluation_alone_is_that_of_the_phase_that_trained_last():
+    """Oracle: by hand; a phase ends with its last step."""
+    phases = [SimpleNamespace(until_step=n, evaluate=n) for n in (5, 9)]
+    session = SimpleNamespace(options=SimpleNamespace(do_train=False))
+    for step, phase in ((0, 5), (5, 5), (6, 9), (12, 9)):
+        driver = SimpleNamespace(step=step, evaluate=lambda evaluate: evaluate)
+        training = SimpleNamespace(session=session, driver=driver)
+        assert Training.run(training, phases) == phase

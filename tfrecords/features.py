@@ -121,8 +121,7 @@ def serialize_examples(arrays: dict[str, np.ndarray]) -> list[bytes]:
     """
     columns = [_encoded_rows(name, values) for name, values in arrays.items()]
     rows = map(b"".join, zip(*columns, strict=True))
-    # A message in another one is encoded like bytes, and the features are the first field, too.
-    return [tf.train.BytesList(value=[row]).SerializeToString() for row in rows]
+    return [_length_delimited(1, len(row)) + row for row in rows]
 
 
 def _encoded_rows(name: str, values: np.ndarray) -> list[bytes]:
@@ -160,12 +159,24 @@ def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 
 
 @lru_cache(maxsize=100_000)
-def _feature_header(name: str, is_float: bool, size: int) -> bytes:
-    """Returns what precedes the values of a feature, `size` bytes, in `tf.train.Features`."""
-    # It depends on the size alone, and every 0 takes one byte, or four as a float.
-    if is_float:
-        zeros = tf.train.Feature(float_list=tf.train.FloatList(value=[0.0] * (size // 4)))
-    else:
-        zeros = tf.train.Feature(int64_list=tf.train.Int64List(value=[0] * size))
-    encoded = tf.train.Features(feature={name: zeros}).SerializeToString()
-    return encoded[: len(encoded) - size]
+def _feature_header(name: str, is_float: bool, length: int) -> bytes:
+    """Returns what precedes the values of a feature in `tf.train.Features`: name and lengths.
+
+    The field numbers are those of tensorflow/core/example/{example,feature}.proto.
+    """
+    header = _length_delimited(1, length)
+    header = _length_delimited(2 if is_float else 3, len(header) + length) + header
+    key = name.encode()
+    key = _length_delimited(1, len(key)) + key
+    header = key + _length_delimited(2, len(header) + length) + header
+    return _length_delimited(1, len(header) + length) + header
+
+
+@lru_cache(maxsize=100_000)
+def _length_delimited(field: int, length: int) -> bytes:
+    """Returns the tag and length that precede a string, message or packed list."""
+    out = [field << 3 | 2]
+    while length > 0x7F:
+        out.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes([*out, length])

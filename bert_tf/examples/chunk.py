@@ -44,18 +44,33 @@ def join_chunks(first: Chunk, second: Chunk) -> Chunk:
 
 
 def save_chunk(path: str, chunk: Chunk) -> None:
-    """Writes a chunk atomically, in little more than two bytes per token."""
-    ids, file = chunk.token_ids, io.BytesIO()
-    small = {
-        "token_ids": ids.astype(np.min_scalar_type(ids.max(initial=0))),
-        "unit_starts": np.packbits(chunk.unit_starts),
-    }
-    np.savez(file, **vars(chunk) | small)
+    """Writes a chunk atomically, in about two bytes per token."""
+    file = io.BytesIO()
+    for array in (
+        _compact(chunk.token_ids),
+        np.packbits(chunk.unit_starts),
+        _compact(np.diff(chunk.sentence_starts)),
+        _compact(np.diff(chunk.document_starts)),
+    ):
+        np.save(file, array)
     atomic_write(path, file.getvalue())
 
 
 def load_chunk(path: str) -> Chunk:
     """Reads a chunk that `save_chunk` wrote."""
-    arrays = dict(np.load(io.BytesIO(read_file(path))))
-    ids, unit_starts = arrays.pop("token_ids").astype(np.int32), arrays.pop("unit_starts")
-    return Chunk(ids, np.unpackbits(unit_starts, count=len(ids)).view(np.bool_), **arrays)
+    file = io.BytesIO(read_file(path))
+    ids, unit_starts, sentences, documents = (np.load(file, allow_pickle=False) for _ in range(4))
+    return Chunk(
+        token_ids=ids.astype(np.int32),
+        unit_starts=np.unpackbits(unit_starts, count=len(ids)).view(np.bool_),
+        sentence_starts=_starts(sentences),
+        document_starts=_starts(documents),
+    )
+
+
+def _compact(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.min_scalar_type(values.max(initial=0)))
+
+
+def _starts(lengths: np.ndarray) -> np.ndarray:
+    return np.append(0, np.cumsum(lengths, dtype=np.int64))

@@ -19,7 +19,6 @@ import numpy as np
 
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.rows import Rows
-from tfrecords.dynamic_masking import graph_budget
 from tfrecords.vocabulary import Vocabulary
 
 # SpanBERT, section 3.1.
@@ -43,7 +42,7 @@ def mask_rows(
         `masked_lm_ids` and `masked_lm_weights` [N, P], zero-padded.
     """
     masking, width = options.masking, options.max_predictions_per_seq
-    budget = graph_budget(rows.lengths, options.masked_lm_prob, width).numpy().astype(np.int64)
+    budget = prediction_budget(rows.lengths, options.masked_lm_prob, width)
     if masking == "wordpiece":
         positions = choose_tokens(rows.maskable, budget, rng)
     elif masking == "span":
@@ -69,6 +68,15 @@ def mask_rows(
         "masked_lm_ids": np.pad(labels, padding),
         "masked_lm_weights": np.pad(chosen.astype(np.float32), padding),
     }
+
+
+def prediction_budget(
+    lengths: np.ndarray, masked_lm_prob: float, max_predictions_per_seq: int
+) -> np.ndarray:
+    """Returns how many tokens to predict in rows of `lengths` tokens (special tokens included)."""
+    # rint rounds halves to even, as the original's round() does.
+    wanted = np.rint(lengths * masked_lm_prob).astype(np.int64)
+    return np.minimum(max_predictions_per_seq, np.maximum(1, wanted))
 
 
 def _one_draw_per_span(draw: np.ndarray, positions: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """What a run trains, and how: one protocol, and the one way to run what follows it."""
 
+import abc
 import contextlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,7 +18,7 @@ from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import OPTIONAL, load_weights
 
 
-class Learner:
+class Learner(abc.ABC):
     """What a run trains, and how: all of it but the devices and the examples.
 
     Attributes:
@@ -26,13 +27,13 @@ class Learner:
 
     readers: Mapping[str, ModelSpec] = {}
 
+    @abc.abstractmethod
     def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:
         """Returns the model to train, with random weights."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def objective(self, spec: ModelSpec, num_train_steps: int) -> Objective:
         """Returns what to minimize."""
-        raise NotImplementedError
 
     def initial_weights(self, model: keras.Model) -> Sequence[keras.Variable]:
         """Returns the weights of the model that are set from the initial checkpoint."""

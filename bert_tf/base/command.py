@@ -62,9 +62,9 @@ def option(
         kind: "common"; "rare", which --help leaves to --helpfull; or "positional": the value may
             also be given without the name of the flag. The strings of a positional `tuple` take
             all such arguments.
-        role: what the flag is for a run that a later command trains on or evaluates. "fixed": a
-            part of what is trained, which an evaluation takes from the run; "column" and
-            "setting": the same, with a default that was found in the training file or the model;
+        role: what the flag is for a run that a later command trains on or evaluates. "fixed": it
+            shapes the training, and an evaluation uses the run's value; "column" and "setting": the
+            same, but their defaults come from the training file or the model;
             "length": how much of a text is read. "training": fixed while the run trains. "data",
             "test": files, which an evaluation takes from the run unless flags name data.
             "reading": how to read the model's output; may be given anew. "free": what to do.

@@ -43,8 +43,9 @@ def options_of(run: Run) -> FineTuningOptions:
 def with_flags_of(options: FineTuningOptions, run: Run) -> FineTuningOptions:
     """Returns the flags of a command for a run that exists; unchanged if there is none.
 
-    Training goes on with the defaults that the run has found. For an evaluation, all flags that say
-    what was trained are those of the run, and so is the data if no flag says where other data is.
+    Training resumes with the defaults that the run found in its data and model. An evaluation uses
+    the run's values for all flags that shaped the training, and the run's data unless flags name
+    other data.
     """
     if {"task", "output_dir"} <= run.flags.keys():
         options_of(run)  # checks them

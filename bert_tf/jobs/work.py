@@ -1,4 +1,4 @@
-"""Work in chunks that goes on where an earlier run of the same command stopped.
+"""Jobs that process their input in chunks and resume where an earlier run stopped.
 
 A command describes its work (see `provenance.describe`) and opens it, which refuses to replace that
 of another command. In one stage or two, it turns chunks into files, each with a function of one
@@ -59,9 +59,9 @@ def unfinished_work(
 ) -> Iterator["UnfinishedWork"]:
     """Opens the work in a folder, which no other process may enter; removes it at the end.
 
-    After an error, the work stays, and the same command goes on with it. But after a ValueError,
-    the same command would fail again: only work of an earlier run stays, which may have taken hours
-    and may still be of use with other settings.
+    After an error, the finished work is kept, and the same command resumes. After a ValueError, the
+    same command would fail again, so new work is removed. Work of an earlier run is kept, because
+    it may have taken hours and may still be useful with other settings.
     """
     with locked(path):
         before = UnfinishedWork(path).job

@@ -2,8 +2,8 @@
 
 A command describes its work (see `provenance.describe`) and opens it, which refuses to replace that
 of another command. In one stage or two, it turns chunks into files, each with a function of one
-chunk, in processes or on Apache Beam (see `workers`), and joins these into its output. Where the
-work ran makes no difference to a byte.
+chunk, in processes or on Apache Beam (see `workers`), and joins these into its output. The output
+is the same, byte for byte, wherever the work ran.
 
 The state is in a folder beside the output. Any process, on any machine that can access it, can do
 any step of the work, and a job that was killed resumes where it stopped:

@@ -4,11 +4,16 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.devices.batch_size import find_largest_batch
-from bert_tf.devices.compiler import CompiledStep, DoesNotFit, compile_step
-from bert_tf.devices.gpu import GpuTarget, library_flops
+from bert_tf.devices.check import find_largest_batch
+from bert_tf.devices.compiler import (
+    CompiledStep,
+    DoesNotFit,
+    GpuTarget,
+    TpuTarget,
+    compile_step,
+    library_flops,
+)
 from bert_tf.devices.topology import Topology, estimate_step_time
-from bert_tf.devices.tpu import TpuTarget
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.training.chips import GPUS
 

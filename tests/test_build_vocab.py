@@ -30,7 +30,7 @@ def build(folder, text: bytes, **options) -> Vocabulary:
     defaults = {"output_file": output}
     if not options.get("extend_vocab") and not options.get("report_vocab"):
         defaults |= {"vocab_size": 200, "num_unused": 0}
-    run(Options(str(folder / "text.txt"), **(defaults | options)))
+    run(Options(input_file=str(folder / "text.txt"), **(defaults | options)))
     return load_vocab(options.get("output_file", output))
 
 
@@ -86,7 +86,7 @@ def test_coverage_of_a_given_vocabulary_by_file(tmp_path, capsys, monkeypatch):
     (tmp_path / "v.txt").write_text("\n".join([*SPECIAL, "a", "ab", "##b", "c"]))
     for name, text in {"x.txt": "ab abb", "y.txt": "cc c c c", "z.txt": "abb"}.items():
         (tmp_path / name).write_text(text)
-    run(Options("x.txt,[yz].txt", report_vocab="v.txt"))
+    run(Options(input_file="x.txt,[yz].txt", report_vocab="v.txt"))
     rows = rows_of_table(capsys.readouterr().out)
     assert rows == {
         "x.txt": ["2", "2", "1.500", "1.67", "0.0000%"],
@@ -95,7 +95,7 @@ def test_coverage_of_a_given_vocabulary_by_file(tmp_path, capsys, monkeypatch):
         "all": ["7", "4", "1.286", "1.44", "14.2857%"],
     }
     monkeypatch.setattr(building, "_MAX_REPORTED_FILES", 2)
-    run(Options("x.txt,[yz].txt", report_vocab="v.txt"))
+    run(Options(input_file="x.txt,[yz].txt", report_vocab="v.txt"))
     rows = rows_of_table(capsys.readouterr().out)
     assert list(rows) == ["x.txt", "[yz].txt", "all"]
     assert rows["[yz].txt"] == ["5", "3", "1.200", "1.33", "20.0000%"]
@@ -189,7 +189,7 @@ def test_empty_files_and_bytes_that_are_not_utf8_are_counted(tmp_path, capsys):
     (tmp_path / "a.txt").touch()
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"\n"))
     (tmp_path / "c.txt").write_bytes(b"\xef\xbb\xbfab\xff ab\nab\n\xc3\n")
-    run(Options(f"{tmp_path}/?.txt*", f"{tmp_path}/vocab.txt", num_unused=0))
+    run(Options(input_file=f"{tmp_path}/?.txt*", output_file=f"{tmp_path}/vocab.txt", num_unused=0))
     assert capsys.readouterr().out.startswith(
         f"WARNING: 2 of 3 files are empty: {tmp_path}/a.txt, {tmp_path}/b.txt.gz.\n"
         f"WARNING: dropped invalid bytes in 2 lines that are not UTF-8: {tmp_path}/c.txt (2). "
@@ -202,7 +202,14 @@ def test_another_vocabulary_is_not_replaced(tmp_path, capsys, monkeypatch):
     build(tmp_path, b"ab ab ab q q\n")
     count_words = building.count_words
     monkeypatch.setattr(building, "count_words", None)
-    run(Options(f"{tmp_path}/text.txt", f"{tmp_path}/vocab.txt", vocab_size=200, num_unused=0))
+    run(
+        Options(
+            input_file=f"{tmp_path}/text.txt",
+            output_file=f"{tmp_path}/vocab.txt",
+            vocab_size=200,
+            num_unused=0,
+        )
+    )
     assert f"{tmp_path}/vocab.txt is complete: nothing to do." in capsys.readouterr().out
     before = (tmp_path / "vocab.txt").read_bytes()
     for text, options in ((b"ab ab ab q q\n", {"vocab_size": 20}), (b"cd cd\n", {})):
@@ -265,7 +272,8 @@ def test_what_others_wrote_is_not_replaced(tmp_path, monkeypatch, end, meanwhile
         (b"abc", {"report_vocab": "v.txt"}, "--output_file has no effect with --report_vocab"),
         (b"a", {"num_new_tokens": 5}, "--num_new_tokens has no effect without --extend_vocab"),
         (b"a", {"extend_vocab": "v", "vocab_size": 9}, "--vocab_size has no effect with --extend"),
-        (b"a", {"json_field": "body"}, "--json_field has no effect without a JSON file"),
+        (b"a", {"text_field": "body"}, "--text_field has no effect without a JSON file"),
+        (b"a", {"tfds": "wikipedia"}, "give either --input_file or --tfds"),
         (b"abc", {"extend_vocab": "absent.txt"}, "cannot read absent.txt"),
     ],
 )

@@ -153,9 +153,10 @@ def test_parquet_files_give_the_records_of_json_lines(files, tmp_path):
     records = []
     for name in ("a.jsonl", "a.parquet"):
         output = str(tmp_path / f"{name}.tfrecord")
-        read = dict(input_file=str(tmp_path / name), json_field="body")
+        read = dict(input_file=str(tmp_path / name), text_field="body")
         run(Options(**files | read | {"output_file": output}))
-        words = count_words({name: [read["input_file"]]}, True, "body").texts[name]
+        layout = Options(**files | read).with_corpus_defaults()
+        words = count_words({name: [read["input_file"]]}, True, layout).texts[name]
         records.append((pathlib.Path(output).read_bytes(), words))
     assert records[0] == records[1] and records[0][1]["cat"] == 2
 
@@ -298,7 +299,7 @@ def test_much_lost_text_is_noticed(files, tmp_path, capsys):
         ({"language": "xx", "split_sentences": True}, "--language=xx is not known: .* de, "),
         ({"document_separator": "("}, r"--document_separator=\( is neither blank_line nor file"),
         ({"input_file": "{}/a.json", "document_separator": "file"}, "--document_separator has no"),
-        ({"json_field": "body"}, "--json_field has no effect without a JSON file"),
+        ({"text_field": "body"}, "--text_field has no effect without a JSON file"),
         ({"cross_documents": False, "objective": "sop"}, "--cross_documents has no effect"),
         ({"beam_options": "--region=R"}, "--beam_options has no effect"),
         ({"runner": "DirectRunner", "num_workers": 2}, "--num_workers has no effect"),

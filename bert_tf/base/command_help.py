@@ -44,7 +44,7 @@ def help_text(doc: str, options_type: type, *, full: bool) -> str:
 
     Args:
         doc: what it does: a summary, examples and a paragraph; further ones are for --helpfull.
-        options_type: its flags. Required ones come first, then its own, then shared ones.
+        options_type: its flags, see `ordered_flags`.
         full: whether to show all flags with their whole help, as --helpfull does.
     """
     about = doc.strip() if full else "\n\n".join(doc.strip().split("\n\n")[:3])
@@ -105,14 +105,14 @@ def _width() -> int:
 
 
 def ordered_flags(options_type: type) -> list[dataclasses.Field]:
-    """Returns the flags: required ones first, then the command's own, then shared ones."""
+    """Returns the flags: required ones and data first, then the command's own, then shared ones."""
     classes = options_type.__mro__
     own = {
         name: -i for i, cls in enumerate(classes) for name in vars(cls).get("__annotations__", ())
     }
     return sorted(
         dataclasses.fields(options_type),
-        key=lambda field: (not is_required(field), -own[field.name]),
+        key=lambda x: (not is_required(x) and x.metadata["role"] != "data", -own[x.name]),
     )
 
 

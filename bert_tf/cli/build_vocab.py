@@ -7,8 +7,8 @@
 
 The first command builds a vocabulary from text. The second adds to a published one the tokens that
 shorten the text of a domain most. The third reports how well a vocabulary covers texts, which the
-other two print as well, and writes nothing. The text may be in any language and of any size: plain
-files, JSON lines (.jsonl), or either of them compressed (.gz, .bz2, .xz, .zst).
+other two print as well, and writes nothing. The text may be in any language, of any size and in any
+form that create_pretraining_data reads, with the same flags: text files, JSON lines, Parquet, TFDS.
 
 The code that later tokenizes the text also splits it into words here, so every learned token can be
 found again. The same text gives the same file, byte for byte, on any number of cores. A vocabulary

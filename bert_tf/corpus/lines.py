@@ -45,7 +45,7 @@ def read_documents(
     file: str,
     *,
     separator: str = "blank_line",
-    json_field: str = "text",
+    text_field: str = "text",
     is_wrapped: bool = False,
 ) -> Iterator[list[str]]:
     """Yields the lines of each document, without blank lines and surrounding whitespace.
@@ -56,13 +56,13 @@ def read_documents(
         separator: what separates documents in plain text: "blank_line"; "file", which makes each
             file one document; or a regular expression. Each line that contains a match begins a
             document. A line that matches as a whole only separates documents and is left out.
-        json_field: the field of JSON lines that holds a document.
+        text_field: the field of JSON lines that holds a document.
         is_wrapped: whether to join the lines of paragraphs, which are broken at a fixed width. The
             lines of the result are then paragraphs.
     """
     if kind == "json":
         for line in filter(None, map(str.strip, text.split("\n"))):
-            lines = _lines(_json_text(line, json_field, file))
+            lines = _lines(_json_text(line, text_field, file))
             yield unwrap(lines, wrap_width(lines)) if is_wrapped else list(filter(None, lines))
         return
     lines = _lines(text)
@@ -97,15 +97,15 @@ def _split(lines: list[str], separator: str) -> Iterator[list[str]]:
     yield document
 
 
-def _json_text(line: str, json_field: str, file: str) -> str:
+def _json_text(line: str, text_field: str, file: str) -> str:
     try:
-        value = json.loads(line)[json_field]
+        value = json.loads(line)[text_field]
     except (LookupError, RecursionError, TypeError, ValueError):
         value = None
     if not isinstance(value, str):
         raise ValueError(
-            f"{file}: a line is not a JSON object with text in the field {json_field!r} "
-            f"(--json_field names the field): {line[:80]!r}"
+            f"{file}: a line is not a JSON object with text in the field {text_field!r} "
+            f"(--text_field names the field): {line[:80]!r}"
         )
     # A lone half of a surrogate pair is not a character.
     return re.sub("[\ud800-\udfff]", "\ufffd", value)

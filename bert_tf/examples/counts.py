@@ -3,41 +3,19 @@
 from dataclasses import dataclass, field
 from typing import Self
 
-
-class _Sums:
-    """A dataclass of counts that can be added up."""
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(*map(_added, vars(self).values(), vars(other).values()))
-
-
-def _added(mine, theirs):
-    """Adds counts, or dicts of counts."""
-    if not isinstance(mine, dict):
-        return mine + theirs
-    return {key: mine.get(key, 0) + theirs.get(key, 0) for key in mine | theirs}
+from bert_tf.corpus.reading import ReadCounts, Sums
 
 
 @dataclass
-class TextCounts(_Sums):
+class TextCounts(ReadCounts):
     """Sums over the text that was read.
 
     Attributes:
-        lines: lines that are not blank, or paragraphs if those are split.
-        wrapped_lines: lines that look hard-wrapped and were not joined.
-        invalid_lines: lines that are not valid UTF-8, by the name of the file.
         empty_documents: documents without a token.
         single_sentences: documents of one sentence.
         empty_sentences: sentences without a token.
-        left_out: how many lines and sentences each rule of cleaning dropped.
-        characters: characters of the lines.
-        left_out_characters: how many of them cleaning dropped.
     """
 
-    bytes: int = 0
-    lines: int = 0
-    wrapped_lines: int = 0
-    invalid_lines: dict[str, int] = field(default_factory=dict)
     documents: int = 0
     empty_documents: int = 0
     single_sentences: int = 0
@@ -45,13 +23,10 @@ class TextCounts(_Sums):
     empty_sentences: int = 0
     tokens: int = 0
     unknown_tokens: int = 0
-    left_out: dict[str, int] = field(default_factory=dict)
-    characters: int = 0
-    left_out_characters: int = 0
 
 
 @dataclass
-class ExampleCounts(_Sums):
+class ExampleCounts(Sums):
     """Sums over examples.
 
     Attributes:
@@ -77,7 +52,7 @@ class ExampleCounts(_Sums):
 
 
 @dataclass
-class CreationStatistics(_Sums):
+class CreationStatistics(Sums):
     """All counts of a job or, without examples, of a chunk.
 
     Attributes:

@@ -7,24 +7,14 @@ from dataclasses import dataclass
 
 from bert_tf.base.command import option, rare_option
 from bert_tf.choices import MASKINGS, OBJECTIVES, PAIR_LENGTH, SEED, SHARE, TOKENS
+from bert_tf.corpus.corpus_options import CorpusOptions
 from bert_tf.jobs.runner_options import RunnerOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataOptions(RunnerOptions):
+class DataOptions(CorpusOptions, RunnerOptions):
     """Which examples to create from which text, in which files, and where the work runs."""
 
-    input_file: str | None = option(
-        None, "Text files, comma-separated; globs allowed, in quotes.", role="data"
-    )
-    tfds: str | None = option(
-        None,
-        "Instead of --input_file, the name of a TensorFlow Datasets dataset whose feature "
-        "'text' holds documents, such as wikipedia/20230601.en, optionally with ':' and a split.",
-    )
-    tfds_data_dir: str | None = rare_option(
-        None, "TFDS's data folder. Default: TFDS's own.", role="location"
-    )
     output_file: str = option(
         help="The TFRecord file to write. Several comma-separated names divide the examples among "
         "them; with --num_shards=N, NAME stands for NAME-00000-of-0000N and so on."
@@ -38,33 +28,6 @@ class DataOptions(RunnerOptions):
         None,
         "Lower-case the text and strip accents. Turn it off for cased vocabularies. Default: "
         "what a tokenizer_config.json beside vocab.txt says, else true.",
-    )
-    document_separator: str | None = rare_option(
-        None,
-        "What separates documents in text files: blank_line (the default); file, which makes "
-        "each file one document (the default with --unwrap); or a regular expression such as "
-        "'^CHAPTER ', where each line that contains a match begins a document. A line that matches "
-        "as a whole only separates documents and is left out.",
-    )
-    unwrap: bool = option(
-        False,
-        "Join the lines of each paragraph and split it into sentences by the rules of "
-        "--language: for text that is broken into lines of a fixed width, such as books of Project "
-        "Gutenberg and mail. Verse, tables and list items keep their lines.",
-    )
-    split_sentences: bool = option(
-        False, "Lines are paragraphs: split them into sentences by the rules of --language."
-    )
-    language: str = rare_option(
-        "en", "ISO 639 code of the text's language, for --split_sentences and --unwrap."
-    )
-    clean: bool | None = rare_option(
-        None,
-        "Drop titles, list items and leftover markup; docs/data.md lists the rules. Default: "
-        "only with --split_sentences and without --unwrap.",
-    )
-    json_field: str = rare_option(
-        "text", "The field of JSON lines, or the column of Parquet files, that holds the text."
     )
     masking: str | None = option(
         None,

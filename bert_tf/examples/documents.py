@@ -1,13 +1,11 @@
 """Turns a block of text into a chunk of tokenized documents."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.corpus.cleaning import line_rule, sentence_rule
-from bert_tf.corpus.lines import read_documents, split_sentences
+from bert_tf.corpus.reading import read_sentences
 from bert_tf.corpus.sources import Block
-from bert_tf.corpus.wrapping import count_wrapped
 from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.counts import TextCounts
 from bert_tf.examples.creation_options import DataOptions
@@ -31,9 +29,7 @@ def make_chunk(
     counts = TextCounts(bytes=len(block.data))
     sentences: list[bytes] = []
     document_ends = [0]
-    for lines in _documents(block, options, counts):
-        if options.clean or options.split_sentences:
-            lines = list(_sentences(lines, options, counts))
+    for lines in read_sentences(block, options, counts):
         sentences += [line.encode("utf-8") for line in lines]
         document_ends.append(len(sentences))
     token_ids, splits, unit_starts = _tokenize(sentences, tokenizer, options.segmenter)
@@ -58,41 +54,6 @@ def make_chunk(
     counts.tokens = len(token_ids)
     counts.unknown_tokens = int(np.count_nonzero(token_ids == tokenizer.vocab.unk_id))
     return chunk, counts
-
-
-def _documents(block: Block, options: DataOptions, counts: TextCounts) -> Iterator[list[str]]:
-    """Yields and counts the lines of every document."""
-    layout = dict(
-        separator=options.document_separator,
-        json_field=options.json_field,
-        is_wrapped=options.unwrap,
-    )
-    for file, text in block.texts(counts.invalid_lines):
-        for lines in read_documents(text, block.kind, file, **layout):
-            counts.lines += len(lines)
-            counts.characters += sum(map(len, lines))
-            counts.wrapped_lines += 0 if options.unwrap else count_wrapped(lines)
-            yield lines
-
-
-def _sentences(lines: Sequence[str], options: DataOptions, counts: TextCounts) -> Iterator[str]:
-    """Yields the sentences of a document, split and cleaned as the options say."""
-
-    def drop(text: str, rule: str | None) -> bool:
-        if rule:
-            counts.left_out[rule] = counts.left_out.get(rule, 0) + 1
-            counts.left_out_characters += len(text)
-        return bool(rule)
-
-    for number, line in enumerate(lines):
-        if options.clean and drop(line, line_rule(line, number == 0, options.split_sentences)):
-            continue
-        if not options.split_sentences:
-            yield line
-            continue
-        for sentence in split_sentences(line, options.language):
-            if not (options.clean and drop(sentence, sentence_rule(sentence))):
-                yield sentence
 
 
 def _tokenize(

@@ -28,7 +28,7 @@ def estimate(job: Job, num_workers: int) -> str:
     started = time.process_time()
     examples, record_bytes = _make_examples(job, chunks)
     making = time.process_time() - started
-    total = max(estimate_bytes(job.input_files, job.options.json_field), text.bytes)
+    total = max(estimate_bytes(job.input_files, job.options.text_field), text.bytes)
     dupe_factor = job.options.dupe_factor
     scale = total / text.bytes
     passes = scale * dupe_factor

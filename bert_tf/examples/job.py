@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from bert_tf.base.files import lines_sha256
-from bert_tf.base.input_files import expand_files, shortened
+from bert_tf.base.input_files import shortened
 from bert_tf.base.output_files import check_output_files
-from bert_tf.corpus.lines import check_language, check_separator
-from bert_tf.corpus.sources import Block, group_files, has_fields, read_blocks, tfds_blocks
+from bert_tf.corpus.reading import input_files, text_blocks
+from bert_tf.corpus.sources import Block, group_files
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.plan import block_bytes
 from bert_tf.examples.units import load_segmenter, read_phrases
@@ -56,11 +56,7 @@ class Job:
 
     def blocks(self, group: int) -> Iterator[Block]:
         """Reads an input group in blocks of whole documents."""
-        if self.options.tfds:
-            return tfds_blocks(self.options.tfds, self.block_bytes, self.options.tfds_data_dir)
-        options = self.options
-        layout = options.document_separator, options.json_field
-        return read_blocks(self.groups[group], self.block_bytes, *layout)
+        return text_blocks(self.options, self.groups[group], self.block_bytes)
 
     def name_in_manifest(self, shard: int) -> str:
         """Returns the path of a shard relative to the manifest."""
@@ -77,24 +73,19 @@ class Job:
 
 def make_job(options: DataOptions) -> Job:
     """Resolves the flags into a job."""
-    if (options.input_file is None) == (options.tfds is None):
-        raise ValueError("give either --input_file or --tfds")
-    resolved = with_defaults(options)
-    input_files = expand_files(options.input_file, allow_empty=True) if options.input_file else []
-    _check_effects(options, resolved.masking, input_files)
+    resolved, files = with_defaults(options), input_files(options)
+    _check_effects(options, resolved.masking)
     output_files = _output_files(options)
-    read_files = [*input_files, options.vocab_file, options.lexicon_file]
+    read_files = [*files, options.vocab_file, options.lexicon_file]
     manifests = list(map(manifest_path, output_files[:1]))
     work = unfinished_path(output_files[0]) if output_files else None
     check_output_files([*output_files, *manifests], read_files, work_folder=work)
-    input_bytes = sum(tf.io.gfile.stat(file).length for file in input_files) or _TFDS_BYTES
+    input_bytes = sum(tf.io.gfile.stat(file).length for file in files) or _TFDS_BYTES
     bytes_per_block = block_bytes(input_bytes, resolved.dupe_factor, len(output_files))
-    groups = group_files(input_files, bytes_per_block) if input_files else [[]]
+    groups = group_files(files, bytes_per_block) if files else [[]]
     vocab, lower_case = read_vocab_file(options.vocab_file, options.do_lower_case)
-    # Otherwise, these errors would only arise where the text is read.
-    check_separator(resolved.document_separator)
-    check_language(resolved.language)
     if options.segmenter is not None:
+        # Otherwise, its errors would only arise where the text is read.
         load_segmenter(options.segmenter)
     return Job(
         options=dataclasses.replace(resolved, do_lower_case=lower_case is not False),
@@ -109,13 +100,9 @@ def make_job(options: DataOptions) -> Job:
 
 def with_defaults(options: DataOptions) -> DataOptions:
     """Resolves the defaults that depend on other flags."""
-    masking, unwrap = _resolve_masking(options), options.unwrap
-    clean = options.split_sentences and not unwrap if options.clean is None else options.clean
+    masking = _resolve_masking(options)
     return dataclasses.replace(
-        options,
-        document_separator=options.document_separator or ("file" if unwrap else "blank_line"),
-        split_sentences=options.split_sentences or unwrap,
-        clean=clean,
+        options.with_corpus_defaults(),
         masking=masking,
         max_ngram_size=options.max_ngram_size or 3,
         dupe_factor=options.dupe_factor or (1 if masking == "dynamic" else 10),
@@ -137,15 +124,9 @@ def _resolve_masking(options: DataOptions) -> str:
     return masking or "wordpiece"
 
 
-def _check_effects(options: DataOptions, masking: str, input_files: list[str]) -> None:
+def _check_effects(options: DataOptions, masking: str) -> None:
     """Raises a ValueError for a flag that would have no effect."""
-    splits = options.split_sentences or options.unwrap
-    have_fields = [has_fields(file) for file in input_files]
     for name, has_effect, condition in (
-        ("tfds_data_dir", options.tfds, "without --tfds"),
-        ("language", splits, "without --split_sentences or --unwrap"),
-        ("document_separator", not all(have_fields), "without a plain text file as input"),
-        ("json_field", any(have_fields), "without a JSON file (.jsonl, .json) or Parquet as input"),
         ("cross_documents", options.objective == "mlm", "without --objective=mlm"),
         ("segmenter", masking != "wordpiece", "with --masking=wordpiece"),
         ("lexicon_file", masking in ("entity", "dynamic"), f"with --masking={masking}"),

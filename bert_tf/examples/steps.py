@@ -113,7 +113,7 @@ def tokenize(run_chunks: RunChunks, job: Job, work: UnfinishedWork) -> None:
     """Turns every block of the input into a chunk."""
     read, make = functools.partial(read_group, job), functools.partial(tokenize_block, job)
     bar = dict(desc="Tokenizing", unit="B", unit_scale=True)
-    bar |= dict(total=estimate_bytes(job.input_files, job.options.json_field) or None)
+    bar |= dict(total=estimate_bytes(job.input_files, job.options.text_field) or None)
     work.compute(run_chunks, "chunks", len(job.groups), read, make, **bar)
 
 

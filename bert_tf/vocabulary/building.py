@@ -12,11 +12,12 @@ import tensorflow as tf
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.content import describe_problems
 from bert_tf.base.files import file_sha256, read_file, read_json
-from bert_tf.base.input_files import MANIFEST_END, expand_files, match_files
+from bert_tf.base.input_files import MANIFEST_END, match_files
 from bert_tf.base.output_files import atomic_write, check_free, check_output_files, write_json
 from bert_tf.base.progress import say
 from bert_tf.base.provenance import MADE, describe, describe_file, kept_files
-from bert_tf.corpus.sources import has_fields
+from bert_tf.corpus.corpus_options import CorpusOptions
+from bert_tf.corpus.reading import input_files
 from bert_tf.resolution import read_vocab_file
 from bert_tf.runs.run import TOKENIZER, VOCAB, Run
 from bert_tf.vocabulary.counting import WordCounts, count_words, coverage_table, measure
@@ -112,13 +113,13 @@ def report_coverage(options: VocabularyOptions) -> None:
 
 
 def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
-    """Returns the input files, grouped by the name under which their coverage is reported."""
-    files = expand_files(options.input_file, allow_empty=True)
-    if options.json_field != "text" and not any(map(has_fields, files)):
-        raise ValueError(
-            "--json_field has no effect without a JSON file (.jsonl, .json) or Parquet as input: "
-            "omit it"
-        )
+    """Returns the input files, grouped by the name under which their coverage is reported.
+
+    A TFDS dataset has none.
+    """
+    files = input_files(options)
+    if options.tfds:
+        return {f"TFDS {options.tfds}": []}
     if len(files) <= _MAX_REPORTED_FILES:
         return {file: [file] for file in files}
     return dict(match_files(options.input_file))
@@ -137,7 +138,8 @@ def _describe(options: VocabularyOptions, texts: dict[str, list[str]]) -> dict[s
     inputs = [describe_file(file) for file in itertools.chain(*texts.values())]
     if old := options.extend_vocab:
         inputs.append({"file": old, "sha256": file_sha256(old)})
-    return describe(options.values("location", "data", "free"), inputs)
+    settings = options.with_corpus_defaults().values("location", "data", "free")
+    return describe(settings, inputs)
 
 
 def _is_complete(options: VocabularyOptions, manifest: dict[str, Any], files: list[str]) -> bool:
@@ -173,12 +175,12 @@ def _count_words(
     counts = count_words(
         texts,
         options.do_lower_case,
-        options.json_field,
+        options.with_corpus_defaults(),
         options.num_workers,
         vocab=Vocabulary(SPECIAL_TOKENS, tokens, strips),
     )
     if not any(counts.texts.values()):
-        raise ValueError(f"{options.input_file}: the text has no words")
+        raise ValueError(f"{', '.join(texts)}: the text has no words")
     files = list(itertools.chain(*texts.values()))
     for warning in describe_problems(files, counts.invalid_lines):
         print(warning)
@@ -240,10 +242,11 @@ def _coverage(options: VocabularyOptions, name: str, vocab: Vocabulary, counts: 
 
 def _say_next(options: VocabularyOptions) -> None:
     stated = options.do_lower_case or _tokenizer_folder(options.output_file)
+    given = options.given
+    text = {x.name: given[x.name] for x in dataclasses.fields(CorpusOptions) if x.name in given}
     command = command_line(
         "bert_tf.create_pretraining_data",
-        input_file=options.input_file,
-        json_field=None if options.json_field == "text" else options.json_field,
+        **text,
         vocab_file=options.output_file,
         do_lower_case=None if stated else False,
         output_file=unused_name("pretraining.tfrecord"),

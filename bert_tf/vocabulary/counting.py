@@ -1,6 +1,8 @@
 """Counts words in gigabytes of text, in bounded memory; measures how a vocabulary covers them."""
 
+import dataclasses
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,9 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.progress import progress_bar
-from bert_tf.corpus.lines import read_documents
-from bert_tf.corpus.sources import Block, read_blocks
-from bert_tf.jobs.workers import num_processes, open_workers
+from bert_tf.corpus.corpus_options import CorpusOptions
+from bert_tf.corpus.reading import ReadCounts, read_sentences, text_blocks
+from bert_tf.corpus.sources import Block, estimate_bytes
+from bert_tf.jobs.workers import available_cores, num_processes, open_workers
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -54,7 +57,7 @@ class WordCounts:
 def count_words(
     texts: Mapping[str, Sequence[str]],
     lower_case: bool,
-    json_field: str = "text",
+    options: CorpusOptions,
     num_workers: int | None = 1,
     max_words: int = MAX_WORDS,
     vocab: Vocabulary = _PLAIN,
@@ -66,21 +69,27 @@ def count_words(
     depend on the number of workers.
 
     Args:
-        texts: the files of each text, by the name of the text.
-        json_field: the field of JSON lines, or the column of Parquet files, that holds the text.
+        texts: the files of each text, by the name of the text; none for a TFDS dataset.
+        options: what to read and leave out, with all defaults resolved.
         vocab: its added tokens are words of their own; its lines do not matter.
     """
-    size = sum(tf.io.gfile.stat(file).length for files in texts.values() for file in files)
+    size = estimate_bytes([*itertools.chain(*texts.values())], options.text_field)
+    useful = max(1, size // BYTES_PER_WORKER) if size else available_cores()
+    bar = dict(total=size or None, unit="B", unit_scale=True, desc="Counting words")
     counts = WordCounts({name: Counter() for name in texts})
-    # Documents may be divided, because only their words matter.
+    if not options.clean:
+        # Sentences have the words of their line.
+        options = dataclasses.replace(options, split_sentences=False)
+    # Documents may be divided where only their words matter.
+    keeps_all = _keeps_all(options)
     tasks = (
-        (_count_block, name, block, lower_case, json_field, vocab)
+        (_count_block, name, block, lower_case, options, vocab)
         for name, files in texts.items()
-        for block in read_blocks(files, BLOCK_BYTES, None, json_field)
+        for block in text_blocks(options, files, BLOCK_BYTES, whole_documents=not keeps_all)
     )
     with (
-        open_workers(num_processes(num_workers, max(1, size // BYTES_PER_WORKER))) as results,
-        progress_bar(total=size, unit="B", unit_scale=True, desc="Counting words") as progress,
+        open_workers(num_processes(num_workers, useful)) as results,
+        progress_bar(**bar) as progress,
     ):
         for name, words, times, invalid_lines, size in results(tasks):
             table = counts.texts[name]
@@ -103,33 +112,39 @@ def _prune(tables: list[Counter[str]]) -> int:
     return int(times[times <= limit].sum())
 
 
+def _keeps_all(options: CorpusOptions) -> bool:
+    """Returns whether the words of plain text are all its words, wherever a document ends."""
+    drops_lines = options.document_separator not in ("blank_line", "file")
+    return not (options.clean or options.unwrap or drops_lines)
+
+
 def _count_block(
-    name: str, block: Block, lower_case: bool, json_field: str, vocab: Vocabulary
+    name: str, block: Block, lower_case: bool, options: CorpusOptions, vocab: Vocabulary
 ) -> tuple[str, list[str], list[int], dict[str, int], int]:
     """Counts the words in a block of a text.
 
     Returns the name of the text, words, their frequencies, invalid lines by file, and the bytes.
     """
-    invalid_lines: dict[str, int] = {}
-    lines: list[str] = []
-    for file, text in block.texts(invalid_lines):
-        if block.kind == "json":
-            for document in read_documents(text, "json", file, json_field=json_field):
-                lines += document
-    data = "\n".join(lines).encode() if block.kind == "json" else block.data
+    counts, data = ReadCounts(), block.data
+    if block.kind == "text" and _keeps_all(options):
+        for _ in block.texts(counts.invalid_lines):
+            pass
+    else:
+        documents = read_sentences(block, options, counts)
+        data = "\n".join(itertools.chain.from_iterable(documents)).encode()
     # Whitespace separates words, so the tokenizer only needs to see each string once. Only an added
     # token may contain spaces.
     spaced = any(" " in token.content for token in vocab.added)
     tokens = Counter(data.split(b"\n") if spaced else data.translate(_NO_SPACE).split())
     if not tokens:
-        return name, [], [], invalid_lines, len(block.data)
+        return name, [], [], counts.invalid_lines, len(block.data)
     words, words_per_token = _normalizer(vocab, lower_case)(list(tokens))
     times = np.repeat(np.fromiter(tokens.values(), np.int64), words_per_token)
     words, which = tf.unique(words)
     # Sums of float64 are exact up to 2**53.
     times = np.bincount(which, times, minlength=len(words)).astype(np.int64)
     decoded = [word.decode() for word in words.numpy().tolist()]
-    return name, decoded, times.tolist(), invalid_lines, len(block.data)
+    return name, decoded, times.tolist(), counts.invalid_lines, len(block.data)
 
 
 @functools.cache

@@ -2,18 +2,15 @@
 
 from dataclasses import dataclass
 
-from bert_tf.base import command
 from bert_tf.base.command import option, rare_option
 from bert_tf.choices import PLACEMENTS, VOCABULARY, WORKERS
+from bert_tf.corpus.corpus_options import CorpusOptions
 
 
-@dataclass(frozen=True)
-class VocabularyOptions(command.Options):
+@dataclass(frozen=True, kw_only=True)
+class VocabularyOptions(CorpusOptions):
     """Which vocabulary to build, extend or measure, and from which text."""
 
-    input_file: str = option(
-        help="Text files, comma-separated; globs allowed, in quotes.", role="data"
-    )
     output_file: str | None = option(
         None, "The vocabulary to write, one token per line.", role="location"
     )
@@ -47,9 +44,6 @@ class VocabularyOptions(command.Options):
         None,
         "A vocabulary whose coverage of the text to report, without writing anything.",
         role="free",
-    )
-    json_field: str = rare_option(
-        "text", "The field of JSON lines, or the column of Parquet files, that holds the text."
     )
     overwrite: bool = option(
         False,

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from bert_tf.corpus.corpus_options import CorpusOptions
 from bert_tf.corpus.sources import tfds_blocks
 from bert_tf.corpus.tfds import prepare_dataset
+from bert_tf.vocabulary.counting import count_words
 
 
 class Articles(tfds.core.GeneratorBasedBuilder):
@@ -44,6 +46,9 @@ def test_articles_become_json_lines(tmp_path):
     assert list(tfds_blocks("articles/en", 200, str(tmp_path))) == blocks
     part = list(tfds_blocks("articles/en:test[:25%]", 10**6, str(tmp_path)))
     assert len(b"".join(block.data for block in part).splitlines()) == 5
+    options = CorpusOptions(tfds="articles/en", tfds_data_dir=str(tmp_path)).with_corpus_defaults()
+    words = count_words({"": []}, True, options).texts[""]
+    assert words["article"] == words["it"] == 20 and words["e" * 19] == 1
 
 
 def test_missing_datasets_splits_and_features(tmp_path):

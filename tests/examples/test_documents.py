@@ -75,7 +75,7 @@ def test_text_without_tokens(read, data):
 def test_json_lines(read):
     texts = ["one\ntwo\r\n\n \nthree\n", "", "one\u2028two", "\x00", "\ud800one\ud83d", " \n "]
     data = "\n".join(json.dumps({"id": 1, "body": text}) for text in texts) + "\n\n"
-    found, _, counts = read(data, "json", json_field="body")
+    found, _, counts = read(data, "json", text_field="body")
     assert found == [["one", "two", "three"], ["one two"], ["one"]]
     assert (counts.lines, counts.empty_documents) == (6, 3)
 
@@ -85,7 +85,7 @@ def test_json_lines(read):
 )
 def test_json_lines_without_text_are_errors(read, line):
     """Oracle: the file, the field and the flag in one short line."""
-    with pytest.raises(ValueError, match="^a file: .* field 'text' .*--json_field") as caught:
+    with pytest.raises(ValueError, match="^a file: .* field 'text' .*--text_field") as caught:
         read('{"text": "one"}\n' + line, "json")
     assert len(str(caught.value)) < 300
     assert "\n" not in str(caught.value)

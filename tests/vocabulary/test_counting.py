@@ -6,12 +6,15 @@ from collections import Counter
 
 import pytest
 
+from bert_tf.corpus.corpus_options import CorpusOptions
 from bert_tf.corpus.sources import read_blocks
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.vocabulary import counting
 from bert_tf.vocabulary.counting import count_words
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
+WHALES = "Whales\nWhales are mammals that live in the sea.\nfin\n"
+PLAIN = CorpusOptions().with_corpus_defaults()
 TEXTS = {
     "english": "The cat's  tail.\tIt’s 3.5 m long, naïve!\r\nÇa va? ΟΔΟΣ ΣΑΣ İstanbul\r\n",
     "chinese": "我们今天学习自然语言处理。北京大学,2024年!\n這是一個測試𠀀\n",
@@ -37,7 +40,7 @@ def test_words_are_the_tokenizers(tmp_path, lower_case):
     texts = {name: (text * 2).encode() for name, text in TEXTS.items()} | {"damaged": damaged}
     for name, data in texts.items():
         (tmp_path / name).write_bytes(data)
-    counts = count_words({name: [str(tmp_path / name)] for name in texts}, lower_case)
+    counts = count_words({name: [str(tmp_path / name)] for name in texts}, lower_case, PLAIN)
     for name, data in texts.items():
         assert counts.texts[name] == reference(data, lower_case), name
     assert counts.all() == reference(b"\n".join(texts.values()), lower_case)
@@ -50,11 +53,38 @@ def test_json_lines_hold_the_same_words(tmp_path):
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress("\n\n".join(lines).encode()))
     texts = {name: [str(tmp_path / name)] for name in ("a.jsonl", "b.jsonl.gz")}
-    counts = count_words(texts, True, json_field="body")
+    counts = count_words(texts, True, CorpusOptions(text_field="body").with_corpus_defaults())
     for name in texts:
         assert counts.texts[name] == reference(data, True), name
     with pytest.raises(ValueError, match=r"a\.jsonl.*'text'"):
-        count_words({"": [str(tmp_path / "a.jsonl")]}, True)
+        count_words({"": [str(tmp_path / "a.jsonl")]}, True, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "dropped"),
+    [
+        ("Whales\nWhales are mammals that live in the sea.\nfin\n", {}, ""),
+        (
+            "Whales\nWhales are mammals that live in the sea.\nfin\n",
+            {"split_sentences": True},
+            "whales fin",
+        ),
+        ("Fish\nfin\n", {"clean": True}, "fish fin"),
+        ("One.\n\nTwo.\nfin\n***\nThree.\n", {"document_separator": r"\*\*\*"}, "* * *"),
+        (
+            f"{'One whale and many fish ' * 3}swam exam-\nple and example.\n",
+            {"unwrap": True},
+            "exam - ple",
+        ),
+    ],
+)
+def test_words_are_those_of_the_sentences_that_are_kept(tmp_path, text, flags, dropped):
+    """Oracle: by hand, the words that the flags drop; what a hyphen divided is one word."""
+    (tmp_path / "text.txt").write_text(text)
+    options = CorpusOptions(**flags).with_corpus_defaults()
+    found = count_words({"": [str(tmp_path / "text.txt")]}, True, options).texts[""]
+    expected = reference(text.encode(), True) - Counter(dropped.split())
+    assert found == (expected + Counter(["example"] if "unwrap" in flags else []))
 
 
 def test_text_without_blank_lines_is_read_in_parts(tmp_path):
@@ -77,9 +107,9 @@ def test_workers_do_not_change_the_counts_or_the_pruning(tmp_path, monkeypatch):
         files.append(tmp_path / f"{number}.txt")
         files[-1].write_text("".join(lines))
     texts = {"one": [str(files[0])], "two": [str(files[1]), str(files[2])]}
-    alone = count_words(texts, True, max_words=300)
+    alone = count_words(texts, True, PLAIN, max_words=300)
     assert alone.pruned > 0
-    together = count_words(texts, True, num_workers=2, max_words=300)
+    together = count_words(texts, True, PLAIN, num_workers=2, max_words=300)
     assert together == alone
     kept = sum(table.total() for table in alone.texts.values())
     assert kept + alone.pruned == 6000

@@ -1,0 +1,120 @@
+"""Reads the text that flags name: its files, its documents and their sentences."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from bert_tf.base.input_files import expand_files
+from bert_tf.corpus.cleaning import line_rule, sentence_rule
+from bert_tf.corpus.corpus_options import CorpusOptions
+from bert_tf.corpus.lines import check_language, check_separator, read_documents, split_sentences
+from bert_tf.corpus.sources import Block, has_fields, read_blocks, tfds_blocks
+from bert_tf.corpus.wrapping import count_wrapped
+
+
+class Sums:
+    """A dataclass of counts that can be added up."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(_added, vars(self).values(), vars(other).values()))
+
+
+def _added(mine, theirs):
+    """Adds counts, or dicts of counts."""
+    if not isinstance(mine, dict):
+        return mine + theirs
+    return {key: mine.get(key, 0) + theirs.get(key, 0) for key in mine | theirs}
+
+
+@dataclass
+class ReadCounts(Sums):
+    """Sums over the text that was read.
+
+    Attributes:
+        lines: lines that are not blank, or paragraphs if those are split.
+        wrapped_lines: lines that look hard-wrapped and were not joined.
+        invalid_lines: lines that are not valid UTF-8, by the name of the file.
+        left_out: how many lines and sentences each rule of cleaning dropped.
+        characters: characters of the lines.
+        left_out_characters: how many of them cleaning dropped.
+    """
+
+    bytes: int = 0
+    lines: int = 0
+    wrapped_lines: int = 0
+    invalid_lines: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+    characters: int = 0
+    left_out_characters: int = 0
+
+
+def input_files(options: CorpusOptions) -> list[str]:
+    """Returns the files of the text, none for a TFDS dataset.
+
+    Raises a ValueError for a flag that is wrong or would have no effect.
+    """
+    if (options.input_file is None) == (options.tfds is None):
+        raise ValueError("give either --input_file or --tfds")
+    files = expand_files(options.input_file, allow_empty=True) if options.input_file else []
+    splits = options.split_sentences or options.unwrap
+    have_fields = [has_fields(file) for file in files]
+    for name, has_effect, condition in (
+        ("tfds_data_dir", options.tfds, "without --tfds"),
+        ("language", splits, "without --split_sentences or --unwrap"),
+        ("document_separator", not all(have_fields), "without a plain text file as input"),
+        ("text_field", any(have_fields), "without a JSON file (.jsonl, .json) or Parquet as input"),
+    ):
+        if not has_effect:
+            options.refuse([name], f"has no effect {condition}")
+    check_separator(options.document_separator or "")
+    check_language(options.language)
+    return files
+
+
+def text_blocks(
+    options: CorpusOptions, files: Sequence[str], block_bytes: int, whole_documents: bool = True
+) -> Iterator[Block]:
+    """Reads some of the files, or the TFDS dataset, in blocks; see `read_blocks`.
+
+    The options here and below have all defaults resolved.
+    """
+    if options.tfds:
+        return tfds_blocks(options.tfds, block_bytes, options.tfds_data_dir)
+    separator = options.document_separator if whole_documents else None
+    return read_blocks(files, block_bytes, separator, options.text_field)
+
+
+def read_sentences(block: Block, options: CorpusOptions, counts: ReadCounts) -> Iterator[list[str]]:
+    """Yields the sentences of every document in a block, or its lines if those are not split."""
+    layout = dict(
+        separator=options.document_separator,
+        text_field=options.text_field,
+        is_wrapped=options.unwrap,
+    )
+    for file, text in block.texts(counts.invalid_lines):
+        for lines in read_documents(text, block.kind, file, **layout):
+            counts.lines += len(lines)
+            counts.characters += sum(map(len, lines))
+            counts.wrapped_lines += 0 if options.unwrap else count_wrapped(lines)
+            changes = options.clean or options.split_sentences
+            yield list(_sentences(lines, options, counts)) if changes else lines
+
+
+def _sentences(lines: Sequence[str], options: CorpusOptions, counts: ReadCounts) -> Iterator[str]:
+    """Yields the sentences of a document, split and cleaned as the options say."""
+
+    def drop(text: str, rule: str | None) -> bool:
+        if rule:
+            counts.left_out[rule] = counts.left_out.get(rule, 0) + 1
+            counts.left_out_characters += len(text)
+        return bool(rule)
+
+    for number, line in enumerate(lines):
+        if options.clean and drop(line, line_rule(line, number == 0, options.split_sentences)):
+            continue
+        if not options.split_sentences:
+            yield line
+            continue
+        for sentence in split_sentences(line, options.language):
+            if not (options.clean and drop(sentence, sentence_rule(sentence))):
+                yield sentence

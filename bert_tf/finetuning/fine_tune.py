@@ -13,7 +13,12 @@ from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import EMBEDDING, Head, ModelSpec
 from bert_tf.finetuning import saved_run
 from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.fine_tuned import in_task_order, load_task_model
+from bert_tf.finetuning.fine_tuned import (
+    in_task_order,
+    load_task_model,
+    member_paths,
+    open_members,
+)
 from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, TaskLearner
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.lora import LoraLearner
@@ -78,6 +83,14 @@ def _fine_tune(
     trains = options.do_train and not saved_run.check_resumable(options, run)
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
+    if not init and len(member_paths(options.init_checkpoint or "")) > 1:
+        if trains or run.best.has_checkpoint:
+            raise ValueError(
+                f"--init_checkpoint={options.init_checkpoint} names several models, which can only "
+                "be evaluated: omit --do_train, and give an --output_dir without a run"
+            )
+        paths = options.init_checkpoint, options.max_seq_length
+        init = open_members(*paths, vocab_file=options.vocab_file)[0]
     session = Session.open(options, strategy, run, init)
     settings = _embedding_settings(session)
     if settings.dense:

@@ -2,8 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
+import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING
@@ -14,6 +16,7 @@ from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
 from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.finetuning.tasks.text_task import TextTask
+from bert_tf.models.ensemble import Ensemble
 from bert_tf.resolution import check_length
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor
@@ -23,6 +26,61 @@ from bert_tf.weights.names import HEAD_BIAS
 _HEAD = "task_model/head/"
 # The tasks for heads of other programs that are not classifiers, by the kind of head.
 _TASKS = {"tagger": "ner", "span": "squad", "multiple_choice": "swag"}
+# The flags of runs in which the members of an ensemble must agree, beside the length.
+_SHARED = ("feature_based", *FineTuningOptions.names("length", "reading"))
+
+
+def member_paths(path: str) -> list[str]:
+    """Returns the paths of the models of an ensemble, "a,b,c", or of a single one."""
+    return path.split(",") if "," in path and not tf.io.gfile.exists(path) else [path]
+
+
+def open_members(
+    path: str,
+    max_seq_length: int | None = None,
+    pairs: bool = False,
+    threshold: float | None = None,
+    vocab_file: str | None = None,
+) -> tuple[Checkpoint, Task, int]:
+    """Does what `open_fine_tuned` does, but also for an ensemble, "a,b,c".
+
+    The checkpoint is then that of the first model, with the others as `others`.
+
+    Raises:
+        ValueError: also if they differ in more than their weights and sizes, or compute vectors.
+    """
+    opened = [
+        open_fine_tuned(each, None, max_seq_length, pairs, threshold, vocab_file)
+        for each in member_paths(path)
+    ]
+    (first, task, length), *others = opened
+    if not others:
+        return opened[0]
+    if task.head and task.head.kind == EMBEDDING:
+        raise ValueError(f"{first.path} computes vectors, which have no mean: name a single model")
+    shared = _shared(*opened[0], threshold)
+    for other in others:
+        theirs = _shared(*other, threshold)
+        for name, value in shared.items():
+            if value != theirs.get(name, value):
+                raise ValueError(
+                    f"{first.path} and {other[0].path} cannot predict together because of their "
+                    f"{name}: {value} and {theirs[name]}"
+                )
+    members = tuple(checkpoint for checkpoint, *_ in others)
+    return dataclasses.replace(first, path=path, others=members), task, length
+
+
+def _shared(
+    checkpoint: Checkpoint, task: Task, length: int, threshold: float | None
+) -> dict[str, Any]:
+    """Returns what the members of an ensemble have in common, with the names for messages."""
+    spec, head, flags = checkpoint.spec, task.head, checkpoint.run.flags if checkpoint.run else {}
+    found = {"task": task.name, "labels": head.labels, "multi_label": head.multi_label}
+    found |= {"vocabulary": spec.vocab and spec.vocab.sha256}
+    found |= {"do_lower_case": spec.lower_case, "max_seq_length": length}
+    found |= {name: flags[name] for name in _SHARED if name in flags}
+    return found | ({} if threshold is None else {"null_score_diff_threshold": threshold})
 
 
 def open_fine_tuned(
@@ -143,8 +201,16 @@ def load_task_model(
     """Builds the model of a task with fine-tuned weights.
 
     If the checkpoint has no pooler and the head reads none, the pooler stays random. Hugging Face's
-    models with such heads lack it. `allow_non_finite` makes NaN and infinity a warning.
+    models with such heads lack it. `allow_non_finite` makes NaN and infinity a warning. The model
+    of a checkpoint with `others` is an `Ensemble`.
     """
+    if checkpoint.others:
+        members = (dataclasses.replace(checkpoint, others=()), *checkpoint.others)
+        models = [load_task_model(task, x, allow_non_finite) for x in members]
+        return Ensemble(models, task.objective.combine)
+    if checkpoint.head and isinstance(task, RegressionTask):
+        # With its own mean and deviation.
+        task = dataclasses.replace(task, head=number_head(checkpoint.head))
     model = task.build_model(checkpoint.spec.config)
     head = checkpoint.head
     unread = ("pooler",) if head and not head.reads_pooler else ()
@@ -188,7 +254,9 @@ def in_task_order(checkpoint: Checkpoint, task: Task, say: Callable[[str], None]
                 for name, tensor in tensors.items()
             }
             say(f"The classes of the model, {names}, were put into the task's order.")
-    return dataclasses.replace(checkpoint, tensors=tensors, head=ours)
+    others = tuple(in_task_order(other, task, say) for other in checkpoint.others)
+    head = dataclasses.replace(ours, mean=theirs.mean, deviation=theirs.deviation)
+    return dataclasses.replace(checkpoint, tensors=tensors, head=head, others=others)
 
 
 def _places(wanted: Sequence[str], found: Sequence[str]) -> list[int] | None:

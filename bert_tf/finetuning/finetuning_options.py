@@ -180,7 +180,8 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         None,
         "Run folder of run_pretraining, a checkpoint in one, or a checkpoint of another "
         "program (docs/checkpoints.md), whose encoder to start from. Configuration, vocabulary and "
-        "casing come with it.",
+        "casing come with it. With --do_eval and without --do_train, a fine-tuned model, or an "
+        "ensemble, a,b,c.",
         role="training",
     )
     init_vocab_mapping: str | None = rare_option(

@@ -5,7 +5,7 @@ their number, over the global batch. In training, taggers divide by the expected
 see `TaggingObjective`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import keras
@@ -34,6 +34,18 @@ class PerExample:
 
     def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
         return {"logits": model(batch, training=False)}
+
+    def combine(self, outputs: Sequence[tf.Tensor], inputs: Tensors) -> tf.Tensor:
+        """Returns the output of an ensemble, given those of its members.
+
+        Its probabilities, here those of classes that exclude each other, are the mean of theirs.
+        """
+        return _log_mean(tf.nn.log_softmax(tf.stack(outputs)))
+
+
+def _log_mean(logs: tf.Tensor) -> tf.Tensor:
+    """Returns the logarithm of the mean over the first axis, given logarithms."""
+    return tf.reduce_logsumexp(logs, axis=0) - tf.math.log(tf.cast(tf.shape(logs)[0], logs.dtype))
 
 
 def _losses_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -94,6 +106,10 @@ class RegressionObjective(PerExample):
     def outputs(self, model: keras.Model, batch: Tensors) -> dict[str, tf.Tensor]:
         return {"values": model(batch, training=False)}
 
+    def combine(self, outputs: Sequence[tf.Tensor], inputs: Tensors) -> tf.Tensor:
+        """Returns the mean of the numbers."""
+        return tf.reduce_mean(tf.stack(outputs), axis=0)
+
 
 @dataclass(frozen=True)
 class MultiLabelObjective(PerExample):
@@ -106,6 +122,11 @@ class MultiLabelObjective(PerExample):
         logits = model(batch, training=training)
         losses = tf.nn.sigmoid_cross_entropy_with_logits(batch["labels"], logits)
         return tf.reduce_mean(losses, axis=-1)
+
+    def combine(self, outputs: Sequence[tf.Tensor], inputs: Tensors) -> tf.Tensor:
+        """Averages the probability of each class, a sigmoid."""
+        logits = tf.stack(outputs)
+        return _log_mean(tf.math.log_sigmoid(logits)) - _log_mean(tf.math.log_sigmoid(-logits))
 
 
 @dataclass(frozen=True)
@@ -148,14 +169,27 @@ class SpanObjective(PerExample):
     """
 
     def example_losses(self, model: keras.Model, batch: Tensors, training: bool) -> tf.Tensor:
-        logits = model(batch, training=training)
-        padding = tf.cast(batch["input_mask"] == 0, tf.float32)[:, :, tf.newaxis]
-        log_probabilities = tf.nn.log_softmax(logits - 1e9 * padding, axis=1)
+        logits = _without_padding(model(batch, training=training), batch)
+        log_probabilities = tf.nn.log_softmax(logits, axis=1)
         targets = tf.stack([batch["start"], batch["end"]], axis=1)
         picked = tf.gather(
             tf.transpose(log_probabilities, [0, 2, 1]), targets, axis=2, batch_dims=2
         )
         return -tf.reduce_mean(picked, axis=1)
+
+    def combine(self, outputs: Sequence[tf.Tensor], inputs: Tensors) -> tf.Tensor:
+        """Averages the probabilities of starts and of ends in each window.
+
+        As their logits say which window of a context is the best, the logarithm of the sum of a
+        window, too, is the mean of the members'.
+        """
+        logits = tf.stack([_without_padding(x, inputs) for x in outputs])
+        sums = tf.reduce_logsumexp(logits, axis=2, keepdims=True)
+        return _log_mean(logits - sums) + tf.reduce_mean(sums, axis=0)
+
+
+def _without_padding(logits: tf.Tensor, batch: Tensors) -> tf.Tensor:
+    return logits - 1e9 * tf.cast(batch["input_mask"] == 0, tf.float32)[:, :, tf.newaxis]
 
 
 def _unit_vectors(model: keras.Model, batch: Tensors, training: bool) -> tf.Tensor:

@@ -112,7 +112,8 @@ class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, FineTunedOpt
 
     checkpoint: str = option(
         help="Output folder of run_finetuning, a fine-tuned model of another program "
-        "(docs/checkpoints.md), or a file of export.lite or export.onnx.",
+        "(docs/checkpoints.md), or a file of export.lite or export.onnx. Several models, a,b,c, "
+        "average their probabilities.",
         role="data",
     )
     batch_size: int = rare_option(32, "Examples per batch.", **BATCH)

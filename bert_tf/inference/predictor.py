@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
+from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
 from bert_tf.finetuning.predictions import one_line
 from bert_tf.finite import check_computed
 from bert_tf.inference.inference_options import LITE, ONNX, FineTunedOptions, PredictOptions
@@ -159,14 +159,16 @@ class Predictor:
 
 
 def load_predictor(options: PredictOptions) -> Predictor:
-    """Loads the best weights of a fine-tuned model, or a model in a single file."""
-    if options.checkpoint.endswith((LITE, ONNX)):
+    """Loads the best weights of one or several fine-tuned models, or a model in a single file."""
+    paths = member_paths(options.checkpoint)
+    if alone := [path for path in paths if path.endswith((LITE, ONNX))]:
+        if len(paths) > 1:
+            raise ValueError(f"{alone[0]} predicts alone: several models must be checkpoints")
         flags = (field.name for field in dataclasses.fields(FineTunedOptions))
         options.refuse(flags, f"has no effect, as {options.checkpoint} states its own")
         return Predictor(open_single_file(options.checkpoint), options.batch_size)
-    checkpoint, task, length = open_fine_tuned(
+    checkpoint, task, length = open_members(
         options.checkpoint,
-        None,
         options.max_seq_length,
         options.pairs,
         options.null_score_diff_threshold,

@@ -35,6 +35,7 @@ class Checkpoint:
         casing_is_guess: whether no file states `spec.lower_case`.
         run: the run that the checkpoint is part of; None for another program's.
         unused: the names in the file that stand for no weight, such as optimizer states.
+        others: the other members, if it is the first member of an ensemble.
     """
 
     path: str
@@ -49,6 +50,7 @@ class Checkpoint:
     casing_is_guess: bool = False
     run: Run | None = None
     unused: tuple[str, ...] = ()
+    others: tuple["Checkpoint", ...] = ()
 
     @cached_property
     def parts(self) -> frozenset[str]:
@@ -94,13 +96,18 @@ def check_fits(
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:
-    """Returns a checksum of a model: its weights, configuration, vocabulary, casing and head."""
+    """Returns a checksum of a model: its weights, configuration, vocabulary, casing and head.
+
+    That of an ensemble depends on all members.
+    """
     spec = checkpoint.spec
     described = spec.config, spec.vocab and spec.vocab.sha256, spec.lower_case, checkpoint.head
     digest = hashlib.sha256(repr(described).encode())
     for name, tensor in sorted(checkpoint.tensors.items()):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(tensor.read()).tobytes())
+    for other in checkpoint.others:
+        digest.update(fingerprint(other).encode())
     return digest.hexdigest()
 
 

@@ -49,7 +49,7 @@ Options = CompressionOptions
 run = command.late("bert_tf.compression.compress:compress_all")
 FORMS = {
     "report": (ReportOptions, command.late("bert_tf.comparison.students:report")),
-    "input_file": (GeneralOptions, command.late("bert_tf.compression.general:distill")),
+    "input_file": (GeneralOptions, command.late("bert_tf.compression.compress:distill")),
 }
 
 if __name__ == "__main__":

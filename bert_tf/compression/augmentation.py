@@ -1,18 +1,193 @@
-"""More examples for a student: copies of texts in which words were replaced."""
+"""More examples for a student: copies of texts in which other words, found here, stand for some."""
 
 import dataclasses
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
+import tensorflow as tf
 
-from bert_tf.base.progress import progress_bar
-from bert_tf.compression.candidates import Glove, MaskedLM
+from bert_tf.base.content import estimate_content_bytes, read_content
+from bert_tf.base.progress import counted, progress_bar, say
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.compression_options import CompressionOptions
-from bert_tf.compression.precomputed import computed_once
+from bert_tf.compression.run_files import computed_once
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.resolution import resolve_vocab
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.weights.checkpoint import Checkpoint, fingerprint, load_weights
 from tfrecords.vocabulary import MASK
+
+# Source: TinyBERT (arXiv:1909.10351) section 4.2, for neighbors and for words of the masked LM.
+CANDIDATES = 15
+
+
+class Glove:
+    """Finds the 15 words whose vectors have the largest cosine with that of a word.
+
+    Each line of the file holds a word and the numbers of its vector, separated by spaces; words
+    may contain spaces, too. If a word occurs twice, its first vector counts. Words that are not
+    UTF-8, vectors of zeros only and blank lines are left out. The vectors stay in memory, with 4
+    bytes per number. The file may be compressed with gzip, bzip2, xz or zstd.
+
+    Source: TinyBERT (arXiv:1909.10351) algorithm 1.
+    """
+
+    def __init__(self, path: str):
+        self._rows: dict[str, int] = {}
+        self._found: dict[str, list[str]] = {}
+        # It grows in place, so that memory never holds all vectors twice.
+        values, size, left_out = bytearray(), 0, 0
+        for number, line in enumerate(_lines(path), start=1):
+            fields = line.split()
+            if not fields:
+                continue
+            size = size or len(fields) - 1
+            vector = _numbers(fields[-size:])
+            if not 1 < size < len(fields) or not np.isfinite(vector).all():
+                raise ValueError(
+                    f"{path}, line {number:,} must hold a word and finite numbers, as many as the "
+                    "first line: correct it, or delete it if it is a header"
+                )
+            length = np.linalg.norm(vector)
+            word = b" ".join(fields[:-size]).decode(errors="replace")
+            if not length or "\ufffd" in word or word in self._rows:
+                left_out += 1
+                continue
+            self._rows[word] = len(self._rows)
+            values += np.array(vector / length, np.float32).tobytes()
+        if not self._rows:
+            raise ValueError(f"{path} holds no word vectors: give a file in GloVe's format")
+        self._words = list(self._rows)
+        self._vectors = np.frombuffer(values, np.float32).reshape(-1, size)
+        others = f"; {counted(left_out, 'line')} left out" if left_out else ""
+        say(f"Read {len(self._rows):,} word vectors of {size} numbers from {path}{others}.")
+
+    def fingerprint(self) -> str:
+        """Returns a checksum of the words and vectors."""
+        digest = hashlib.sha256(self._vectors.reshape(-1))
+        digest.update("\n".join(self._words).encode())
+        return digest.hexdigest()
+
+    def neighbors(self, word: str) -> list[str]:
+        """Returns the nearest other words, the nearest first; none for a word without a vector.
+
+        Of equally near words, those that come first in the file count.
+        """
+        row = self._rows.get(word)
+        if row is None:
+            return []
+        if word in self._found:
+            return self._found[word]
+        count = min(CANDIDATES, len(self._words) - 1)
+        # Not a matrix product, which rounds equal rows differently, depending on their places.
+        cosines = np.einsum("ij,j->i", self._vectors, self._vectors[row])
+        cosines[row] = -np.inf
+        near = np.flatnonzero(cosines >= np.partition(cosines, -count)[-count])
+        order = np.argsort(-cosines[near], kind="stable")[:count]
+        self._found[word] = [self._words[index] for index in near[order]]
+        return self._found[word]
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    """Yields the lines of a file and, if it ends with a line feed, a blank one."""
+    size, rest = estimate_content_bytes([path]), b""
+    with progress_bar(
+        total=size, desc="Reading vectors", unit="B", unit_scale=True, leave=False, delay=5
+    ) as bar:
+        for part in read_content(path):
+            *lines, rest = (rest + part).split(b"\n")
+            yield from lines
+            bar.update(len(part))
+    yield rest
+
+
+def _numbers(fields: Sequence[bytes]) -> np.ndarray:
+    """Returns fields as numbers, float64; NaN if one of them is no number."""
+    try:
+        return np.array(list(map(float, fields)))
+    except ValueError:
+        return np.array(np.nan)
+
+
+class MaskedLM:
+    """Finds the 15 likeliest words for each word of a text that is one token.
+
+    As in the code of TinyBERT's authors, each word is masked alone, in the unchanged text. Words
+    beyond `max_seq_length` tokens have no candidates. `fingerprint` is a checksum of everything
+    that determines the candidates.
+    """
+
+    def __init__(self, path: str, max_seq_length: int):
+        checkpoint = open_checkpoint(path)
+        if "masked_lm" not in checkpoint.parts:
+            raise ValueError(
+                f"--masked_lm={path} has no masked-LM head, which predicts the words: give a run "
+                "of run_pretraining, or another checkpoint with such a head"
+            )
+        vocab, self.lower_case = resolve_vocab(checkpoint)
+        self._tokenizer = WordPieceTokenizer(vocab, self.lower_case)
+        positions = checkpoint.spec.config.max_position_embeddings
+        self._room = min(max_seq_length, positions) - 2
+        self.fingerprint = f"{fingerprint(checkpoint)}, {self._room} tokens"
+        self._model = BertPretrainer(checkpoint.spec.config)
+        optional = ("pooler", "next_sentence")
+        load_weights(checkpoint.path, checkpoint.tensors, self._model.weights, None, optional)
+        # Special and unused tokens are not words.
+        special = [len(token) > 1 and token.startswith("[") for token in vocab.tokens]
+        words = np.flatnonzero(self._tokenizer.starts_word & ~np.array(special)).astype(np.int32)
+        self._predict = tf.function(
+            lambda ids, positions: _likeliest(self._model, ids, positions, words),
+            autograph=False,
+            reduce_retracing=True,
+        )
+
+    def candidates(
+        self, text: bytes, glove: Glove | None = None
+    ) -> tuple[list[str], list[list[str]]]:
+        """Returns the normalized words of a text, and the candidates of each word.
+
+        Words that are several tokens or [UNK] have the candidates of `glove`, or none without it.
+        """
+        vocab = self._tokenizer.vocab
+        words = [word.decode() for word in self._tokenizer.words([text])[0].numpy()]
+        found: list[list[str]] = [[] for _ in words]
+        pieces = self._tokenizer.tokenize([text])[0]
+        ids, starts = pieces.values.numpy()[: self._room], pieces.row_starts().numpy()
+        read = np.flatnonzero(starts < len(ids))
+        known = ids[starts[read]] != vocab.unk_id
+        is_single = (pieces.row_lengths().numpy()[read] == 1) & known
+        if glove:
+            for word in read[~is_single]:
+                found[word] = glove.neighbors(words[word])
+        single = read[is_single]
+        if not len(single):
+            return words, found
+        masked = np.repeat([[vocab.cls_id, *ids, vocab.sep_id]], len(single), axis=0)
+        positions = starts[single] + 1
+        masked[np.arange(len(single)), positions] = vocab.mask_id
+        best = self._predict(tf.constant(masked, tf.int32), tf.constant(positions, tf.int32))
+        for word, chosen in zip(single, best.numpy(), strict=True):
+            found[word] = [vocab.tokens[token] for token in chosen]
+        return words, found
+
+
+def _likeliest(
+    model: BertPretrainer, ids: tf.Tensor, positions: tf.Tensor, words: np.ndarray
+) -> tf.Tensor:
+    """Returns the likeliest of the tokens `words` at one position of every row, int32 [N, 15]."""
+    inputs = {
+        "input_word_ids": ids,
+        "input_mask": tf.ones_like(ids),
+        "input_type_ids": tf.zeros_like(ids),
+        "masked_lm_positions": positions[:, tf.newaxis],
+    }
+    logits = tf.gather(model(inputs, training=False)["mlm_logits"][:, 0], words, axis=1)
+    best = tf.math.top_k(logits, min(CANDIDATES, len(words))).indices
+    return tf.gather(words, best)
+
 
 # The target that is 1 where the labels are those of the data, and 0 for the copies.
 LABELED = "labeled"

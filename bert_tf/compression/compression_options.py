@@ -13,6 +13,8 @@ from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 
 COMPRESSION = "compression.json"
+# The folder of results that take long to compute.
+PRECOMPUTED = "precomputed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     }
     changes_examples: ClassVar[bool] = True
     result_files: ClassVar[tuple[str, ...]] = (*FineTuningOptions.result_files, COMPRESSION)
+    early_files: ClassVar[tuple[str, ...]] = (PRECOMPUTED,)
 
     recipe: str = option(
         help="The method, such as pkd6 or tinybert; --helpfull describes all of them.",

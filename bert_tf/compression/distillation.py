@@ -6,13 +6,14 @@ import keras
 import tensorflow as tf
 
 from bert_tf.compression.augmentation import LABELED
-from bert_tf.compression.losses import Pair, active, term_loss
-from bert_tf.compression.outputs import (
+from bert_tf.compression.losses import (
     ModelOutputs,
-    StudentModel,
+    Pair,
+    active,
     compute,
     distributions,
     encoder_inputs,
+    term_loss,
 )
 from bert_tf.compression.recipes import REPLACED_AFTER, Loss, Term, teacher_layer
 from bert_tf.finetuning.objectives import Tensors
@@ -25,6 +26,28 @@ TEACHER = "teacher_outputs"
 
 # The paper leaves it, as well as REPLACED_AFTER, to a search.
 _FIRST_RATE = 0.3
+
+
+class StudentModel(keras.Model):
+    """A student and what its training adds. The weights of the student keep their paths.
+
+    Call: the inputs of the student -> its output.
+    """
+
+    def __init__(self, student: keras.Model, name: str):
+        super().__init__(name=name)
+        self.student = student
+
+    @property
+    def encoder(self) -> keras.Model:
+        return getattr(self.student, "encoder", self.student)
+
+    @property
+    def head(self) -> keras.layers.Layer:
+        return self.student.head
+
+    def call(self, inputs, training=None):
+        return self.student(inputs, training=training)
 
 
 class Distillation(StudentModel):

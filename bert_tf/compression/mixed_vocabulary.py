@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.base.progress import say
-from bert_tf.compression.outputs import StudentModel
+from bert_tf.compression.distillation import StudentModel
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
 from bert_tf.compression.student import check_comparable
 from bert_tf.config import BertConfig, ModelSpec

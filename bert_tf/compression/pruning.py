@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf.base.progress import say, with_progress
 from bert_tf.compression.compression_options import CompressionOptions
-from bert_tf.compression.outcome import weights_of
+from bert_tf.compression.run_files import weights_of
 from bert_tf.compression.student import StudentLearner, training_features
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features

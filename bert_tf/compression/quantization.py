@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.compression.outputs import StudentModel
+from bert_tf.compression.distillation import StudentModel
 from bert_tf.layers.layer import dense_inputs
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.weights.names import num_layers, num_matrices

@@ -49,7 +49,7 @@ class Term(NamedTuple):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """What it needs besides the logits; see `outputs.compute`."""
+        """What it needs besides the logits; see `losses.compute`."""
         if self.predicts:
             return ()
         return (HIDDEN, ATTENTION) if self.values == ATTENTION else (HIDDEN,)
@@ -77,7 +77,7 @@ class Loss:
 
     @property
     def reads(self) -> frozenset[str]:
-        """What the terms need besides the logits; see `outputs.compute`."""
+        """What the terms need besides the logits; see `losses.compute`."""
         return frozenset(name for term in self.terms for name in term.reads)
 
     @property

@@ -13,8 +13,8 @@ from bert_tf.base.progress import counted, say, with_progress
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augmentation, Changes
 from bert_tf.compression.compression_options import CompressionOptions, StudentOptions
 from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
-from bert_tf.compression.precomputed import check_same_teacher, computed_once
 from bert_tf.compression.recipes import HIDDEN, Loss
+from bert_tf.compression.run_files import check_same_teacher, computed_once
 from bert_tf.config import BertConfig, BiLSTMConfig, ModelSpec
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.examples import TextExamples

@@ -159,6 +159,8 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     changes_examples: ClassVar[bool] = False
     # The files that a finished run has written.
     result_files: ClassVar[tuple[str, ...]] = (EVAL_RESULTS_JSON,)
+    # What a run may have in its folder before its first step.
+    early_files: ClassVar[tuple[str, ...]] = ()
 
     task: str = option(
         help="cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad, squad2, ner, swag, imdb, "

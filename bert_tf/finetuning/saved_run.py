@@ -26,8 +26,6 @@ DATA_CHECKSUMS = "data_checksums"
 RESULTS_OF = "results_of.json"
 # The file with what trained beside frozen weights.
 ADAPTERS = "adapters.npz"
-# The folder of results that take long to compute, which a run may have before its first step.
-PRECOMPUTED = "precomputed"
 # The roles of the flags that say what a run was trained for; see `command.option`.
 _FOUND = ("column", "setting")
 _TRAINED = ("fixed", "length", *_FOUND)
@@ -63,7 +61,7 @@ def check_resumable(options: FineTuningOptions, run: Run) -> bool:
     if run.finished is None:
         names = tf.io.gfile.listdir(run.path) if tf.io.gfile.isdir(run.path) else []
         # On gs://, the names of folders end with a slash.
-        if {name.rstrip("/") for name in names} - {LOCK, PRECOMPUTED}:
+        if {name.rstrip("/") for name in names} - {LOCK, *options.early_files}:
             raise ValueError(
                 f"{run.path} is not empty and holds no fine-tuning run: choose another --output_dir"
             )

@@ -8,7 +8,7 @@ import pytest
 
 from bert_tf.comparison import students as reporting
 from bert_tf.compression.compression_options import CompressionOptions, ReportOptions
-from bert_tf.compression.outcome import Outcome
+from bert_tf.compression.run_files import Outcome
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.plots.compression import compressed_models

@@ -15,9 +15,11 @@ from bert_tf.compression.augmentation import (
     REPLACED,
     Augmentation,
     Changes,
+    Glove,
+    MaskedLM,
+    _likeliest,
     change,
 )
-from bert_tf.compression.candidates import Glove, MaskedLM, _likeliest
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.distillation import DistillationObjective
 from bert_tf.compression.recipes import RECIPES

@@ -17,7 +17,7 @@ from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augme
 from bert_tf.compression.compress import hold_out_as_teacher
 from bert_tf.compression.distillation import TEACHER
 from bert_tf.compression.losses import soft_labels
-from bert_tf.compression.outcome import num_parameters
+from bert_tf.compression.run_files import num_parameters
 from bert_tf.config import Head, ModelSpec
 from bert_tf.conversion.converting import write_run
 from bert_tf.finetuning.batches import eval_batches, train_batches

@@ -13,8 +13,7 @@ from bert_tf.compression.distillation import (
     mixed_logits,
     replacing_rate,
 )
-from bert_tf.compression.losses import Pair, patience, term_loss, token_cosine
-from bert_tf.compression.outputs import compute
+from bert_tf.compression.losses import Pair, compute, patience, term_loss, token_cosine
 from bert_tf.compression.recipes import ATTENTION, HIDDEN, RECIPES, teacher_layer
 from bert_tf.finetuning.objectives import (
     ClassificationObjective,

@@ -10,8 +10,8 @@ from support import SESSION, save_run
 
 from bert_tf import compress
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression.compress import GeneralStudent, distill
 from bert_tf.compression.compression_options import CompressionOptions, GeneralOptions
-from bert_tf.compression.general import GeneralStudent, distill
 from bert_tf.compression.recipes import GENERAL_RECIPES
 from bert_tf.compression.student import initial_student
 from bert_tf.config import ModelSpec

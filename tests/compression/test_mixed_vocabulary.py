@@ -9,9 +9,8 @@ import tensorflow as tf
 from support import SESSION, save_run
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.compression.compress import compress
+from bert_tf.compression.compress import compress, distill
 from bert_tf.compression.compression_options import GeneralOptions
-from bert_tf.compression.general import distill
 from bert_tf.compression.mixed_vocabulary import DualLearner, DualObjective, SharedProjections
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
 from bert_tf.config import BertConfig, ModelSpec

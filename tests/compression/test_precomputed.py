@@ -10,10 +10,10 @@ from support import SESSION, save_checkpoint, save_run
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import run
 from bert_tf.compression import student
-from bert_tf.compression.candidates import Glove, MaskedLM
-from bert_tf.compression.general import GeneralStudent
-from bert_tf.compression.precomputed import check_same_teacher, computed_once
+from bert_tf.compression.augmentation import Glove, MaskedLM
+from bert_tf.compression.compress import GeneralStudent
 from bert_tf.compression.recipes import GENERAL_RECIPES
+from bert_tf.compression.run_files import check_same_teacher, computed_once
 from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.task import DataFiles

@@ -29,8 +29,7 @@ def main() -> None:
     options = parser.parse_args()
     command.import_tensorflow()
     from bert_tf.presets import preset_config
-    from tfrecords.order import RecordSet
-    from tfrecords.reader import training_batches
+    from tfrecords.reader import RecordSet, training_batches
 
     records = RecordSet(
         files=(options.input_file,),

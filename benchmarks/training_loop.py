@@ -46,8 +46,7 @@ def main() -> None:
 
 
 def _write_records(folder: str) -> list[str]:
-    from tfrecords.features import serialize_examples
-    from tfrecords.writer import write_records
+    from tfrecords.features import serialize_examples, write_records
 
     batch = random_batch(RECORDS_PER_FILE, LENGTH, PREDICTIONS, VOCAB_SIZE)
     batch["next_sentence_labels"] = batch["next_sentence_labels"][:, None]
@@ -102,8 +101,7 @@ def _driver_seconds(driver, batches, batch_size: int, steps: int) -> float:
 
 
 def _dataset(strategy, files: list[str], batch_size: int):
-    from tfrecords.order import RecordSet
-    from tfrecords.reader import training_batches
+    from tfrecords.reader import RecordSet, training_batches
 
     records = RecordSet(
         files=tuple(files),

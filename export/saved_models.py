@@ -23,8 +23,8 @@ from bert_tf.training.checkpoints import check_name
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.weights.checkpoint import Checkpoint
 from export.export_options import UNKNOWN_LICENSE
+from tfrecords.features import write_records
 from tfrecords.vocabulary import Vocabulary, write_vocab
-from tfrecords.writer import write_records
 
 CARD = "README.md"
 CONFIG_COPY = "assets.extra/bert_config.json"

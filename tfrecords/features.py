@@ -8,12 +8,15 @@ A dynamic record contains the unmasked ids and the starts of words (`word_starts
 predictions. It is masked while reading, differently in every epoch.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
+
+from bert_tf.base.output_files import whole_file
 
 # Maps our names to those in files by google-research/bert. "v2" files of the Model Garden use ours.
 ORIGINAL_NAMES = {"input_word_ids": "input_ids", "input_type_ids": "segment_ids"}
@@ -180,3 +183,19 @@ def _length_delimited(field: int, length: int) -> bytes:
         out.append(length & 0x7F | 0x80)
         length >>= 7
     return bytes([*out, length])
+
+
+def write_records(path: str, records: Iterable[bytes], compression: str = "") -> None:
+    """Writes serialized records to a TFRecord file atomically.
+
+    Args:
+        compression: "" or "GZIP".
+
+    Example:
+        arrays = {"input_ids": np.array([[101, 7592, 102]]), "input_mask": np.ones([1, 3], int)}
+        write_records("train.tfrecord", serialize_examples(arrays))
+    """
+    options = tf.io.TFRecordOptions(compression_type=compression)
+    with whole_file(path) as temporary, tf.io.TFRecordWriter(temporary, options) as writer:
+        for record in records:
+            writer.write(record)

@@ -18,7 +18,7 @@ from bert_tf.pretraining.records import check_records, name_records
 from bert_tf.runs.run import Run
 from tfrecords.dynamic_masking import graph_budget
 from tfrecords.features import Layout
-from tfrecords.order import RecordSet, records_in_order
+from tfrecords.reader import RecordSet, records_in_order
 from tfrecords.records import serialized_records
 
 ENTITIES = "entities.json"

@@ -34,7 +34,7 @@ from bert_tf.runs.run import CONFIG, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.weights.names import PARTS
 from bert_tf.weights.table import entries, own_rows
-from tfrecords.order import RecordSet
+from tfrecords.reader import RecordSet
 
 # What a process with TensorFlow needs besides, as measured on the CPU: 1.0 GB of 2.7 GB at a width
 # of 768, and of 2.1 GB at 512, with 4 layers and 32 sequences of length 128.

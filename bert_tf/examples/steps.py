@@ -22,9 +22,8 @@ from bert_tf.examples.plan import Pass, ShardPart
 from bert_tf.jobs.work import UnfinishedWork, discard, read_counts
 from bert_tf.jobs.workers import RunChunks, available_cores
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.features import ORIGINAL_NAMES, serialize_examples
+from tfrecords.features import ORIGINAL_NAMES, serialize_examples, write_records
 from tfrecords.manifest import shard_entry
-from tfrecords.writer import write_records
 
 # Starting a worker takes as long as creating examples from this much text on one core (counting
 # each byte once per pass).

@@ -40,7 +40,7 @@ from bert_tf.jobs.work import read_counts
 from bert_tf.tables.columns import Columns
 from bert_tf.tables.parquet import import_pyarrow
 from bert_tf.weights.checkpoint import fingerprint
-from tfrecords.writer import write_records
+from tfrecords.features import write_records
 
 # The most that the vectors in memory take, unless those of a single line take more.
 _CHUNK_BYTES = 2**28

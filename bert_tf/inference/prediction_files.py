@@ -15,7 +15,7 @@ from bert_tf.base.progress import progress_bar
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.texts import in_groups, rows_in
 from bert_tf.tables.parquet import import_pyarrow, write_tables
-from tfrecords.writer import write_records
+from tfrecords.features import write_records
 
 _BATCH_ROWS = 1024
 # Opens the predictions, once more at each call.

@@ -22,8 +22,13 @@ from bert_tf.session import Session
 from bert_tf.training.driver import Phase
 from bert_tf.training.trainer import Batch, Objective, Shortcut, open_batches
 from bert_tf.weights.flops import training_flops
-from tfrecords.order import RecordSet, records_of_step
-from tfrecords.reader import evaluation_batches, sample_batch, training_batches
+from tfrecords.reader import (
+    RecordSet,
+    evaluation_batches,
+    records_of_step,
+    sample_batch,
+    training_batches,
+)
 
 
 class PretrainingLearner(Learner):

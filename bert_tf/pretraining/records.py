@@ -31,8 +31,7 @@ from tfrecords.manifest import (
     listed_files,
     stored_vocabulary,
 )
-from tfrecords.order import RecordSet
-from tfrecords.reader import check_files
+from tfrecords.reader import RecordSet, check_files
 from tfrecords.vocabulary import Vocabulary
 
 # The original's defaults, for records that no manifest describes.

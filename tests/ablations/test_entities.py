@@ -8,7 +8,7 @@ from bert_tf.ablations.entities import _within, choose_entities, entity_accuracy
 from bert_tf.examples.units import Lexicon
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.dynamic_masking import DynamicMasking
-from tfrecords.order import RecordSet
+from tfrecords.reader import RecordSet
 from tfrecords.vocabulary import Vocabulary
 
 CLS, SEP, MASK, A, B, C = range(2, 8)

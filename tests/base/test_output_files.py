@@ -16,7 +16,7 @@ from bert_tf.base.output_files import (
     whole_file,
     whole_folder,
 )
-from tfrecords.writer import write_records
+from tfrecords.features import write_records
 
 RECORDS = [b"a", b"b", b"c", b"d", b"e"]
 

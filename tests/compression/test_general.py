@@ -23,9 +23,8 @@ from bert_tf.run_pretraining import run as run_pretraining
 from bert_tf.runs.run import Run
 from bert_tf.weights.checkpoint import OPTIONAL, load_weights
 from bert_tf.weights.flops import training_flops
-from tfrecords.features import ORIGINAL_NAMES, serialize_examples
+from tfrecords.features import ORIGINAL_NAMES, serialize_examples, write_records
 from tfrecords.vocabulary import Vocabulary, write_vocab
-from tfrecords.writer import write_records
 
 LENGTH, PREDICTIONS = 8, 3
 

@@ -17,8 +17,8 @@ from export.checks.examining import examine
 from export.checks.points import Subject
 from export.preprocessor_module import PreprocessorModule
 from export.warmup import WARMUP, warmup_request
+from tfrecords.features import write_records
 from tfrecords.vocabulary import Vocabulary, write_vocab
-from tfrecords.writer import write_records
 
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg,"))
 

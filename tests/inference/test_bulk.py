@@ -24,7 +24,7 @@ from bert_tf.inference import bulk, predicting, texts
 from bert_tf.inference.predictor import load_predictor
 from bert_tf.tables import rows as table_rows
 from bert_tf.tables.table import read_table
-from tfrecords.writer import write_records
+from tfrecords.features import write_records
 
 ROOT = pathlib.Path(__file__).parents[2]
 CSV = 'id,text\r\n1,the cat\r\n1,"sat\non ""the"" mat"\r\n,a b c\r\n4,\r\n5,é\r\n'

@@ -8,8 +8,7 @@ from support import quick_runs, save_checkpoint  # noqa: F401
 
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
-from tfrecords.features import ORIGINAL_NAMES, serialize_examples
-from tfrecords.writer import write_records
+from tfrecords.features import ORIGINAL_NAMES, serialize_examples, write_records
 
 _CONFIG = BertConfig(40, 16, 1, 2, 32, max_position_embeddings=32)
 LENGTH, PREDICTIONS = 16, 3

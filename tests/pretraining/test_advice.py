@@ -19,7 +19,7 @@ from bert_tf.pretraining.phase_data import PhaseData
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.run_pretraining import Options, run
 from bert_tf.runs.run import Run
-from tfrecords.order import RecordSet
+from tfrecords.reader import RecordSet
 
 RECORDS = RecordSet(files=(), max_seq_length=128, max_predictions_per_seq=20, vocab_size=30522)
 

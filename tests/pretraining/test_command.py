@@ -23,8 +23,8 @@ from bert_tf.runs.run import Run
 from bert_tf.session import Session
 from bert_tf.training.driver import Driver
 from bert_tf.training.trainer import Trainer
+from tfrecords.features import write_records
 from tfrecords.vocabulary import load_vocab
-from tfrecords.writer import write_records
 
 
 @pytest.fixture(scope="module")

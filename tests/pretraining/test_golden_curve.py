@@ -15,8 +15,7 @@ import pytest
 from bert_tf.presets import preset_config
 from bert_tf.run_pretraining import Options, run
 from bert_tf.training.reports import read_metrics
-from tfrecords.features import serialize_examples
-from tfrecords.writer import write_records
+from tfrecords.features import serialize_examples, write_records
 
 pytestmark = pytest.mark.usefixtures("optimized_graphs")
 

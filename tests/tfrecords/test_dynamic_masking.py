@@ -10,10 +10,14 @@ import tensorflow as tf
 
 from tfrecords import dynamic_masking
 from tfrecords.dynamic_masking import EVALUATION, TRAINING, DynamicMasking, mask_batch
-from tfrecords.features import serialize_examples
-from tfrecords.order import RecordSet
-from tfrecords.reader import check_files, evaluation_batches, explain_bad_record, training_batches
-from tfrecords.writer import write_records
+from tfrecords.features import serialize_examples, write_records
+from tfrecords.reader import (
+    RecordSet,
+    check_files,
+    evaluation_batches,
+    explain_bad_record,
+    training_batches,
+)
 
 PAD, CLS, SEP, MASK, VOCAB = 0, 2, 3, 4, 200
 S, P = 40, 5

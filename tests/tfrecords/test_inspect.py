@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from tfrecords import inspection
-from tfrecords.features import ORIGINAL_NAMES, Layout, serialize_examples
+from tfrecords.features import ORIGINAL_NAMES, Layout, serialize_examples, write_records
 from tfrecords.inspect import Options, run
 from tfrecords.inspection import render_record
 from tfrecords.manifest import manifest_path, shard_entry, write_manifest
 from tfrecords.records import Rules
 from tfrecords.vocabulary import load_vocab
-from tfrecords.writer import write_records
 
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat sat ##s on mat dog new york".split()
 PAD, UNK, CLS, SEP, MASK, THE, CAT, SAT, S_, ON, MAT, DOG, NEW, YORK = range(14)

@@ -19,8 +19,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training.checkpoints import saved_tensors
 from bert_tf.weights.checkpoint import load_weights
 from bert_tf.weights.growing import VocabularyMapping
-from tfrecords.features import serialize_examples
-from tfrecords.writer import write_records
+from tfrecords.features import serialize_examples, write_records
 
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] [unused0] [unused1] a b ##a ##b good bad".split()
 CONFIG = BertConfig(len(TOKENS), 16, 1, 2, 32, max_position_embeddings=32)

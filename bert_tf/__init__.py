@@ -22,7 +22,7 @@ _MODULES = {
     "pack_segments": "bert_tf.text.preprocessor",
     "BertPreprocessor": "bert_tf.text.preprocessor",
     "BertEncoder": "bert_tf.models.encoder",
-    "attention_probabilities": "bert_tf.models.attention_probabilities",
+    "attention_probabilities": "bert_tf.models.encoder",
     "BertPretrainer": "bert_tf.models.pretrainer",
     "BertTaskModel": "bert_tf.models.task_model",
 }
@@ -37,13 +37,11 @@ _KERAS_CLASSES = {
         *("BottleneckAttention", "BottleneckBlock", "FeedForward"),
         *("NoNorm", "TrigramEmbeddings"),
     ),
-    "bert_tf.models.bilstm": ("BiLSTMEncoder",),
-    "bert_tf.models.embedder": ("BertEmbedder",),
     "bert_tf.models.encoder": ("BertEncoder", "Pooler"),
-    "bert_tf.models.feature_tagger": ("FeatureTagger",),
+    "bert_tf.models.lstms": ("BiLSTMEncoder", "FeatureTagger"),
     "bert_tf.models.heads": ("DenseHead", "MaskedLMHead"),
     "bert_tf.models.pretrainer": ("BertPretrainer",),
-    "bert_tf.models.task_model": ("BertTaskModel",),
+    "bert_tf.models.task_model": ("BertEmbedder", "BertTaskModel"),
     "bert_tf.text.preprocessor": ("BertPreprocessor",),
 }
 _PACKAGES = ("plots",)

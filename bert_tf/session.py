@@ -15,8 +15,8 @@ from bert_tf.base.process import check_memory
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.flags import DeviceOptions
+from bert_tf.layers.padding import TokenCapacity
 from bert_tf.models.encoder import least_activations
-from bert_tf.models.token_capacity import TokenCapacity
 from bert_tf.runs.run import Run
 from bert_tf.training.strategy import (
     chief_say,

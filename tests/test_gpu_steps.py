@@ -18,12 +18,11 @@ from bert_tf.finetuning import objectives as tuning
 from bert_tf.finetuning.lora import LoraModel
 from bert_tf.finetuning.multi_task import MultiObjective, MultiTaskModel
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.models import feature_tagger
-from bert_tf.models.embedder import BertEmbedder
-from bert_tf.models.feature_tagger import FeatureTagger
+from bert_tf.models import lstms
+from bert_tf.models.lstms import FeatureTagger
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
-from bert_tf.models.task_model import BertTaskModel
-from bert_tf.tracing import compiling_for_gpu
+from bert_tf.models.task_model import BertEmbedder, BertTaskModel
+from bert_tf.tensorflow_ops import compiling_for_gpu
 from bert_tf.training.trainer import Trainer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -105,7 +104,7 @@ def test_every_objective_has_a_step():
 @pytest.mark.parametrize("name", STEPS)
 def test_xla_has_the_operations_of_a_step(name, monkeypatch):
     """Oracle: XLA, which names the operations that it lacks."""
-    monkeypatch.setattr(feature_tagger, "_UNITS", 4)
+    monkeypatch.setattr(lstms, "_UNITS", 4)
     # Keras chooses other operations where it finds a GPU, which tracing does not need.
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind=None: ["GPU:0"])
     make_model, objective, more = STEPS[name]

@@ -17,8 +17,7 @@ from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.finetuning.examples import TfdsSource, choose_held_out
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.finetuning_options import TaskOptions
-from bert_tf.models.embedder import BertEmbedder
-from bert_tf.models.task_model import BertTaskModel
+from bert_tf.models.task_model import BertEmbedder, BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective
 

@@ -12,8 +12,8 @@ from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.task import make_model
 from bert_tf.inference.models import load_model
 from bert_tf.inference.texts import in_chunks
-from bert_tf.models.embedder import BertEmbedder
 from bert_tf.models.encoder import skip_padding
+from bert_tf.models.task_model import BertEmbedder
 from bert_tf.resolution import check_length, fitting_length, resolve_vocab
 from bert_tf.text.preprocessor import BertPreprocessor, without_shared_padding
 from bert_tf.weights.checkpoint import Checkpoint

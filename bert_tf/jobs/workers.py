@@ -18,7 +18,7 @@ from typing import Any
 from bert_tf.base import command
 from bert_tf.base.process import needed
 from bert_tf.base.progress import progress_bar, say
-from bert_tf.jobs.runner_options import RunnerOptions
+from bert_tf.flags import RunnerOptions
 
 # More processes only take memory: each loads TensorFlow.
 _MOST_PER_CORE = 8

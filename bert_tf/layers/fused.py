@@ -22,7 +22,7 @@ import keras
 from keras import ops
 
 from bert_tf.layers.dropout import plain_dropout
-from bert_tf.tracing import for_gpu
+from bert_tf.tensorflow_ops import for_gpu
 
 
 def dense(x, kernel, bias):

@@ -30,9 +30,9 @@ from bert_tf.pretraining.records import (
 from bert_tf.resolution import check_length, resolve_model
 from bert_tf.runs.run import COMMAND, Run
 from bert_tf.session import Session, training_devices
+from bert_tf.training.chips import peak_flops
 from bert_tf.training.driver import Plan
 from bert_tf.training.optimizers import OPTIMIZERS, make_schedule
-from bert_tf.training.peak import peak_flops
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.training.strategy import check_batch_size, describe_devices
 from bert_tf.training.trainer import Objective

@@ -13,9 +13,8 @@ import tensorflow as tf
 
 from bert_tf.base.progress import counted
 from bert_tf.finite import check_computed
-from bert_tf.tracing import compiling_for_gpu, for_gpu
-from bert_tf.training.loss_scale import DynamicLossScale
-from bert_tf.training.optimizers import AdamW, Schedule
+from bert_tf.tensorflow_ops import compiling_for_gpu, for_gpu
+from bert_tf.training.optimizers import AdamW, DynamicLossScale, Schedule
 from bert_tf.training.strategy import chief_say, compiles
 
 Batch = dict[str, tf.Tensor]

@@ -22,7 +22,7 @@ from bert_tf.finetuning.objectives import (
     SpanObjective,
     TaggingObjective,
 )
-from bert_tf.models.attention_probabilities import attention_probabilities
+from bert_tf.models.encoder import attention_probabilities
 from bert_tf.models.task_model import BertTaskModel
 
 BOTH = (HIDDEN, ATTENTION)

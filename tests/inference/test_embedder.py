@@ -17,8 +17,8 @@ from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.conversion import converting
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.inference.embedder import TextEmbedder, load_embedder
-from bert_tf.models.embedder import BertEmbedder
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.task_model import BertEmbedder
 from bert_tf.weights.formats.sentence_transformers import (
     EmbeddingSettings,
     read_settings,

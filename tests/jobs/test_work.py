@@ -11,7 +11,7 @@ import pytest
 from bert_tf.base import folder_lock
 from bert_tf.base.output_files import atomic_write, check_output_files, join_files
 from bert_tf.base.provenance import describe, describe_file, kept_files
-from bert_tf.jobs.runner_options import RunnerOptions
+from bert_tf.flags import RunnerOptions
 from bert_tf.jobs.work import unfinished_work
 from bert_tf.jobs.workers import open_runner
 

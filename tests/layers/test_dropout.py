@@ -15,7 +15,7 @@ from bert_tf.layers import dropout
 from bert_tf.layers.dropout import Dropout, DropoutSeeds
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.tracing import compiling_for_gpu
+from bert_tf.tensorflow_ops import compiling_for_gpu
 
 SEED = np.array([11, -12], np.int32)
 SHAPE = (64, 128, 256)  # 2 million elements: the standard error of a mean is at most 0.00035

@@ -13,7 +13,7 @@ from keras import ops
 from bert_tf.layers import dropout as dropouts
 from bert_tf.layers import fused
 from bert_tf.layers.layer import LayerNormalization
-from bert_tf.tracing import compiling_for_gpu
+from bert_tf.tensorflow_ops import compiling_for_gpu
 
 pytestmark = pytest.mark.usefixtures("optimized_graphs")
 

@@ -9,11 +9,9 @@ import tensorflow as tf
 from encoders import SMALL, random_inputs
 
 from bert_tf.config import BiLSTMConfig
-from bert_tf.models import feature_tagger
-from bert_tf.models.attention_probabilities import attention_probabilities
-from bert_tf.models.bilstm import BiLSTMEncoder
-from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.feature_tagger import FeatureTagger
+from bert_tf.models import lstms
+from bert_tf.models.encoder import BertEncoder, attention_probabilities
+from bert_tf.models.lstms import BiLSTMEncoder, FeatureTagger
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 
@@ -47,7 +45,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_takes_the_names_of_other_programs(name, monkeypatch):
     """Oracle: the outputs for our names; without types, those for types of 0."""
-    monkeypatch.setattr(feature_tagger, "_UNITS", 8)
+    monkeypatch.setattr(lstms, "_UNITS", 8)
     model = MODELS[name]()
     more = {"masked_lm_positions": POSITIONS} if name == "pretrainer" else {}
     values = [x[:, :5] for x in INPUTS.values()]

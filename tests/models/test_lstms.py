@@ -9,9 +9,8 @@ import tensorflow as tf
 
 from bert_tf.choices import FEATURES
 from bert_tf.config import BertConfig, BiLSTMConfig
-from bert_tf.models import feature_tagger
-from bert_tf.models.bilstm import BiLSTMEncoder
-from bert_tf.models.feature_tagger import FeatureTagger
+from bert_tf.models import lstms
+from bert_tf.models.lstms import BiLSTMEncoder, FeatureTagger
 from bert_tf.models.task_model import BertTaskModel
 
 CONFIG = BertConfig(12, 8, 5, 2, 16, max_position_embeddings=8, hidden_dropout_prob=0.1)
@@ -22,7 +21,7 @@ INPUTS = {"input_word_ids": IDS, "input_mask": (IDS > 0) * 1, "input_type_ids": 
 @pytest.fixture(autouse=True)
 def few_units(monkeypatch):
     """Saves the seconds that it takes to initialize 768 units."""
-    monkeypatch.setattr(feature_tagger, "_UNITS", 8)
+    monkeypatch.setattr(lstms, "_UNITS", 8)
 
 
 def _expected(layers: list[np.ndarray], model: FeatureTagger) -> np.ndarray:

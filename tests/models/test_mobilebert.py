@@ -13,8 +13,7 @@ from support import save_run
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, MobileBertConfig
-from bert_tf.models.attention_probabilities import attention_probabilities
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.encoder import BertEncoder, attention_probabilities
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.formats.huggingface_config import read_config

@@ -1,4 +1,4 @@
-"""Optimizers and schedules, compared with formulas in NumPy, with Keras and with one device."""
+"""Optimizers, schedules and loss scaling, compared with formulas, Keras and worked examples."""
 
 import itertools
 
@@ -9,7 +9,7 @@ import tensorflow as tf
 from support import two_replicas
 
 from bert_tf.choices import SCHEDULES
-from bert_tf.training.optimizers import OPTIMIZERS, AdamW, Lamb, make_schedule
+from bert_tf.training.optimizers import OPTIMIZERS, AdamW, DynamicLossScale, Lamb, make_schedule
 
 pytestmark = pytest.mark.usefixtures("optimized_graphs")
 
@@ -197,3 +197,61 @@ def test_without_warmup_the_rate_starts_at_its_highest(name):
     assert float(make_schedule(name, 0.2, 100, 0)(tf.constant(0))) == pytest.approx(0.2)
     assert float(make_schedule(name, 0.2, 8, 8)(tf.constant(4))) == pytest.approx(0.1)
     assert np.isfinite(make_schedule(name, 0.2, 8, 8)(tf.constant(8)))
+
+
+def states(loss_scale: DynamicLossScale) -> tuple[float, int]:
+    return loss_scale.scale.numpy(), loss_scale.state["good_steps"].numpy()
+
+
+def test_the_scale_halves_at_once_and_doubles_after_2000_good_steps():
+    """Oracle: section 3.2 of the paper, worked by hand."""
+    loss_scale = DynamicLossScale()
+    assert states(loss_scale) == (32768.0, 0)
+    update = tf.function(loss_scale.update)
+    good, bad = tf.constant(True), tf.constant(False)
+    update(good)
+    assert states(loss_scale) == (32768.0, 1)
+    update(bad)
+    assert states(loss_scale) == (16384.0, 0)
+    loss_scale.state["good_steps"].assign(1998)
+    update(good)
+    assert states(loss_scale) == (16384.0, 1999)
+    update(good)
+    assert states(loss_scale) == (32768.0, 0)
+    loss_scale.scale.assign(1.5)
+    update(bad)
+    update(bad)
+    assert states(loss_scale) == (1.0, 0)
+
+
+def test_replicas_agree_though_only_one_overflows():
+    """Oracle: worked by hand; the second replica's gradient overflows float16 in step 2."""
+    strategy = two_replicas()
+    with strategy.scope():
+        loss_scale = DynamicLossScale()
+
+    def replica_step(factor):
+        replica = tf.distribute.get_replica_context()
+        factor *= tf.cast(replica.replica_id_in_sync_group, tf.float32)
+        gradient = tf.cast(tf.cast(loss_scale.scale_loss(factor), tf.float16), tf.float32)
+        (gradient,) = loss_scale.unscale(replica.all_reduce("SUM", [gradient]))
+        loss_scale.update(tf.math.is_finite(gradient))
+        return gradient
+
+    @tf.function
+    def step(factor):
+        return strategy.run(replica_step, (factor,))
+
+    for factor, expected, state in (
+        (1.0, 1.0, (32768.0, 1)),
+        (3.0, np.inf, (16384.0, 0)),
+        (3.0, 3.0, (16384.0, 1)),
+    ):
+        gradients = strategy.experimental_local_results(step(tf.constant(factor)))
+        assert [gradient.numpy() for gradient in gradients] == [expected] * 2
+        for device in range(2):
+            copies = [
+                strategy.experimental_local_results(variable)[device].numpy()
+                for variable in loss_scale.state.values()
+            ]
+            assert tuple(copies) == state

@@ -21,7 +21,7 @@ from bert_tf.finetuning.tagging.tagged_text import TaggedText, hold_out_document
 from bert_tf.finetuning.tagging.tags import breaks, entity_scores, is_entity_tag, tag_entities
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
-from bert_tf.models.feature_tagger import FeatureTagger
+from bert_tf.models.lstms import FeatureTagger
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 

@@ -12,8 +12,7 @@ from bert_tf.inference.encoding import NOWHERE, EncodedLine, encode_lines, padde
 from bert_tf.inference.inference_options import ExplorerOptions
 from bert_tf.inference.masks import MaskFiller
 from bert_tf.inference.models import load_model, load_tokenizer
-from bert_tf.models.attention_probabilities import attention_probabilities
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.encoder import BertEncoder, attention_probabilities
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import check_length, fitting_length

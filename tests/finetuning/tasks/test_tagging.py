@@ -23,7 +23,7 @@ from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks import tagging
 from bert_tf.finetuning.tasks.tagging import TaggingTask
-from bert_tf.models import feature_tagger
+from bert_tf.models import lstms
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -214,7 +214,7 @@ def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
     """Oracles: the encoder's weights are those it began with; the best weights fit the model; the
     exported module predicts what the evaluation predicted.
     """
-    monkeypatch.setattr(feature_tagger, "_UNITS", 8)
+    monkeypatch.setattr(lstms, "_UNITS", 8)
     for seed, name in enumerate(("train", "valid")):
         _conll(sentences, tmp_path / f"{name}.txt", 16, seed)
     options = _options(files, tmp_path, feature_based="last", num_train_epochs=1)

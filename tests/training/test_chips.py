@@ -6,9 +6,8 @@ import types
 import pytest
 import tensorflow as tf
 
-from bert_tf.training import peak
-from bert_tf.training.chips import find_chip
-from bert_tf.training.peak import peak_flops
+from bert_tf.training import chips
+from bert_tf.training.chips import find_chip, peak_flops
 
 
 @pytest.mark.parametrize(
@@ -55,7 +54,7 @@ def test_published_peaks(monkeypatch, name, half, single):
 )
 def test_the_peak_of_all_replicas(monkeypatch, kind, name, precision, tera):
     """Oracles: four times the published peak, or else a stand-in for the measurement."""
-    monkeypatch.setattr(peak, "_measure", lambda strategy, precision: 7e12)
+    monkeypatch.setattr(chips, "_measure", lambda strategy, precision: 7e12)
     monkeypatch.setenv("TPU_ACCELERATOR_TYPE", name)
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"a {kind}"])
     details = {"a GPU": {"device_name": name}}
@@ -72,7 +71,7 @@ def test_the_cpu_is_measured(monkeypatch):
     That is long enough for a measurement. Two replicas do twice as much in that second.
     """
     clock = itertools.count()
-    monkeypatch.setattr(peak, "time", types.SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr(chips, "time", types.SimpleNamespace(perf_counter=lambda: next(clock)))
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     expected = 4 * 2 * 512**3
     assert peak_flops(strategy, "float32") == expected

@@ -11,7 +11,13 @@ from bert_tf.base.output_files import check_output_files
 from bert_tf.base.progress import counted, progress_bar, say
 from tfrecords.features import Layout
 from tfrecords.inspect import Options
-from tfrecords.manifest import find_manifests, listed_files, shard_entry, stored_vocabulary
+from tfrecords.manifest import (
+    SEGMENT_LABELS,
+    find_manifests,
+    listed_files,
+    shard_entry,
+    stored_vocabulary,
+)
 from tfrecords.records import (
     FeatureBatch,
     Rules,
@@ -55,14 +61,17 @@ def inspect(options: Options) -> None:
         check_output_files([options.plot], read, options.overwrite, "plot")
     vocab, problems = _find_vocabulary(options.vocab_file, manifests)
     result = inspect_files(files, manifests, vocab, options.num_examples)
+    objectives = [x.get("settings", {}).get("objective", "nsp") for x in manifests.values()]
+    names = SEGMENT_LABELS.get((objectives or ["nsp"])[0], ("0", "1"))
     if result.examples:
         say(_LEGEND["word_starts" in result.examples[0]])
         for number, example in enumerate(result.examples, start=1):
             label = int(example["next_sentence_labels"][0])
-            say(f"\n{number}. (label {label}) {render_record(example, vocab)}")
+            name = f"{names[label]}, " if example["input_type_ids"].any() else ""
+            say(f"\n{number}. ({name}label {label}) {render_record(example, vocab)}")
         say("")
     if result.statistics:
-        say("\n".join(result.statistics.lines()))
+        say("\n".join(result.statistics.lines(names)))
         if options.plot:
             result.statistics.plot(options.plot, options.overwrite)
             say(f"Wrote {options.plot}.")

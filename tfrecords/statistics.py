@@ -83,8 +83,8 @@ class RecordStatistics:
             self._shown["a random token"] += len(rows) - masked - kept
             self._shown["itself"] += kept
 
-    def lines(self) -> list[str]:
-        """Returns the statistics as lines of text."""
+    def lines(self, names: tuple[str, str]) -> list[str]:
+        """Returns the statistics as lines of text; `names` are those of the segments' labels."""
         records = int(self._lengths.sum())
         if not records:
             return ["no valid records"]
@@ -117,7 +117,7 @@ class RecordStatistics:
         if self._pairs:
             lines.append(
                 f"two segments: {self._pairs / records:.2%} of the records; "
-                f"next_sentence_labels 1: {self._positive_labels / records:.2%}"
+                f"{names[1]} (next_sentence_labels 1): {self._positive_labels / records:.2%}"
             )
             lines += filter(None, [label_warning(self._positive_labels, records)])
         else:

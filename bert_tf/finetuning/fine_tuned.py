@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import EMBEDDING
+from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import default_length, make_task, options_of_run
 from bert_tf.finetuning.task import Task
@@ -18,12 +18,13 @@ from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.models.ensemble import Ensemble
 from bert_tf.resolution import check_length
-from bert_tf.runs.run import Run
+from bert_tf.runs.run import LEARNED_OBJECTIVE, Run
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, load_weights
-from bert_tf.weights.names import HEAD_BIAS
+from bert_tf.weights.names import HEAD_BIAS, part_of
+from tfrecords.manifest import SEGMENT_LABELS
 
-_HEAD = "task_model/head/"
+_HEAD, _PAIR_HEAD = "task_model/head/", "pretrainer/next_sentence/"
 # The tasks for heads of other programs that are not classifiers, by the kind of head.
 _TASKS = {"tagger": "ner", "span": "squad", "multiple_choice": "swag"}
 # The flags of runs in which the members of an ensemble must agree, beside the length.
@@ -42,7 +43,7 @@ def open_members(
     threshold: float | None = None,
     vocab_file: str | None = None,
 ) -> tuple[Checkpoint, Task, int]:
-    """Does what `open_fine_tuned` does, but also for an ensemble, "a,b,c".
+    """Does what `open_fine_tuned` does, but also for pre-trained models and ensembles, "a,b,c".
 
     The checkpoint is then that of the first model, with the others as `others`.
 
@@ -50,7 +51,7 @@ def open_members(
         ValueError: also if they differ in more than their weights and sizes, or compute vectors.
     """
     opened = [
-        open_fine_tuned(each, None, max_seq_length, pairs, threshold, vocab_file)
+        open_fine_tuned(each, None, max_seq_length, pairs, threshold, vocab_file, True)
         for each in member_paths(path)
     ]
     (first, task, length), *others = opened
@@ -90,6 +91,7 @@ def open_fine_tuned(
     pairs: bool,
     threshold: float | None = None,
     vocab_file: str | None = None,
+    pretrained: bool = False,
 ) -> tuple[Checkpoint, Task, int]:
     """Returns the best weights of a fine-tuned model, its task and the length of its examples.
 
@@ -104,6 +106,8 @@ def open_fine_tuned(
         threshold: --null_score_diff_threshold, by default that of the run. Without it, a model of
             another program answers every question.
         vocab_file: see `open_checkpoint`.
+        pretrained: whether a pre-trained model will do, which classifies pairs of texts: does the
+            second follow the first?
     """
     folder = Run(path)
     if "task" in folder.flags:
@@ -112,6 +116,8 @@ def open_fine_tuned(
     else:
         checkpoint = open_checkpoint(path, any_encoder=True, vocab_file=vocab_file)
         folder = checkpoint.run
+        if pretrained and not checkpoint.head and "next_sentence" in checkpoint.parts:
+            checkpoint, pairs = _pair_classifier(checkpoint), True
     flags = folder.flags if folder else {}
     if "task" not in flags:
         task = task or _converted_task(checkpoint, path, pairs, threshold)
@@ -125,9 +131,28 @@ def open_fine_tuned(
             options = dataclasses.replace(options, null_score_diff_threshold=threshold)
         task = make_task(options, folder.head)
     config = checkpoint.spec.config
-    length = max_seq_length or flags.get("max_seq_length", default_length(task.name, config))
+    length = max_seq_length or flags.get("max_seq_length") or default_length(task.name, config)
     check_length(config, length)
     return checkpoint, task, length
+
+
+def _pair_classifier(checkpoint: Checkpoint) -> Checkpoint:
+    """Returns a pre-trained model whose head for pairs of segments is that of a classifier."""
+    flags, config = checkpoint.run.flags if checkpoint.run else {}, checkpoint.spec.config
+    objective = flags.get(LEARNED_OBJECTIVE) or flags.get("objective")
+    objective = objective or ("sop" if config.model_type == "albert" else "nsp")
+    if objective not in SEGMENT_LABELS:
+        raise ValueError(
+            f"{checkpoint.path} was pre-trained with --objective={objective}, which does not teach "
+            "which text follows another: give a fine-tuned model"
+        )
+    tensors = {
+        path.replace(_PAIR_HEAD, _HEAD): tensor
+        for path, tensor in checkpoint.tensors.items()
+        if part_of(path) != "masked_lm"
+    }
+    head = Head("classifier", SEGMENT_LABELS[objective])
+    return dataclasses.replace(checkpoint, tensors=tensors, head=head)
 
 
 def _warn_if_unfinished(folder: Run) -> None:

@@ -17,6 +17,8 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 # As in google-research/bert's extract_features.
 _PAIR = re.compile(rb"(.*) \|\|\| (.*)", re.S)
 _SEPARATOR = b" ||| "
+# What a model reads, as people paste it.
+_PASTED = re.compile(rb"\s*\[CLS\](.*?)(?:\[SEP\](.*))?\[SEP\]\s*", re.S)
 # A line as it was read, or the texts of a row in a table.
 Line = bytes | tuple[bytes, ...]
 # The place of [CLS] and [SEP].
@@ -43,13 +45,18 @@ class EncodedLine:
 
 
 def encode_lines(
-    lines: Sequence[Line], tokenizer: WordPieceTokenizer, max_seq_length: int, whole: bool = True
+    lines: Sequence[Line],
+    tokenizer: WordPieceTokenizer,
+    max_seq_length: int | None,
+    whole: bool = True,
 ) -> list[EncodedLine]:
     """Tokenizes lines; truncates pairs, "a ||| b", as in `pack_segments`.
 
-    A pair from a table is joined in the same way. Single texts stay `whole`, or are truncated, too.
+    A pair from a table is joined in the same way. Single texts stay `whole`, or are truncated, too;
+    without a length, so do pairs. If the tokenizer recognizes special tokens, a line may also be
+    "[CLS] a [SEP] b [SEP]".
     """
-    parts = [_segments(line) for line in lines]
+    parts = [_segments(line, tokenizer.special_tokens_in_text) for line in lines]
     flat = [text for segments in parts for text, _ in segments]
     pieces = tokenizer.tokenize_with_offsets(tf.constant(flat, tf.string, [len(flat)]))
     splits = pieces[0].merge_dims(1, 2).row_splits.numpy()
@@ -67,12 +74,14 @@ def encode_lines(
     ]
 
 
-def _segments(line: Line) -> list[tuple[bytes, int]]:
+def _segments(line: Line, may_be_pasted: bool) -> list[tuple[bytes, int]]:
     """Returns the one or two texts of a line, and where each begins."""
     if isinstance(line, tuple):
         return [*zip(line, (0, len(line[0]) + len(_SEPARATOR)), strict=False)]
-    match = _PAIR.fullmatch(line)
-    return [(match[1], 0), (match[2], match.start(2))] if match else [(line, 0)]
+    match = (may_be_pasted and _PASTED.fullmatch(line)) or _PAIR.fullmatch(line)
+    if not match:
+        return [(line, 0)]
+    return [(match[i], match.start(i)) for i in range(1, match.lastindex + 1)]
 
 
 def _encode(

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
-from bert_tf.inference.encoding import padded_inputs
+from bert_tf.inference.encoding import EncodedLine, encode_lines, padded_inputs
 from bert_tf.inference.inference_options import FillMaskOptions
 from bert_tf.inference.models import load_model, load_tokenizer
 from bert_tf.inference.texts import Example, in_chunks, read_examples
@@ -94,9 +94,13 @@ class MaskFiller:
         self._predict = predict
 
     def fill(self, texts: Sequence[bytes | str]) -> list[list[list[Guess]]]:
-        """Returns for each text and each [MASK] in it the most likely tokens, the best first."""
-        ids = self._tokenizer.tokenize_flat(tf.constant(texts, tf.string, [len(texts)]))
-        owned = [(i, row) for i in range(len(texts)) for row in self._rows(ids[i].numpy())]
+        """Returns for each text and each [MASK] in it the most likely tokens, the best first.
+
+        A text may be a pair, "a ||| b" or "[CLS] a [SEP] b [SEP]".
+        """
+        texts = [text.encode() if isinstance(text, str) else text for text in texts]
+        lines = encode_lines(texts, self._tokenizer, None)
+        owned = [(i, row) for i, line in enumerate(lines) for row in self._rows(line)]
         filled = [[] for _ in texts]
         guesses = self.guess([row for _, row in owned])
         for (owner, _), masks in zip(owned, guesses, strict=True):
@@ -119,15 +123,18 @@ class MaskFiller:
                 guesses.append([[Guess(names[i], float(p)) for i, p in mask] for mask in pairs])
         return guesses
 
-    def _rows(self, ids: np.ndarray) -> Iterator[MaskedRow]:
+    def _rows(self, line: EncodedLine) -> Iterator[MaskedRow]:
         """Yields windows of a text with all the context possible, which show every [MASK] once."""
+        ids, types = line.ids[1:-1], line.types[1:-1]
         masks = np.flatnonzero(ids == self._vocab.mask_id)
         per_window = _MASKS_PER_ROW if len(ids) <= self._room else 1
         for group in in_chunks(masks, per_window):
             first = max(0, min(group[0] - self._room // 2, len(ids) - self._room))
             window = ids[first : first + self._room]
             window = np.concatenate([[self._vocab.cls_id], window, [self._vocab.sep_id]])
-            yield window, np.zeros_like(window), np.array(group) - first + 1
+            shown = types[first : first + self._room]
+            segments = np.pad(shown - shown[0], 1, "edge")
+            yield window, segments, np.array(group) - first + 1
 
 
 def fill_mask(options: FillMaskOptions) -> None:

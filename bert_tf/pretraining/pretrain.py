@@ -28,7 +28,7 @@ from bert_tf.pretraining.records import (
     stated_by_manifests,
 )
 from bert_tf.resolution import check_length, resolve_model
-from bert_tf.runs.run import COMMAND, Run
+from bert_tf.runs.run import COMMAND, LEARNED_OBJECTIVE, Run
 from bert_tf.session import Session, training_devices
 from bert_tf.training.chips import peak_flops
 from bert_tf.training.driver import Plan
@@ -104,12 +104,12 @@ def _pretrain(
     for phase in phases if options.do_train else ():
         parts = options.gradient_accumulation_steps
         check_batch_size(session.strategy, "train_batch_size", phase.train_batch_size, parts)
-    next_sentence = resolve_objective(options, named) != "mlm"
-    learner = learner or PretrainingLearner(next_sentence)
+    learned = resolve_objective(options, named)
+    learner = learner or PretrainingLearner(learned != "mlm")
     objective = learner.objective(spec, options.num_train_steps)
     training = _start(session, learner, spec, objective)
     if options.do_train and session.is_chief:
-        run.write(spec, _flags(options, run, phases))
+        run.write(spec, _flags(options, run, phases) | {LEARNED_OBJECTIVE: learned})
         remember_records(run, contents)
     _announce(session, spec, phases, learner.initial_weights(training.model))
     step = training.driver.step

@@ -34,6 +34,8 @@ CONFIG = "bert_config.json"
 FLAGS = "flags.json"
 # The key in flags.json for the command that trains the run.
 COMMAND = "command"
+# The key in flags.json for the objective of pre-training, that of the flag or of the records.
+LEARNED_OBJECTIVE = "learned_objective"
 # The key in flags.json for whether a fine-tuning run took all its steps.
 FINISHED = "finished"
 RECORDS = "records.json"
@@ -46,7 +48,7 @@ SWEEP_RESULTS = "results.json"
 # The flags that other commands read, and what runs add to them.
 _FLAGS = {"task?": str, "command?": str, "finished?": bool, "normalize?": bool | None}
 _FLAGS |= {"split_files?": list[str], "data_checksums?": dict[str, int], "pooling?": str | None}
-_FLAGS |= {"label_type?": str | None}
+_FLAGS |= {"label_type?": str | None, "objective?": str | None, "learned_objective?": str}
 _FLAGS |= dict.fromkeys(("label_column?", "text_column?", "text_b_column?"), str | None)
 _FLAGS |= dict.fromkeys(("max_seq_length?", "max_query_length?", "doc_stride?"), int | None)
 _FLAGS |= dict.fromkeys(("hold_out_seed?", "random_seed?", "lora_rank?"), int | None)

@@ -17,9 +17,16 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 
 
 def probabilities(model, vocab, tokens: list[str], *positions: int) -> np.ndarray:
-    """Returns the model's probabilities for masked tokens of a single, unpadded sequence."""
+    """Returns the model's probabilities for masked tokens of a single, unpadded sequence.
+
+    What follows a [SEP] is the second segment.
+    """
     ids = tf.constant([[vocab.ids[token] for token in ("[CLS]", *tokens, "[SEP]")]])
     inputs = dict(input_word_ids=ids, input_mask=tf.ones_like(ids), input_type_ids=0 * ids)
+    if "[SEP]" in tokens:
+        inputs["input_type_ids"] = tf.cast(
+            [np.arange(ids.shape[1]) > tokens.index("[SEP]") + 1], "int32"
+        )
     inputs["masked_lm_positions"] = [[position + 1 for position in positions]]
     logits = model(inputs, training=False)["mlm_logits"][0, :, : len(vocab)]
     return np.squeeze(tf.nn.softmax(logits), axis=0 if len(positions) == 1 else ())
@@ -58,6 +65,24 @@ def test_every_mask_gets_the_likeliest_tokens(pretrained, vocab, capsys, targets
             assert [guess["token"] for guess in guesses] == best
             found = [guess["probability"] for guess in guesses]
             np.testing.assert_allclose(found, [expected[token] for token in best], rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("the cat ||| [MASK] mat", ["the", "cat", "[SEP]", "[MASK]", "mat"]),
+        (" [CLS] the cat [SEP] [MASK] mat [SEP]", ["the", "cat", "[SEP]", "[MASK]", "mat"]),
+        ("[CLS] the [MASK] [SEP]", ["the", "[MASK]"]),
+    ],
+)
+def test_pairs_and_pasted_inputs(pretrained, vocab, capsys, text, tokens):
+    """Oracle: the model on these tokens, with a second segment."""
+    folder, model = pretrained
+    run(Options(checkpoint=folder, texts=(text,), targets=("on", "sat"), json=True))
+    (answer,) = answers(capsys)
+    values = probabilities(model, vocab, tokens, tokens.index("[MASK]"))
+    found = {guess["token"]: guess["probability"] for guess in answer["masks"][0]}
+    assert found == pytest.approx({x: values[vocab.ids[x]] for x in ("on", "sat")}, rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from bert_tf.inference.predictor import Predictor, answer_of, line_of
 from bert_tf.inference.texts import read_examples, read_texts
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.predict import Options, run
+from bert_tf.runs.run import Run
 from bert_tf.tables.columns import Columns
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
@@ -59,6 +60,33 @@ def test_classes_of_texts_and_pairs(fine_tuned, capsys):
         np.testing.assert_allclose(found, expected["probabilities"][0], atol=1e-5)
         share = row["probabilities"][row["label"]]
         assert line_of(row, row) == f"{row['label']} {share:.1%}\t{a} ||| {b}"
+
+
+@pytest.mark.parametrize(
+    ("objective", "labels"),
+    [("nsp", ("IsNext", "NotNext")), ("sop", ("InOrder", "Swapped")), ("mlm", None)],
+)
+def test_a_pretrained_model_says_which_text_follows(
+    pretrained, vocab, tmp_path, capsys, objective, labels
+):
+    """Oracle: the model's own next-sentence logits for the pair."""
+    folder, model = f"{tmp_path}/run", pretrained[1]
+    shutil.copytree(pretrained[0], folder)
+    Run(folder).write(Run(folder).spec, {"learned_objective": objective, "objective": None})
+    options = Options(checkpoint=folder, texts=("the cat ||| on mat",), json=True)
+    if not labels:
+        with pytest.raises(ValueError, match="--objective=mlm, which does not teach"):
+            run(options)
+        return
+    run(options)
+    ids = [[vocab.ids[x] for x in "[CLS] the cat [SEP] on mat [SEP]".split()]]
+    inputs = dict(input_word_ids=ids, input_mask=np.ones([1, 7], int), masked_lm_positions=[[0]])
+    inputs["input_type_ids"] = [[0, 0, 0, 0, 1, 1, 1]]
+    shares = tf.nn.softmax(model(inputs)["next_sentence_logits"])[0].numpy()
+    answer = json.loads(capsys.readouterr().out)
+    expected = dict(zip(labels, shares, strict=True))
+    assert answer["probabilities"] == pytest.approx(expected, rel=1e-4)
+    assert answer["label"] == labels[shares.argmax()]
 
 
 @pytest.mark.parametrize(

@@ -87,13 +87,14 @@ def test_sound_records_pass(tmp_path, vocab_file, compression, original, capsys)
     file = write(tmp_path / "a", *records, compression=compression, original=original)
     run(Options(file, vocab_file, num_examples=2))
     out = capsys.readouterr().out
-    assert out.count("[CLS] the [MASK→cat]s sat [SEP] {on} the [dog→mat] [SEP]") == 2
+    shown = "(NotNext, label 1) [CLS] the [MASK→cat]s sat [SEP] {on} the [dog→mat] [SEP]"
+    assert out.count(shown) == 2
     for line in (
         "records: 4, masked, 12 tokens each",
         "fill: 83.33% (10.0 tokens per record; 0.00% of the records are full)",
         "predictions: 2.25 per record, 22.50% of the tokens; records with none: 1, with all 4: 0",
         "predicted tokens shown: 33.33% as [MASK], 33.33% as a random token, 33.33% as itself",
-        "two segments: 75.00% of the records; next_sentence_labels 1: 75.00%",
+        "two segments: 75.00% of the records; NotNext (next_sentence_labels 1): 75.00%",
         f"No problems found in {file} (no manifest to compare with).",
     ):
         assert f"{line}\n" in out, out
@@ -103,16 +104,22 @@ def test_dynamic_records_pass(tmp_path, vocab_file, capsys, monkeypatch):
     file = write(tmp_path / "a", DYNAMIC, DYNAMIC)
     run(Options(file, vocab_file, num_examples=1))
     out = capsys.readouterr().out
+    manifest = {"shards": [shard_entry(file, 2)], "settings": {"objective": "sop"}}
+    write_manifest(manifest_path(file), manifest)
     for line in (
-        "1. (label 0) [CLS] the new·yorks [SEP] ##s on [SEP]",
+        "1. (IsNext, label 0) [CLS] the new·yorks [SEP] ##s on [SEP]",
         "records: 2, dynamic, 10 tokens each",
         "words: 4.0 per record, masked while reading",
     ):
         assert f"{line}\n" in out
     monkeypatch.setenv("BERT_TF_QUIET", "1")
     run(Options(file, vocab_file))
-    last = out.splitlines(keepends=True)[-1]
+    manifest = f"matches {manifest_path(file)}"
+    last = out.splitlines(keepends=True)[-1].replace("no manifest to compare with", manifest)
     assert capsys.readouterr() == (last, "")
+    monkeypatch.undo()
+    run(Options(file, vocab_file, num_examples=1))
+    assert "1. (InOrder, label 0) [CLS] the" in capsys.readouterr().out
 
 
 def test_what_teaches_nothing_gives_a_warning(tmp_path, vocab_file, capsys):

@@ -1,13 +1,209 @@
-"""The flags of ablation."""
+"""The flags of ablation, and the rows of its grids with the results that were published for them.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+Sources: BERT (arXiv:1810.04805v2) tables 5, 6 and 8 and figure 5; ERNIE: Enhanced Representation
+through Knowledge Integration (arXiv:1904.09223) section 3.2. Scores are of dev sets, in percent.
+"""
 
-from bert_tf.ablations.grids import GRIDS, GridRow, select_rows
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
 from bert_tf.base.command import option, rare_option
 from bert_tf.choices import PAIR_LENGTH, RATE
 from bert_tf.pretraining.pretraining_options import SharedOptions
+
+PERPLEXITY = "LM perplexity"
+# Names for --rows that stand for several rows.
+PAPER = "paper"
+
+
+class TaskColumn(NamedTuple):
+    """A column of results: its heading, and the task of run_finetuning.
+
+    `metric` is None for the one that chooses the best weights. With `features`, the encoder is
+    frozen, and its outputs are the features of a tagger.
+    """
+
+    name: str
+    task: str
+    metric: str | None = None
+    features: bool = False
+
+    @property
+    def folder(self) -> str:
+        return f"{self.task}-features" if self.features else self.task
+
+
+@dataclass(frozen=True)
+class GridRow:
+    """A row: how it is pre-trained, and what the paper reports.
+
+    Attributes:
+        name: the value of --rows, and its folder.
+        flags: the flags of run_pretraining that it sets.
+        size: layers, width and heads; None for the size of the flags.
+        is_decoder: whether the encoder attends to the left only.
+        run: the pre-training run, if several rows share it.
+        percent: the share of the training steps.
+        beside: the paper's row, if it has another name.
+        published: the paper's results, by the names of columns.
+    """
+
+    name: str
+    flags: Mapping[str, str] = field(default_factory=dict)
+    size: tuple[int, int, int] | None = None
+    is_decoder: bool = False
+    run: str = ""
+    percent: int = 100
+    beside: str = ""
+    published: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """An ablation: what is compared, and where the paper does; its rows, and the paper's tasks.
+
+    `results` are the columns of the pre-training run.
+    """
+
+    title: str
+    rows: tuple[GridRow, ...]
+    tasks: tuple[str, ...]
+    results: tuple[str, ...] = ()
+
+
+_COLUMNS = {
+    "mnli": TaskColumn("MNLI-m", "mnli", "eval_accuracy"),
+    "qnli": TaskColumn("QNLI", "qnli", "eval_accuracy"),
+    "mrpc": TaskColumn("MRPC", "mrpc", "eval_accuracy"),
+    "sst2": TaskColumn("SST-2", "sst2", "eval_accuracy"),
+    "squad": TaskColumn("SQuAD F1", "squad", "eval_f1"),
+    "ner": TaskColumn("NER F1", "ner", "eval_f1"),
+}
+_FEATURES = TaskColumn("NER features F1", "ner", "eval_f1", features=True)
+
+
+def columns(grid: str, task: str) -> tuple[TaskColumn, ...]:
+    """Returns the columns of a task; the paper's metrics where it has the task."""
+    found = _COLUMNS.get(task, TaskColumn(task, task))
+    return (found, _FEATURES) if (grid, task) == ("masking", "ner") else (found,)
+
+
+def parse_size(name: str) -> tuple[int, int, int]:
+    """Returns the layers, the width and the heads that a name such as L-2_H-128_A-2 states."""
+    match = re.fullmatch(r"L-([1-9]\d*)_H-([1-9]\d*)_A-([1-9]\d*)", name)
+    if not match:
+        raise ValueError(f"{name} is not a size: write layers, width and heads as L-2_H-128_A-2")
+    layers, width, heads = map(int, match.groups())
+    return layers, width, heads
+
+
+def _published(names: str, scores: Sequence[float]) -> dict[str, float]:
+    return dict(zip(names.split(", "), scores, strict=True))
+
+
+def _sized(name: str, scores: Sequence[float] = ()) -> GridRow:
+    published = _published(f"{PERPLEXITY}, MNLI-m, MRPC, SST-2", scores) if scores else {}
+    return GridRow(name, size=parse_size(name), published=published)
+
+
+# Table 6.
+PAPER_SIZES = (
+    _sized("L-3_H-768_A-12", (5.84, 77.9, 79.8, 88.4)),
+    _sized("L-6_H-768_A-3", (5.24, 80.6, 82.2, 90.7)),
+    _sized("L-6_H-768_A-12", (4.68, 81.9, 84.8, 91.3)),
+    _sized("L-12_H-768_A-12", (3.99, 84.4, 86.7, 92.9)),
+    _sized("L-12_H-1024_A-16", (3.54, 85.7, 86.9, 93.3)),
+    _sized("L-24_H-1024_A-16", (3.23, 86.6, 87.8, 93.7)),
+)
+# A third of the layers and about a sixth of the width.
+_SMALL = "L-1_H-128_A-2 L-2_H-128_A-1 L-2_H-128_A-2 L-4_H-128_A-2 L-4_H-192_A-3 L-8_H-192_A-3"
+_SMALL_SIZES = tuple(
+    dataclasses.replace(row, name=name, size=parse_size(name), beside=row.name)
+    for row, name in zip(PAPER_SIZES, _SMALL.split(), strict=True)
+)
+_LEFT_TO_RIGHT = {"masking": "left_to_right", "objective": "mlm"}
+
+
+def _objective(name: str, flags: Mapping[str, str], *scores: float, is_decoder=False) -> GridRow:
+    published = _published("MNLI-m, QNLI, MRPC, SST-2, SQuAD F1", scores)
+    return GridRow(name, flags, is_decoder=is_decoder, published=published)
+
+
+def _masked(mask: int, same: int, random: int, *scores: float) -> GridRow:
+    flags = {"replacements": f"{mask},{same},{random}"}
+    published = _published("MNLI-m, NER F1, NER features F1", scores)
+    return GridRow(f"{mask}-{same}-{random}", flags, published=published)
+
+
+GRIDS = {
+    "sizes": Grid(
+        "Layers, width and heads; table 6 of BERT",
+        _SMALL_SIZES,
+        ("mnli", "mrpc", "sst2"),
+        (PERPLEXITY,),
+    ),
+    "tasks": Grid(
+        "Pre-training tasks; table 5 of BERT",
+        (
+            _objective("bert", {}, 84.4, 88.4, 86.7, 92.7, 88.5),
+            _objective("no-nsp", {"objective": "mlm"}, 83.9, 84.9, 86.5, 92.6, 87.9),
+            _objective("ltr", _LEFT_TO_RIGHT, 82.1, 84.3, 77.5, 92.1, 77.8, is_decoder=True),
+        ),
+        ("mnli", "qnli", "mrpc", "sst2", "squad"),
+    ),
+    "steps": Grid(
+        "Pre-training steps; figure 5 of BERT: from 500,000 to 1,000,000 steps, base gains almost "
+        "1.0 on MNLI-m",
+        tuple(
+            GridRow(f"{run}-{percent}", flags, is_decoder=bool(flags), run=run, percent=percent)
+            for run, flags in (("mlm", {}), ("ltr", _LEFT_TO_RIGHT))
+            for percent in (20, 40, 60, 80, 100)
+        ),
+        ("mnli",),
+    ),
+    "masking": Grid(
+        "Tokens to predict that become [MASK], stay, become random, in percent; table 8 of BERT",
+        (
+            _masked(80, 10, 10, 84.2, 95.4, 94.9),
+            _masked(100, 0, 0, 84.3, 94.9, 94.0),
+            _masked(80, 0, 20, 84.1, 95.2, 94.6),
+            _masked(80, 20, 0, 84.4, 95.2, 94.7),
+            _masked(0, 20, 80, 83.7, 94.8, 94.6),
+            _masked(0, 0, 100, 83.6, 94.9, 94.6),
+        ),
+        ("mnli", "ner"),
+    ),
+    "entities": Grid(
+        "Masking of single tokens or of whole words and phrases, as in ERNIE",
+        (
+            GridRow("wordpiece", {"masking": "wordpiece"}),
+            GridRow("entity", {"masking": "whole_word"}),
+        ),
+        (),
+        ("entity_accuracy", "token_accuracy"),
+    ),
+}
+
+
+def select_rows(grid: str, names: str | None) -> tuple[GridRow, ...]:
+    """Returns the rows that --rows names, by default all; the name of a run stands for its rows."""
+    rows = GRIDS[grid].rows
+    if not names:
+        return rows
+    if (grid, names) == ("sizes", PAPER):
+        return PAPER_SIZES
+    known, chosen = rows + (PAPER_SIZES if grid == "sizes" else ()), {}
+    for name in map(str.strip, names.split(",")):
+        found = [row for row in known if name in (row.name, row.run)]
+        if not found and grid != "sizes":
+            of_grid = ", ".join(row.name for row in known)
+            raise ValueError(f"--rows={name}: the rows of {grid} are {of_grid}")
+        chosen |= {row.name: row for row in found or [_sized(name)]}
+    return tuple(chosen.values())
+
 
 # Flags of run_pretraining that rows set.
 _OF_ROWS = ("masking", "objective", "replacements")

@@ -7,8 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.ablations.ablation_options import AblationOptions
-from bert_tf.ablations.grids import GridRow, TaskColumn, columns
+from bert_tf.ablations.ablation_options import AblationOptions, GridRow, TaskColumn, columns
 from bert_tf.base.files import lines_sha256, read_json
 from bert_tf.base.output_files import check_free
 from bert_tf.base.process import machine_memory

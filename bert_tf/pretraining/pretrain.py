@@ -12,8 +12,14 @@ import tensorflow as tf
 from bert_tf.base.output_files import absolute_path
 from bert_tf.config import ModelSpec
 from bert_tf.learning import Training
-from bert_tf.pretraining.advice import announce_duration, next_step, record_warnings, summary
-from bert_tf.pretraining.phase_data import PhaseData, PretrainingLearner
+from bert_tf.pretraining.phase_data import (
+    PhaseData,
+    PretrainingLearner,
+    announce_duration,
+    next_step,
+    record_warnings,
+    summary,
+)
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import (
     NamedRecords,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.ablations.entities import _within, choose_entities, entity_accuracy
+from bert_tf.ablations.running import _within, choose_entities, entity_accuracy
 from bert_tf.examples.units import Lexicon
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.dynamic_masking import DynamicMasking

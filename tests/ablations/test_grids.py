@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_tf.ablations import plan
-from bert_tf.ablations.grids import GRIDS, PAPER_SIZES, columns, parse_size, select_rows
+from bert_tf.ablations.ablation_options import GRIDS, PAPER_SIZES, columns, parse_size, select_rows
 from bert_tf.ablations.plan import count_parameters, training_memory
 from bert_tf.base import process
 from bert_tf.config import BertConfig

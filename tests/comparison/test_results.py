@@ -5,7 +5,7 @@ import pytest
 from support import edit_json
 
 from bert_tf.base.output_files import atomic_write
-from bert_tf.comparison.published import GLUE, TABLES
+from bert_tf.comparison.results import GLUE, TABLES
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.results import Options, run
 from bert_tf.runs.run import FLAGS

@@ -9,13 +9,13 @@ import tensorflow as tf
 
 from bert_tf.config import ModelSpec
 from bert_tf.presets import preset_config
-from bert_tf.pretraining.advice import (
+from bert_tf.pretraining.phase_data import (
+    PhaseData,
     announce_duration,
     constant_prediction,
     next_step,
     record_warnings,
 )
-from bert_tf.pretraining.phase_data import PhaseData
 from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.run_pretraining import Options, run
 from bert_tf.runs.run import Run

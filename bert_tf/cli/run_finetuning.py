@@ -45,7 +45,7 @@ class Options(FineTuningOptions, WorkerOptions):
     """The flags of the command."""
 
 
-run = command.late("bert_tf.finetuning.sweeps.sweep:fine_tune_all")
+run = command.late("bert_tf.finetuning.sweep:fine_tune_all")
 
 if __name__ == "__main__":
     command.run(__name__)

@@ -17,8 +17,7 @@ from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningO
 from bert_tf.finetuning.multi_task import TOGETHER
 from bert_tf.finetuning.registry import task_of_run
 from bert_tf.finetuning.saved_run import DATA_CHECKSUMS
-from bert_tf.finetuning.sweeps.scores import Score, ScoreTable
-from bert_tf.finetuning.sweeps.sweep import summarize
+from bert_tf.finetuning.sweep import Score, ScoreTable, summarize
 from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, Run
 from bert_tf.training.reports import rank
 

@@ -16,7 +16,7 @@ from bert_tf.comparison.results import Group, print_tables, read_groups
 from bert_tf.compression.compression_options import ReportOptions
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.run_files import Outcome
-from bert_tf.finetuning.sweeps.scores import Score, ScoreTable
+from bert_tf.finetuning.sweep import Score, ScoreTable
 from bert_tf.inference.models import load_model
 from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models

@@ -28,7 +28,7 @@ from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_feature
 from bert_tf.finetuning.fine_tuned import in_task_order
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.saved_run import check_resumable
-from bert_tf.finetuning.sweeps.sweep import sweep
+from bert_tf.finetuning.sweep import sweep
 from bert_tf.finetuning.task import Task
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective

@@ -24,8 +24,8 @@ from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningO
 from bert_tf.finetuning.lora import LoraLearner
 from bert_tf.finetuning.metrics import OF_A_CLASS
 from bert_tf.finetuning.multi_task import MultiTask, MultiTaskLearner
+from bert_tf.finetuning.predictions import aligned
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
-from bert_tf.finetuning.sweeps.scores import aligned
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.models.encoder import skip_padding
 from bert_tf.resolution import resolve_model

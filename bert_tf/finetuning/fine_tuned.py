@@ -12,10 +12,8 @@ from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import default_length, make_task, options_of_run
 from bert_tf.finetuning.task import Task
-from bert_tf.finetuning.tasks.classification import ClassificationTask
-from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
-from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
-from bert_tf.finetuning.tasks.text_task import TextTask
+from bert_tf.finetuning.tasks.classification import ClassificationTask, MultiLabelTask
+from bert_tf.finetuning.tasks.text_task import RegressionTask, TextTask, number_head
 from bert_tf.models.ensemble import Ensemble
 from bert_tf.resolution import check_length
 from bert_tf.runs.run import LEARNED_OBJECTIVE, Run

@@ -1,4 +1,4 @@
-"""The loss of logits, and files that show predictions."""
+"""The loss of logits, files that show predictions, and aligned tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -58,6 +58,17 @@ def draw_confusion(
 def one_line(text: str) -> str:
     """Returns a text with spaces in place of tabs and line ends."""
     return " ".join(text.replace("\t", " ").splitlines())
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Returns lines with the first column to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *others in rows:
+        cells = [first.ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
 
 def _field(value: Any) -> str:

@@ -16,7 +16,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.serving import TextModule
-from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
+from bert_tf.finetuning.tasks.classification import MultiLabelTask
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.models import with_parts
 from bert_tf.inference.predictor import load_predictor

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.finetuning.windows import make_windows
+from bert_tf.finetuning.features import make_windows
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 7])

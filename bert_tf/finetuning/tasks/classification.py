@@ -1,4 +1,4 @@
-"""Classification of texts or pairs of texts."""
+"""Classification of texts or pairs of texts: one class, or any number of classes at once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +9,13 @@ from scipy.special import softmax
 
 from bert_tf.config import Head
 from bert_tf.finetuning.features import Features, note_constant
-from bert_tf.finetuning.metrics import of_classes
-from bert_tf.finetuning.objectives import ClassificationObjective
+from bert_tf.finetuning.metrics import OF_A_CLASS, of_classes, precision_recall_f1
+from bert_tf.finetuning.objectives import ClassificationObjective, MultiLabelObjective
 from bert_tf.finetuning.predictions import class_columns, draw_confusion, write_rows
 from bert_tf.finetuning.serving import Tensors
 from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask, constant_predictions
+from bert_tf.tables.cells import as_json, is_plain, join_classes
 
 # If one class has at least this share, accuracy says little.
 _MOSTLY = 0.9
@@ -111,3 +112,113 @@ class ClassificationTask(TextTask):
     @property
     def predicted(self) -> str:
         return f"the probabilities of {', '.join(self.labels)}, and the label"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiLabelTask(TextTask):
+    """Assigns any number of classes to a text or a pair of texts.
+
+    A class is predicted if its probability is 0.5 or more.
+
+    Attributes:
+        labels: the names of the classes, two or more, in the order of the model's outputs.
+        separator: goes between the names of predicted classes; see `join_classes`.
+    """
+
+    labels: tuple[str, ...]
+    separator: str = ","
+
+    metric: str = "micro_f1"
+
+    objective = MultiLabelObjective()
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        perfect = np.eye(len(self.labels))
+        return tuple(self._scores(perfect, perfect))
+
+    @property
+    def head(self) -> Head:
+        return Head("classifier", self.labels, multi_label=True)
+
+    def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+        total, counts = len(targets["labels"]), targets["labels"].sum(axis=0, dtype=np.int64)
+        if len(counts) > CLASSES_SHOWN:
+            found = {"no example": np.sum(counts == 0), "every example": np.sum(counts == total)}
+            notes = (f"classes that {word} has: {n:,}" for word, n in found.items() if n)
+            return tuple(notes) if total > 1 else ()
+        words = {0: "none of them", total: "all of them"} if total > 1 else {}
+        pairs = zip(counts, self.labels, strict=True)
+        return tuple(f'{words.get(n, f"{n:,}")} "{name}"' for n, name in pairs)
+
+    def score(self, outputs: Outputs, features: Features) -> dict[str, float]:
+        """Returns the `loss`, the `subset_accuracy`, and precision, recall and F1.
+
+        The loss is the mean binary cross-entropy, and the subset accuracy is the share of examples
+        whose classes are all right. `micro_f1` counts all classes together, `macro_f1` is the mean
+        over the classes, and `f1/CLASS` is the F1 of one class.
+        """
+        return self._scores(features.targets["labels"], outputs["logits"].astype(np.float64))
+
+    def _scores(self, labels: np.ndarray, logits: np.ndarray) -> dict[str, float]:
+        # Slow to import.
+        from sklearn.metrics import precision_recall_fscore_support
+
+        predicted, losses = logits >= 0, np.logaddexp(0, logits) - labels * logits
+        micro = precision_recall_fscore_support(labels, predicted, average="micro", zero_division=0)
+        return {
+            "loss": float(losses.mean()),
+            "subset_accuracy": float(np.all(predicted == labels, axis=1).mean()),
+            **{f"micro_{name}": float(x) for name, x in zip(OF_A_CLASS, micro, strict=False)},
+            **precision_recall_f1(labels, predicted, self.labels),
+        }
+
+    def problem(self, outputs: Outputs, features: Features) -> str | None:
+        """Reports that no class is predicted for any example, unless there is none."""
+        true = int(np.sum(features.targets["labels"].any(axis=1)))
+        if not true or np.any(outputs["logits"] >= 0):
+            return None
+        return (
+            f"the model predicts no class for any of {len(features):,} examples, but should "
+            f"for {true:,}: no probability reaches 0.5. Try more epochs or a higher "
+            "--learning_rate."
+        )
+
+    def prediction_columns(self, outputs: Outputs, features: Features) -> dict[str, Sequence]:
+        """Returns the columns labels, prediction and the probability of each class."""
+        logits, targets = outputs["logits"].astype(np.float64), features.targets
+        columns = {"labels": self._joined(targets["labels"] > 0)} if "labels" in targets else {}
+        columns["prediction"] = self._joined(logits >= 0)
+        probabilities = np.exp(-np.logaddexp(0, -logits))
+        return columns | {f"p({name})": probabilities[:, i] for i, name in enumerate(self.labels)}
+
+    def _joined(self, chosen: np.ndarray) -> list[str]:
+        names = np.array(self.labels)
+        return [join_classes(names[row].tolist(), self.separator) for row in chosen]
+
+    def serve(self, predicted: tf.Tensor) -> Tensors:
+        """Returns `probabilities`, float32 [B, C], and `labels`, strings [B].
+
+        An element of `labels` holds the names of the predicted classes with separators between
+        them, or as a JSON list if separators would be ambiguous. The columns of `probabilities` are
+        in the order of the variable `labels`.
+        """
+        plain = np.array([is_plain(name, self.separator) for name in self.labels])
+        # With a single class, the model's output has no axis of classes.
+        predicted = tf.reshape(predicted, [-1, len(self.labels)])
+
+        def join(names, separator):
+            rows = tf.broadcast_to(tf.constant(names), tf.shape(predicted))
+            chosen = tf.ragged.boolean_mask(rows, predicted >= 0)
+            return tf.strings.reduce_join(chosen, axis=-1, separator=separator)
+
+        labels = join(self.labels, self.separator)
+        if not plain.all():
+            items = join([*map(as_json, self.labels)], ", ")
+            separable = tf.reduce_all(plain | (predicted < 0), axis=-1)
+            labels = tf.where(separable, labels, tf.strings.join(["[", items, "]"]))
+        return {"probabilities": tf.sigmoid(predicted), "labels": labels}
+
+    @property
+    def predicted(self) -> str:
+        return f"the probabilities of {', '.join(self.labels)}, and the predicted labels"

@@ -14,10 +14,9 @@ from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.tasks import embedding
-from bert_tf.finetuning.tasks.classification import ClassificationTask
-from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
-from bert_tf.finetuning.tasks.regression import RegressionTask, number_head
+from bert_tf.finetuning.tasks.classification import ClassificationTask, MultiLabelTask
 from bert_tf.finetuning.tasks.tagged_files import check_rows_are_texts, make_tagging
+from bert_tf.finetuning.tasks.text_task import RegressionTask, number_head
 from bert_tf.tables.cells import as_number, fold
 from bert_tf.tables.columns import Columns, find_columns
 from bert_tf.tables.table import Table, read_table

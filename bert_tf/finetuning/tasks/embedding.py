@@ -15,8 +15,7 @@ from bert_tf.finetuning.metrics import rank_right_texts
 from bert_tf.finetuning.objectives import RankingObjective, SimilarityObjective
 from bert_tf.finetuning.serving import Tensors
 from bert_tf.finetuning.task import Outputs
-from bert_tf.finetuning.tasks.regression import RegressionTask
-from bert_tf.finetuning.tasks.text_task import TextTask
+from bert_tf.finetuning.tasks.text_task import RegressionTask, TextTask
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.names import part_of
 

@@ -18,7 +18,7 @@ from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import DataFiles, Outputs
 from bert_tf.finetuning.tasks import embedding
 from bert_tf.finetuning.tasks.classification import ClassificationTask
-from bert_tf.finetuning.tasks.regression import RegressionTask
+from bert_tf.finetuning.tasks.text_task import RegressionTask
 from bert_tf.runs.run import Run
 from bert_tf.tables.cells import as_number
 from bert_tf.tables.table import Table

@@ -13,7 +13,7 @@ import tensorflow as tf
 from bert_tf.config import Head
 from bert_tf.finetuning import labels
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
+from bert_tf.finetuning.tasks.classification import MultiLabelTask
 from bert_tf.tables.table import read_table
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary

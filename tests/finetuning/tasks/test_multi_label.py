@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.tasks.multi_label import MultiLabelTask
+from bert_tf.finetuning.tasks.classification import MultiLabelTask
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 

@@ -9,7 +9,7 @@ import pytest
 
 from bert_tf.config import Head
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.tasks.regression import RegressionTask
+from bert_tf.finetuning.tasks.text_task import RegressionTask
 
 TASK = RegressionTask(name="likeness", pairs=True)
 VALUES = np.array([0.0, 1.0, 2.0, 5.0], np.float32)

@@ -1,9 +1,10 @@
-"""Several runs in one command: seeds, and the grid of the paper."""
+"""Several runs in one command, seeds and the grid of the paper; the scores of runs, in tables."""
 
 import dataclasses
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
@@ -13,14 +14,71 @@ from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
 from bert_tf.finetuning.fine_tune import after_fine_tuning, fine_tune
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
+from bert_tf.finetuning.predictions import aligned
 from bert_tf.finetuning.registry import make_task, task_name
+from bert_tf.finetuning.run_process import run_apart
 from bert_tf.finetuning.saved_run import has_last_files, with_flags_of
-from bert_tf.finetuning.sweeps.run_process import run_apart
-from bert_tf.finetuning.sweeps.scores import Score, aligned
 from bert_tf.finetuning.task import Task
 from bert_tf.finite import NonFinite
 from bert_tf.runs.run import SWEEP_RESULTS, Run
 from bert_tf.training.reports import rank
+
+
+class Score(NamedTuple):
+    """The mean of some runs, and its standard deviation (n - 1) if there are several."""
+
+    mean: float
+    deviation: float | None = None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """Returns the score of runs with these values."""
+        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        return cls(float(np.mean(values)), deviation)
+
+    def text(self, factor: float = 1.0, form: str = ".4f") -> str:
+        """Returns the score times `factor`, as in "0.8234 ± 0.0102"."""
+        return " ± ".join(format(factor * x, form) for x in self if x is not None)
+
+    def to_dict(self) -> dict[str, float]:
+        """Returns the values that are known, by name."""
+        return {name: x for name, x in self._asdict().items() if x is not None}
+
+
+class ScoreTable(NamedTuple):
+    """A table: its title, the names of its columns, and its rows of names and scores.
+
+    `factor` and `form` are those of the scores as text.
+    """
+
+    title: str
+    header: list[str]
+    rows: list[list[str | Score | None]]
+    factor: float = 1.0
+    form: str = ".4f"
+
+    def cells(self) -> list[list[str]]:
+        """Returns header and rows as text."""
+
+        def text(cell: str | Score | None) -> str:
+            if isinstance(cell, Score):
+                return cell.text(self.factor, self.form)
+            return "-" if cell is None else cell
+
+        return [self.header, *(list(map(text, row)) for row in self.rows)]
+
+    def text(self) -> str:
+        """Returns the title, and lines of aligned cells."""
+        return f"{self.title}\n{aligned(self.cells())}"
+
+    def markdown(self) -> str:
+        """Returns the table in Markdown."""
+        first, *others = (
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+            for row in self.cells()
+        )
+        return "\n".join([f"**{self.title}**\n", first, "|" + "---|" * len(self.header), *others])
+
 
 RESULTS_TEXT = "results.txt"
 _HPARAMS = ".hparams"

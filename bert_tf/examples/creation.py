@@ -2,7 +2,7 @@
 
 Text flows one way. Blocks of text are tokenized into chunks, and `dupe_factor` passes over each
 chunk create examples. The examples of several passes are shuffled together into a part, and the
-parts of a shard are joined. `plan` decides which passes go where, `steps` does the work, and
+parts of a shard are joined. `job` decides which passes go where, `steps` does the work, and
 `jobs.work` keeps what is finished.
 
 google-research/bert holds all examples in memory and shuffles them once. Here, memory does not grow
@@ -29,12 +29,16 @@ from bert_tf.base.input_files import shortened
 from bert_tf.base.output_files import check_free, remove
 from bert_tf.base.progress import say
 from bert_tf.base.provenance import describe, describe_files, is_same, kept_files
-from bert_tf.examples.counts import CreationStatistics, ExampleCounts, TextCounts
+from bert_tf.examples.chunk import CreationStatistics, ExampleCounts, TextCounts
 from bert_tf.examples.creation_options import DataOptions
-from bert_tf.examples.estimate import estimate
-from bert_tf.examples.job import Job, make_job
-from bert_tf.examples.plan import plan_shards
-from bert_tf.examples.report import LONGER_DOCUMENTS, example_report, next_steps, text_report
+from bert_tf.examples.job import Job, make_job, plan_shards
+from bert_tf.examples.report import (
+    LONGER_DOCUMENTS,
+    estimate,
+    example_report,
+    next_steps,
+    text_report,
+)
 from bert_tf.examples.steps import make_shards, tokenize, useful_workers
 from bert_tf.jobs.work import UnfinishedWork, finish, read_counts, unfinished_work
 from bert_tf.jobs.workers import RunChunks, num_processes, open_runner

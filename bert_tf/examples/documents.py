@@ -6,8 +6,7 @@ import numpy as np
 
 from bert_tf.corpus.reading import read_sentences
 from bert_tf.corpus.sources import Block
-from bert_tf.examples.chunk import Chunk
-from bert_tf.examples.counts import TextCounts
+from bert_tf.examples.chunk import Chunk, TextCounts
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.units import load_lexicon, tokenize_words
 from bert_tf.text.tokenizer import WordPieceTokenizer

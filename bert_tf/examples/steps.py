@@ -13,23 +13,111 @@ import tensorflow as tf
 
 from bert_tf.base.output_files import join_files
 from bert_tf.corpus.sources import Block, estimate_bytes
-from bert_tf.examples.chunk import Chunk, load_chunk, save_chunk
-from bert_tf.examples.counts import CreationStatistics, ExampleCounts
+from bert_tf.examples.chunk import (
+    Chunk,
+    CreationStatistics,
+    ExampleCounts,
+    join_chunks,
+    load_chunk,
+    save_chunk,
+)
+from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.documents import make_chunk
-from bert_tf.examples.job import Job
-from bert_tf.examples.pipeline import make_examples, pass_seed
-from bert_tf.examples.plan import Pass, ShardPart
+from bert_tf.examples.job import Job, Pass, ShardPart
+from bert_tf.examples.masking import mask_rows
+from bert_tf.examples.rows import (
+    Rows,
+    full_sentence_rows,
+    next_sentence_pairs,
+    pair_rows,
+    sentence_order_pairs,
+)
 from bert_tf.jobs.work import UnfinishedWork, discard, read_counts
 from bert_tf.jobs.workers import RunChunks, available_cores
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples, write_records
 from tfrecords.manifest import shard_entry
+from tfrecords.vocabulary import Vocabulary
 
 # Starting a worker takes as long as creating examples from this much text on one core (counting
 # each byte once per pass).
 _BYTES_PER_WORKER = 2**27
 # Each process builds a tokenizer only once.
 _tokenizer = functools.lru_cache(maxsize=1)(WordPieceTokenizer)
+
+
+def pass_seed(random_seed: int, chunk: int, dupe: int) -> np.random.SeedSequence:
+    """Returns the seed of pass `dupe` over a chunk, which depends on nothing else."""
+    return np.random.SeedSequence(random_seed, spawn_key=(chunk, dupe))
+
+
+def make_examples(
+    chunk: Chunk,
+    partner: Chunk | None,
+    seed: np.random.SeedSequence,
+    options: DataOptions,
+    vocab: Vocabulary,
+) -> tuple[dict[str, np.ndarray], ExampleCounts]:
+    """Creates the examples of one pass over a chunk, as the arrays of `tfrecords.features`.
+
+    Args:
+        partner: the source of "random next" segments. None takes them from the other documents of
+            `chunk`.
+        seed: from `pass_seed`.
+        options: the flags, with all defaults resolved.
+
+    Returns:
+        arrays [N, S], [N, P] and [N, 1] (`next_sentence_labels`) in the order of the text, and
+        counts. With dynamic masking there are no predictions; `word_starts` [N, S] is 1 where a
+        unit of masking begins.
+    """
+    rng = np.random.default_rng(seed)
+    rows, labels, counts = _unmasked_rows(chunk, partner, options, vocab, rng)
+    counts.examples = len(rows.ids)
+    counts.tokens = int(rows.lengths.sum())
+    column = np.arange(options.max_seq_length, dtype=np.int32)
+    arrays = {
+        "input_word_ids": rows.ids,
+        "input_mask": (column < rows.lengths[:, None]).astype(np.int32),
+        "input_type_ids": rows.type_ids,
+    }
+    if options.masking == "dynamic":
+        arrays["word_starts"] = rows.unit_starts.astype(np.int32)
+    else:
+        arrays |= mask_rows(rows, options, vocab, rng)
+        counts.predictions = int(arrays["masked_lm_weights"].sum())
+    arrays["next_sentence_labels"] = labels.astype(np.int32)[:, None]
+    return arrays, counts
+
+
+def _unmasked_rows(
+    chunk: Chunk,
+    partner: Chunk | None,
+    options: DataOptions,
+    vocab: Vocabulary,
+    rng: np.random.Generator,
+) -> tuple[Rows, np.ndarray, ExampleCounts]:
+    """Returns unmasked rows, their labels [N] and the counts that are known so far."""
+    length, short = options.max_seq_length, options.short_seq_prob
+    if options.objective == "mlm":
+        rows = full_sentence_rows(chunk, options, vocab, rng)
+        cut = np.count_nonzero(np.diff(chunk.sentence_starts) > length - 2)
+        return rows, np.zeros(len(rows.ids)), ExampleCounts(cut_sentences=int(cut))
+    if options.objective == "sop":
+        label = "swapped"
+        pairs = sentence_order_pairs(chunk, length - 3, short, rng)
+    else:
+        label = "random_next"
+        documents = chunk.num_documents
+        chunk = join_chunks(chunk, partner) if partner else chunk
+        pairs = next_sentence_pairs(chunk, length - 3, short, rng, documents)
+    counts = ExampleCounts(
+        cut_pairs=int(np.count_nonzero(pairs.cut_tokens)),
+        cut_tokens=int(pairs.cut_tokens.sum()),
+        documents_without_pairs=pairs.documents_without_pairs,
+        **{label: int(pairs.labels.sum())},
+    )
+    return pair_rows(chunk, pairs, length, vocab), pairs.labels, counts
 
 
 def read_group(job: Job, group: int) -> Iterator[tuple[int, Block]]:

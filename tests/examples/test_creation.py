@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.create_pretraining_data import run
-from bert_tf.examples import creation, plan, steps
+from bert_tf.examples import creation, job, steps
 from tfrecords import inspect
 
 INPUTS = b'{"shards": [], "inputs": ["text.txt"]}'
@@ -19,8 +19,8 @@ INPUTS = b'{"shards": [], "inputs": ["text.txt"]}'
 
 @pytest.fixture(autouse=True)
 def many_chunks_and_parts(monkeypatch):
-    monkeypatch.setattr(plan, "_MIN_BLOCK_BYTES", 100)
-    monkeypatch.setattr(plan, "_MIN_PARTS", 6)
+    monkeypatch.setattr(job, "_MIN_BLOCK_BYTES", 100)
+    monkeypatch.setattr(job, "_MIN_PARTS", 6)
 
 
 @pytest.fixture(scope="module")

@@ -18,15 +18,15 @@ import tensorflow as tf
 
 from bert_tf import build_vocab, create_pretraining_data, predict
 from bert_tf.base.output_files import atomic_write, join_files
-from bert_tf.examples import plan
+from bert_tf.examples import job
 from bert_tf.inference import bulk
 from bert_tf.inference.texts import TextRow
 from bert_tf.vocabulary import building, counting
 
 # What makes chunks small.
 SMALL = (
-    (plan, "_MIN_BLOCK_BYTES", 100),
-    (plan, "_MIN_PARTS", 6),
+    (job, "_MIN_BLOCK_BYTES", 100),
+    (job, "_MIN_PARTS", 6),
     (counting, "BLOCK_BYTES", 500),
     (bulk, "_CHUNK_ROWS", 5),
 )

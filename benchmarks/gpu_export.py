@@ -37,7 +37,7 @@ from bert_tf.tensorflow_ops import compiling_for_gpu  # noqa: E402
 from bert_tf.training.optimizers import AdamW  # noqa: E402
 from bert_tf.training.strategy import set_precision  # noqa: E402
 from bert_tf.training.trainer import Trainer  # noqa: E402
-from bert_tf.weights.flops import training_flops  # noqa: E402
+from bert_tf.weights.names import training_flops  # noqa: E402
 from tfrecords.dynamic_masking import TRAINING, DynamicMasking, mask_batch  # noqa: E402
 
 # Of bert-base-uncased.

@@ -7,7 +7,7 @@ Runs the programs of gpu_export.py through jax, in turns with BertForPreTraining
 would train it: autocast to bfloat16, scaled_dot_product_attention, torch.compile, fused AdamW and
 clipping. Tokens are random, without padding. Hugging Face scores the words of all positions,
 bert_tf only those of the predictions. Utilization is the arithmetic of bert_tf's step
-(`bert_tf.weights.flops`), over the time and the peak rate of an H100. `--output_dir` gets the times
+(`bert_tf.weights.names`), over the time and the peak rate of an H100. `--output_dir` gets the times
 of the kernels, for https://ui.perfetto.dev.
 """
 

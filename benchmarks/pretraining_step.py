@@ -23,7 +23,7 @@ Each contender is a process of its own, which stays alive and takes steps in tur
 so that other load on the machine affects all alike. Keep the machine idle nevertheless: torch's
 threads wait for each other so often that other work slows it down far more than the rest. Ratios
 are taken within a round; the table shows their medians. Utilization compares the step's matrix
-products (`bert_tf.weights.flops`) with a large matmul of TensorFlow in the same round. A
+products (`bert_tf.weights.names`) with a large matmul of TensorFlow in the same round. A
 contender that fails, or has no interpreter, is shown with the reason. For base, the four contenders
 of the first command need 20 GB of memory together.
 """
@@ -60,7 +60,7 @@ def main() -> None:
 
     command.import_tensorflow()
     from bert_tf.presets import preset_config
-    from bert_tf.weights.flops import training_flops
+    from bert_tf.weights.names import training_flops
 
     config = preset_config(options.preset)
     batch, length, predictions = options.batch_size, options.seq_length, options.predictions

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from bert_tf.base.input_files import shortened
+from bert_tf.base.files import shortened
 from bert_tf.config import ModelSpec
 from bert_tf.models.encoder import skip_padding
 from bert_tf.session import Session

@@ -16,8 +16,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.presets import preset_config
 from bert_tf.runs.run import CONFIG, TOKENIZER, VOCAB, Run
 from bert_tf.text.tokenizer_files import WHOLE
-from bert_tf.weights.checkpoint import Checkpoint, check_fits
-from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping, check_fits
 from tfrecords.vocabulary import Vocabulary, guess_casing, load_vocab, warn_about_casing
 
 # Configuration values that affect training only. They may differ from those of the initial

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.folder_lock import locked
+from bert_tf.base.output_files import locked
 from bert_tf.base.process import check_memory
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
@@ -26,8 +26,7 @@ from bert_tf.training.strategy import (
     make_strategy,
     set_precision,
 )
-from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.growing import VocabularyMapping, load_mapping
+from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping, load_mapping
 
 
 @contextlib.contextmanager

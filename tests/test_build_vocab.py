@@ -14,7 +14,7 @@ from bert_tf.examples.job import make_job
 from bert_tf.resolution import read_vocab_file
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.vocabulary import building
-from bert_tf.weights.growing import load_mapping
+from bert_tf.weights.checkpoint import load_mapping
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -15,8 +15,7 @@ from bert_tf.pretraining.pretrain import pretrain
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.resolution import EncoderFlags, flag_values, resolve_model, resolve_vocab
 from bert_tf.runs.run import COMMAND, Run
-from bert_tf.weights.checkpoint import Checkpoint
-from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.input_files import expand_files, normalized, shortened
+from bert_tf.base.files import expand_files, normalized, shortened
 from bert_tf.base.output_files import check_output_files
 from bert_tf.base.progress import counted, progress_bar, say
 from tfrecords.features import Layout

@@ -22,8 +22,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.base.files import errors_at, file_sha256, parse_json, read_file
-from bert_tf.base.input_files import MANIFEST_END, match_files, normalized, shortened
+from bert_tf.base.files import (
+    MANIFEST_END,
+    errors_at,
+    file_sha256,
+    match_files,
+    normalized,
+    parse_json,
+    read_file,
+    shortened,
+)
 from bert_tf.base.output_files import atomic_write
 from tfrecords.vocabulary import Vocabulary
 

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.input_files import normalized
+from bert_tf.base.files import normalized
 from tfrecords.dynamic_masking import EVALUATION, TRAINING, DynamicMasking, mask_batch
 from tfrecords.features import Layout
 from tfrecords.manifest import find_manifests, listed_files
@@ -41,7 +41,7 @@ class RecordSet:
     """Pre-training records to read.
 
     Attributes:
-        files: TFRecord files, as returned by `input_files.expand_files`.
+        files: TFRecord files, as returned by `expand_files`.
         max_seq_length: S, the number of tokens per record.
         max_predictions_per_seq: P, the number of predictions per record; S - 1 for the dynamic
             masking "left_to_right".

@@ -21,8 +21,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.base.files import reading
-from bert_tf.base.input_files import check_single, shortened
+from bert_tf.base.files import check_single, reading, shortened
 
 READ_BYTES = 2**20
 # Less than for plain text, because the decompressed part is many times as large.

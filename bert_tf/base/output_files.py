@@ -1,10 +1,12 @@
 """Writes files and folders atomically: they appear complete or not at all.
 
 Until then, they are called NAME.tmp-HOST-PROCESS-RANDOM. If a process is killed, the next one on
-the same host that writes to the folder removes such files.
+the same host that writes to the folder removes such files. A folder can be locked meanwhile.
 """
 
 import contextlib
+import errno
+import fcntl
 import functools
 import hashlib
 import json
@@ -12,12 +14,13 @@ import os
 import re
 import secrets
 import socket
+import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import tensorflow as tf
 
-from bert_tf.base.files import named_errors
+from bert_tf.base.files import absolute_path, named_errors
 
 # What to do about a file that a command finds where it would write.
 REPLACE = "name another file, or replace it with --overwrite"
@@ -27,6 +30,11 @@ _HOST = f"{socket.gethostname()} {os.path.exists(_PID_SPACE) and os.stat(_PID_SP
 _HOST = hashlib.sha256(_HOST.encode()).hexdigest()[:8]
 _OURS = re.compile(rf"\.tmp-{_HOST}-(\d+)-[0-9a-f]{{8}}$")
 TEMPORARY = r"\.tmp-[0-9a-f]{8}-\d+-[0-9a-f]{8}"
+LOCK = "lock"
+# Seconds. A killed process holds its locks until the system has freed its memory.
+_PATIENCE = 3.0
+# The errors of file systems without locks.
+_UNSUPPORTED = frozenset((errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL))
 
 
 def temporary_name(path: str) -> str:
@@ -207,7 +215,89 @@ def _identity(path: str) -> object:
     return stat.st_dev, stat.st_ino
 
 
-def absolute_path(path: str) -> str:
-    """Returns the canonical path of a file, to recognize it under different names."""
-    path = path.removeprefix("file://")
-    return path if "://" in path else os.path.realpath(path)
+@contextlib.contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Locks a folder for the block, and creates it if it does not exist.
+
+    The lock is a file named `lock` in the folder, which names the process that holds it. The
+    operating system releases it when the process ends, for whatever reason. On network file systems
+    with locks, such as NFS, it also keeps out processes on other machines. On `gs://`, nothing is
+    locked. At the end, the file is removed, and so is the folder if it is empty.
+    """
+    if "://" in folder:
+        yield
+        return
+    with _acquire(folder) as file:
+        try:
+            yield
+        finally:
+            # If the folder was removed in the meantime, the file may be another process's.
+            if _is_at(file, file.name):
+                os.remove(file.name)
+            # On NFS, a removed file stays in its folder until it is closed.
+            file.close()
+            with contextlib.suppress(OSError):  # not empty
+                os.rmdir(folder)
+
+
+def _acquire(folder: str) -> TextIO:
+    """Returns the lock file, which is locked until it is closed."""
+    path = os.path.join(folder, LOCK)
+    while True:
+        try:
+            make_folder(folder)
+        except OSError:
+            # A process that removes it in the same moment is no reason to fail; others remain.
+            make_folder(folder)
+        # The process that held the lock may remove the file, or the folder, at any moment.
+        with contextlib.suppress(FileNotFoundError):
+            file = open(path, "a+", encoding="utf-8", errors="replace")  # noqa: SIM115
+            _lock(file, folder)
+            if _is_at(file, path):
+                break
+            file.close()
+    file.seek(0)
+    if not re.fullmatch(r"(process \d+ on .*)?", file.read()):
+        file.close()
+        raise ValueError(f"{path} is a file of another program: move it or choose another folder")
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()}")
+    file.flush()
+    os.fsync(file.fileno())
+    return file
+
+
+def _lock(file: TextIO, folder: str) -> None:
+    """Locks a file; gives a process that was just killed time to end."""
+    give_up = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                with file:
+                    file.seek(0)
+                    holder = file.read() or "another process"
+                raise OSError(
+                    f"{folder} is in use by {holder}: wait until it ends, or stop it, or choose "
+                    "another folder"
+                ) from None
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                file.close()
+                raise
+            print(
+                f"WARNING: the file system of {folder} has no locks ({error.strerror}): make sure "
+                "that no other process writes to it."
+            )
+            return
+        time.sleep(0.05)
+
+
+def _is_at(file: TextIO, path: str) -> bool:
+    """Returns whether an open file is still the one with this path."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False

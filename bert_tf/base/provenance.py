@@ -10,8 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.base import __version__
-from bert_tf.base.files import file_sha256, named_errors
-from bert_tf.base.input_files import shortened
+from bert_tf.base.files import file_sha256, named_errors, shortened
 from bert_tf.base.output_files import REPLACE, check_free
 from bert_tf.base.progress import progress_bar
 

@@ -16,8 +16,7 @@ from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.phase_data import PretrainingLearner
 from bert_tf.session import Session
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
-from bert_tf.weights.flops import training_flops
-from bert_tf.weights.names import part_of, weights
+from bert_tf.weights.names import part_of, training_flops, weights
 
 # The axes of weights that differ in size between models of one depth. "3 attended" are three
 # matrices side by side.

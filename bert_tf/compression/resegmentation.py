@@ -7,7 +7,7 @@ import tensorflow as tf
 from bert_tf.config import ModelSpec
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Batch
-from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.checkpoint import VocabularyMapping
 from tfrecords.dynamic_masking import TRAINING, DynamicMasking, mask_batch
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, continues_word
 

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 
 from bert_tf.base.command_help import command_line, unused_name
-from bert_tf.base.input_files import shortened
-from bert_tf.base.output_files import absolute_path, check_new_folder, whole_folder
+from bert_tf.base.files import absolute_path, shortened
+from bert_tf.base.output_files import check_new_folder, whole_folder
 from bert_tf.base.progress import say
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING, BertConfig
@@ -25,11 +25,16 @@ from bert_tf.resolution import (
 )
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import save_tensors
-from bert_tf.weights.checkpoint import Checkpoint, check_fits, describe_non_finite, matches
+from bert_tf.weights.checkpoint import (
+    Checkpoint,
+    check_fits,
+    describe_non_finite,
+    load_mapping,
+    matches,
+)
 from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.formats import sentence_transformers as vectors
 from bert_tf.weights.formats.huggingface_config import config_json
-from bert_tf.weights.growing import load_mapping
 from bert_tf.weights.names import PARTS, part_of
 from bert_tf.weights.reshaping import (
     complete,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from bert_tf.base.input_files import expand_files
+from bert_tf.base.files import expand_files
 from bert_tf.corpus.cleaning import line_rule, sentence_rule
 from bert_tf.corpus.corpus_options import CorpusOptions
 from bert_tf.corpus.lines import check_language, check_separator, read_documents, split_sentences

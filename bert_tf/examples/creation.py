@@ -24,8 +24,7 @@ import re
 
 import tensorflow as tf
 
-from bert_tf.base.files import file_sha256
-from bert_tf.base.input_files import shortened
+from bert_tf.base.files import file_sha256, shortened
 from bert_tf.base.output_files import check_free, remove
 from bert_tf.base.progress import say
 from bert_tf.base.provenance import describe, describe_files, is_same, kept_files

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.files import lines_sha256
-from bert_tf.base.input_files import shortened
+from bert_tf.base.files import lines_sha256, shortened
 from bert_tf.base.output_files import check_output_files
 from bert_tf.corpus.reading import input_files, text_blocks
 from bert_tf.corpus.sources import Block, group_files

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.base.input_files import shortened, similar
+from bert_tf.base.files import shortened, similar
 from bert_tf.base.progress import counted
-from bert_tf.tables.cells import as_number
+from bert_tf.tables.table import as_number
 
 BALANCED = "balanced"
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from bert_tf.base.content import is_unicode
-from bert_tf.base.input_files import shortened, similar
+from bert_tf.base.files import shortened, similar
 from bert_tf.base.progress import counted, say
-from bert_tf.tables.cells import (
+from bert_tf.tables.table import (
+    Table,
     as_number,
     class_name,
     fold,
@@ -23,7 +24,6 @@ from bert_tf.tables.cells import (
     shown,
     split,
 )
-from bert_tf.tables.table import Table
 
 # What programs write for an empty cell.
 _MISSING = {"nan", "null", "<na>"}

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.files import errors_at
-from bert_tf.base.folder_lock import LOCK
-from bert_tf.base.output_files import absolute_path
+from bert_tf.base.files import absolute_path, errors_at
+from bert_tf.base.output_files import LOCK
 from bert_tf.base.provenance import check_same
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.finetuning_options import FineTuningOptions

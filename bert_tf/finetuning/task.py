@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.input_files import shortened, similar
+from bert_tf.base.files import shortened, similar
 from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.finetuning.examples import TfdsSource, choose_held_out
 from bert_tf.finetuning.features import Features

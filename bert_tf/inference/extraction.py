@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.input_files import expand_files
+from bert_tf.base.files import expand_files
 from bert_tf.base.output_files import join_files
 from bert_tf.base.progress import counted
 from bert_tf.config import EMBEDDING

@@ -6,8 +6,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 
-from bert_tf.base.files import file_sha256
-from bert_tf.base.input_files import expand_files
+from bert_tf.base.files import expand_files, file_sha256
 from bert_tf.base.output_files import atomic_write
 from bert_tf.base.progress import counted
 from bert_tf.inference.bulk import BulkJob

@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from bert_tf.base.content import check_encoding, is_utf8, read_lines
-from bert_tf.base.input_files import expand_files
+from bert_tf.base.files import expand_files
 from bert_tf.base.progress import counted
 from bert_tf.inference.inference_options import ColumnOptions, TextOptions
 from bert_tf.runs.run import Run
-from bert_tf.tables.cells import fold
 from bert_tf.tables.columns import Columns, find_columns
 from bert_tf.tables.rows import NoRows, read_rows, table_kind
-from bert_tf.tables.table import Table
+from bert_tf.tables.table import Table, fold
 
 CHUNK_LINES = 1024
 # A row with longer texts counts as several.

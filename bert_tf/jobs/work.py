@@ -12,7 +12,7 @@ any step of the work, and a job that was killed resumes where it stopped:
     chunks/G-N.data, .json   what was computed from chunk N of group G; its counts
     parts/G-N.data, .json    the same for the second stage of jobs that have one
     outputs/N.json           output file N exists under its final name; its counts
-    lock                     held by the process that works in the folder; see `folder_lock`
+    lock                     held by the process that works in the folder; see `output_files.locked`
 
 Every file appears atomically. A .json file is written after the file that it describes, and holds
 a checksum of its counts and that file.
@@ -31,12 +31,12 @@ import tensorflow as tf
 
 from bert_tf.base import files
 from bert_tf.base.files import file_sha256, lines_sha256
-from bert_tf.base.folder_lock import locked
 from bert_tf.base.output_files import (
     REPLACE,
     TEMPORARY,
     atomic_write,
     check_free,
+    locked,
     remove,
     remove_folder,
     whole_file,

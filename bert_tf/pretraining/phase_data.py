@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.command_help import command_line, unused_name
-from bert_tf.base.input_files import shortened
+from bert_tf.base.files import shortened
 from bert_tf.base.output_files import atomic_write
 from bert_tf.base.progress import duration, with_progress
 from bert_tf.config import BertConfig, ModelSpec
@@ -23,7 +23,7 @@ from bert_tf.runs.run import Run
 from bert_tf.session import Session
 from bert_tf.training.driver import Phase
 from bert_tf.training.trainer import Batch, Objective, Shortcut, open_batches
-from bert_tf.weights.flops import training_flops
+from bert_tf.weights.names import training_flops
 from tfrecords.reader import (
     RecordSet,
     evaluation_batches,

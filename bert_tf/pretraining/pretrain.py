@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import keras
 import tensorflow as tf
 
-from bert_tf.base.output_files import absolute_path
+from bert_tf.base.files import absolute_path
 from bert_tf.config import ModelSpec
 from bert_tf.learning import Training
 from bert_tf.pretraining.phase_data import (

@@ -14,9 +14,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.base.files import reading
-from bert_tf.base.input_files import expand_files, normalized
-from bert_tf.base.output_files import absolute_path, write_json
+from bert_tf.base.files import absolute_path, expand_files, normalized, reading
+from bert_tf.base.output_files import write_json
 from bert_tf.base.provenance import FILE_KIND, check_same
 from bert_tf.config import ModelSpec
 from bert_tf.pretraining.phases import phase_named, read_phases

@@ -9,7 +9,7 @@
     head.json               of a fine-tuned model: what its head predicts
     ckpt-STEP.*             checkpoints; `checkpoint` names the newest
     metrics.jsonl, eval_metrics.jsonl, eval_results.txt, curves.png, train/, eval/   reports
-    lock                    names the process that is training here; see `folder_lock`
+    lock                    names the process that is training here; see `output_files.locked`
     best/                   after fine-tuning: the best weights, a run folder of its own
 
 Vocabulary and casing are missing if no source stated them, as with records of other programs.

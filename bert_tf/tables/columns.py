@@ -8,8 +8,7 @@ import re
 from dataclasses import dataclass
 
 from bert_tf.base.progress import say
-from bert_tf.tables.cells import as_number, class_name, fold, short_name
-from bert_tf.tables.table import Table
+from bert_tf.tables.table import Table, as_number, class_name, fold, short_name
 
 # Characters in the first line of a file with other separators than it should have.
 _DELIMITERS = {*",;|^~:\t"}

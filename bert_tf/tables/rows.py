@@ -12,8 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.base.content import read_lines
-from bert_tf.base.files import plain_message
-from bert_tf.base.input_files import check_single
+from bert_tf.base.files import check_single, plain_message
 from bert_tf.tables.delimited import DELIMITER_LINE, Numbered, csv_rows, tsv_rows
 from bert_tf.tables.parquet import parquet_rows, plain
 from tfrecords.features import parse_example

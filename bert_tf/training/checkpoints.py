@@ -10,8 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.files import named_errors, read_file, whole
-from bert_tf.base.input_files import shortened
+from bert_tf.base.files import named_errors, read_file, shortened, whole
 from bert_tf.base.output_files import atomic_write
 from bert_tf.finite import NonFinite
 

@@ -9,8 +9,7 @@ from typing import Self
 import tensorflow as tf
 
 from bert_tf.base.files import current_entries, named_errors, read_file, reading
-from bert_tf.base.folder_lock import locked
-from bert_tf.base.output_files import atomic_write
+from bert_tf.base.output_files import atomic_write, locked
 from bert_tf.base.progress import progress_bar, say
 from bert_tf.training.interruption import Interrupted
 

@@ -11,8 +11,7 @@ import tensorflow as tf
 
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.content import describe_problems
-from bert_tf.base.files import file_sha256, read_file, read_json
-from bert_tf.base.input_files import MANIFEST_END, match_files
+from bert_tf.base.files import MANIFEST_END, file_sha256, match_files, read_file, read_json
 from bert_tf.base.output_files import atomic_write, check_free, check_output_files, write_json
 from bert_tf.base.progress import say
 from bert_tf.base.provenance import MADE, describe, describe_file, kept_files

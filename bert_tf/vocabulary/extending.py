@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import tensorflow as tf
 
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.checkpoint import VocabularyMapping
 from tfrecords.vocabulary import MAX_CHARACTERS_PER_WORD, Vocabulary
 
 _MAX_JOINED_TOKENS = 8

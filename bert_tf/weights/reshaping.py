@@ -13,8 +13,7 @@ import keras
 import numpy as np
 
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import Checkpoint, matches
-from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping, matches
 from bert_tf.weights.names import HEAD_BIAS, HEAD_KERNEL, part_of
 from bert_tf.weights.table import entries, own_rows
 from tfrecords.vocabulary import Vocabulary

@@ -22,7 +22,7 @@ from bert_tf.run_pretraining import Options as PretrainingOptions
 from bert_tf.run_pretraining import run as run_pretraining
 from bert_tf.runs.run import Run
 from bert_tf.weights.checkpoint import OPTIONAL, load_weights
-from bert_tf.weights.flops import training_flops
+from bert_tf.weights.names import training_flops
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples, write_records
 from tfrecords.vocabulary import Vocabulary, write_vocab
 

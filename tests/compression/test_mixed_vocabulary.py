@@ -17,7 +17,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
-from bert_tf.weights.flops import training_flops
+from bert_tf.weights.names import training_flops
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples, write_records
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 

@@ -15,7 +15,7 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.conversion.conversion_options import ConversionOptions as Options
 from bert_tf.conversion.converting import convert, write_run
-from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.checkpoint import VocabularyMapping
 from bert_tf.weights.names import HEAD_BIAS
 from bert_tf.weights.reshaping import complete
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary

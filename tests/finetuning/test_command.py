@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 from support import assert_same_state, edit_json, tuning_options
 
-from bert_tf.base.folder_lock import locked
+from bert_tf.base.output_files import locked
 from bert_tf.config import Head
 from bert_tf.finetuning import fine_tuner
 from bert_tf.finetuning.fine_tune import _earlier_results, _summary

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from bert_tf.base import folder_lock
+from bert_tf.base import output_files
 from bert_tf.base.output_files import atomic_write, check_output_files, join_files
 from bert_tf.base.provenance import describe, describe_file, kept_files
 from bert_tf.flags import RunnerOptions
@@ -121,7 +121,7 @@ def test_what_appears_meanwhile_stays(job):
 
 def test_two_runs_at_once_are_an_error(job, monkeypatch):
     """Oracle: a lock that is held."""
-    monkeypatch.setattr(folder_lock, "_PATIENCE", 0)
+    monkeypatch.setattr(output_files, "_PATIENCE", 0)
     job.folder.mkdir()
     with open(job.folder / "lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from support import create_records
 
 from bert_tf import run_pretraining
-from bert_tf.base.folder_lock import locked
+from bert_tf.base.output_files import locked
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.pretraining.records import check_records, name_records, stated_by_manifests
 from bert_tf.resolution import resolve_model

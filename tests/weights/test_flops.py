@@ -9,7 +9,7 @@ from encoders import MOBILE, STILL
 
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.weights.flops import training_flops
+from bert_tf.weights.names import training_flops
 
 BATCH, LENGTH, PREDICTIONS = 2, 36, 5
 

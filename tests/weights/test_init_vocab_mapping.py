@@ -17,8 +17,7 @@ from bert_tf import run_finetuning, run_pretraining
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training.checkpoints import saved_tensors
-from bert_tf.weights.checkpoint import load_weights
-from bert_tf.weights.growing import VocabularyMapping
+from bert_tf.weights.checkpoint import VocabularyMapping, load_weights
 from tfrecords.features import serialize_examples, write_records
 
 TOKENS = "[PAD] [UNK] [CLS] [SEP] [MASK] [unused0] [unused1] a b ##a ##b good bad".split()

@@ -12,9 +12,8 @@ from safetensors.numpy import load_file
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder, attention_probabilities
-from bert_tf.weights.checkpoint import Checkpoint, load_weights
+from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping, load_mapping, load_weights
 from bert_tf.weights.formats import huggingface
-from bert_tf.weights.growing import VocabularyMapping, load_mapping
 from bert_tf.weights.reshaping import (
     complete,
     grow_vocabulary,

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bert_tf.base import files
-from bert_tf.base.files import errors_at
-from bert_tf.base.input_files import check_single
+from bert_tf.base.files import check_single, errors_at
 from bert_tf.finetuning import examples
 from bert_tf.finetuning.task import TRAIN
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from bert_tf.finetuning.tagging.tags import entity_types, from_brackets, is_entity_tag, spellings
-from bert_tf.tables.cells import fold
+from bert_tf.tables.table import fold
 
 # A token range or an empty node of CoNLL-U, which are not words of the sentence.
 _NO_WORD = re.compile(r"\d+[-.]\d+")

@@ -15,7 +15,7 @@ from bert_tf.finetuning.predictions import class_columns, draw_confusion, write_
 from bert_tf.finetuning.serving import Tensors
 from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask, constant_predictions
-from bert_tf.tables.cells import as_json, is_plain, join_classes
+from bert_tf.tables.table import as_json, is_plain, join_classes
 
 # If one class has at least this share, accuracy says little.
 _MOSTLY = 0.9

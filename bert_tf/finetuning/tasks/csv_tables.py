@@ -17,9 +17,8 @@ from bert_tf.finetuning.tasks import embedding
 from bert_tf.finetuning.tasks.classification import ClassificationTask, MultiLabelTask
 from bert_tf.finetuning.tasks.tagged_files import check_rows_are_texts, make_tagging
 from bert_tf.finetuning.tasks.text_task import RegressionTask, number_head
-from bert_tf.tables.cells import as_number, fold
 from bert_tf.tables.columns import Columns, find_columns
-from bert_tf.tables.table import Table, read_table
+from bert_tf.tables.table import Table, as_number, fold, read_table
 
 CSV = "csv"
 # Usual names of columns with second texts.

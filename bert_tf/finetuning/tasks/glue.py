@@ -20,8 +20,7 @@ from bert_tf.finetuning.tasks import embedding
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.text_task import RegressionTask
 from bert_tf.runs.run import Run
-from bert_tf.tables.cells import as_number
-from bert_tf.tables.table import Table
+from bert_tf.tables.table import Table, as_number
 
 _LABELLED = ("train", "dev", "dev_mismatched")
 

@@ -18,9 +18,8 @@ from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText, label_n
 from bert_tf.finetuning.tagging.tags import entity_types
 from bert_tf.finetuning.task import TRAIN, DataFiles
 from bert_tf.finetuning.tasks.tagging import TaggingTask
-from bert_tf.tables.cells import fold
 from bert_tf.tables.columns import Columns, find_columns
-from bert_tf.tables.table import Table, read_table
+from bert_tf.tables.table import Table, fold, read_table
 
 _NER = "ner"
 # What the columns of words and their tags are called if each row holds one word.

@@ -12,8 +12,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from bert_tf.base.files import read_file, whole
-from bert_tf.base.input_files import shortened
+from bert_tf.base.files import read_file, shortened, whole
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.text.tokenizer_files import TOKENIZER, VOCAB, TokenizerFiles
 from bert_tf.training.checkpoints import Tensor

@@ -1,9 +1,7 @@
 """Masks dynamic records while reading, differently in every epoch (RoBERTa, section 4.1).
 
 Masking follows `create_masked_lm_predictions` of google-research/bert's
-create_pretraining_data.py, as for records that are masked on disk. It chooses tokens or whole words
-in random order within a budget. Of the chosen tokens, 80% become [MASK], 10% become a random token
-from the whole vocabulary, and 10% stay unchanged, unless `DynamicMasking.tenths` says otherwise.
+create_pretraining_data.py, as for records that are masked on disk.
 
 The left-to-right objective, an ablation in Table 5 of the BERT paper, masks nothing: each token is
 predicted from the tokens before it.
@@ -123,11 +121,7 @@ def _with_predictions(
 
 
 def _next_tokens(ids: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns positions, the tokens that follow them and whether there is one, all [B, S-1].
-
-    [CLS] predicts the first token. [SEP] is predicted like any other token, since a left-to-right
-    model must learn where a text ends.
-    """
+    """Returns positions, the tokens that follow them, [SEP] included, and whether there is one."""
     real = mask[:, 1:] > 0
     positions = tf.broadcast_to(tf.range(ids.shape[1] - 1), tf.shape(real))
     return positions, tf.where(real, ids[:, 1:], 0), real
@@ -140,12 +134,8 @@ def _random_numbers(
     number: tf.Tensor,
     first_row: tf.Tensor | int,
 ) -> list[tf.Tensor]:
-    """Returns uniform int32 of the full range, [rows, columns[0]], [rows, columns[1]] and so on.
-
-    They are rows of an endless table that depends on the seed and the number, starting at
-    `first_row`. Each row has a fixed position in Philox's counter, so earlier rows need not be
-    drawn.
-    """
+    """Returns uniform int32, [rows, columns[0]], [rows, columns[1]] ..., from `first_row` on."""
+    # Rows of an endless table: each has a fixed position in Philox's counter.
     groups = -(-sum(columns) // 4)  # Each counter value yields four numbers.
     key, counter = tf.raw_ops.StatelessRandomGetKeyCounter(seed=tf.constant(seed, tf.int64))
     counter += tf.cast(tf.stack([first_row * groups, number]), tf.uint64)
@@ -172,11 +162,7 @@ def _choose_tokens(
 def _choose_units(
     maskable: tf.Tensor, starts: tf.Tensor, budget: tf.Tensor, keys: tf.Tensor
 ) -> tf.Tensor:
-    """Takes units in random order, skipping those that exceed the remaining budget [B].
-
-    A unit begins at each of `starts`, which are maskable tokens. Everything else is [B, S]; `keys`
-    are random numbers. Returns which tokens belong to the units taken, bool.
-    """
+    """Takes units in the order of random `keys` while they fit in the budget [B]; bool [B, S]."""
     rows, length = tf.shape(starts)[0], starts.shape[1]
     unit = tf.maximum(tf.cumsum(tf.cast(starts, tf.int32), axis=1) - 1, 0)
     first_cell = length * tf.range(rows)[:, tf.newaxis]
@@ -191,12 +177,9 @@ def _choose_units(
 
 
 def _take_in_order(sizes: tf.Tensor, budget: tf.Tensor) -> tf.Tensor:
-    """Returns which units [B, U] bool to take: from first to last, each one that still fits.
-
-    A unit that does not fit never fits later. Each round therefore takes all units up to the next
-    one that does not fit, which needs far fewer rounds than one per unit. Units of size 0 do not
-    exist and count as taken.
-    """
+    """Returns which units [B, U] bool to take: from first to last, each one that still fits."""
+    # A unit that does not fit never fits later. Each round therefore takes all units up to the
+    # next one that does not fit. Units of size 0 do not exist and count as taken.
 
     def some_fit(taken: tf.Tensor, left: tf.Tensor) -> tf.Tensor:
         return tf.reduce_any(~taken & (sizes <= left[:, tf.newaxis]))

@@ -1,11 +1,8 @@
 """Defines the features of a pre-training record and serializes arrays as records.
 
 A record is a `tf.train.Example` with the fixed-length features that google-research/bert's
-create_pretraining_data.py writes. This project uses the newer names of the TensorFlow Model Garden
-(`input_word_ids`, `input_type_ids`); files may have either names.
-
-A dynamic record contains the unmasked ids and the starts of words (`word_starts`) instead of the
-predictions. It is masked while reading, differently in every epoch.
+create_pretraining_data.py writes, under its names or those of the TensorFlow Model Garden. A
+dynamic record contains the unmasked ids and `word_starts` instead of the predictions.
 """
 
 from collections.abc import Iterable
@@ -163,10 +160,8 @@ def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 
 @lru_cache(maxsize=100_000)
 def _feature_header(name: str, is_float: bool, length: int) -> bytes:
-    """Returns what precedes the values of a feature in `tf.train.Features`: name and lengths.
-
-    The field numbers are those of tensorflow/core/example/{example,feature}.proto.
-    """
+    """Returns what precedes the values of a feature in `tf.train.Features`: name and lengths."""
+    # The field numbers are those of tensorflow/core/example/{example,feature}.proto.
     header = _length_delimited(1, length)
     header = _length_delimited(2 if is_float else 3, len(header) + length) + header
     key = name.encode()

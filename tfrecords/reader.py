@@ -319,10 +319,7 @@ def _deterministic(batches: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def _decoder(records: RecordSet, stream: int) -> Callable:
-    """Returns the function that parses, checks and, if dynamic, masks serialized records.
-
-    Its arguments are the number of the batch, the first row of these records in it, and them, [B].
-    """
+    """Returns a function of a batch's number, its first row here and records, which decodes."""
     rules = _rules(records)
     masking, max_predictions = records.masking, records.max_predictions_per_seq
     assert rules.layout.dynamic == (masking is not None)

@@ -1,7 +1,4 @@
-"""Reads and writes vocab.txt, the WordPiece vocabulary; tells whether it suits lower-cased text.
-
-It has one token per line; the line number is the id.
-"""
+"""Reads and writes vocab.txt, one token per line; tells whether it suits lower-cased text."""
 
 import dataclasses
 import functools

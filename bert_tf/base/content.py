@@ -1,11 +1,9 @@
 """The content of text files: decompressed part by part, checked and decoded.
 
-A file may be compressed with gzip, bzip2, xz or zstd. The format is recognized by content, not by
-name. A file may hold any number of compressed members, as parallel compressors write them, with
-zeros between and after them. This module decompresses the members one by one because the libraries'
-own file objects lose data without an error: `bz2.BZ2File` and `lzma.LZMAFile` stop at anything that
-is not a member, such as padding, and zstandard's `stream_reader` accepts a truncated file as
-complete. Only `gzip.GzipFile` reports all damage.
+A file may hold any number of members compressed with gzip, bzip2, xz or zstd, with zeros between
+and after them. They are decompressed one by one because the libraries' own file objects lose data
+without an error: `bz2.BZ2File` and `lzma.LZMAFile` stop at anything that is not a member, such as
+padding, and zstandard's `stream_reader` accepts a truncated file as complete.
 """
 
 import bz2

@@ -53,7 +53,9 @@ def prepare_process() -> None:
     sys.stdin = sys.stdin or open(0, closefd=False)
     sys.stdout = sys.stdout or open(1, "w", closefd=False)
     sys.stderr = sys.stderr or open(2, "w", closefd=False)
-    codecs.register_error(_ESCAPED, _escape)
+    # As in JSON, so that JSON stays valid.
+    escape = lambda e: (json.dumps(e.object[e.start : e.end])[1:-1], e.end)  # noqa: E731
+    codecs.register_error(_ESCAPED, escape)
     sys.stderr.reconfigure(errors=_ESCAPED)
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_StandardOutput(1, "w", closefd=False)),
@@ -84,11 +86,6 @@ def check_backend() -> None:
             f"the backend of Keras is {backend}, on which only models run: set "
             "KERAS_BACKEND=tensorflow before importing Keras"
         )
-
-
-def _escape(error: UnicodeError) -> tuple[str, int]:
-    """Writes characters as in JSON, so that JSON stays valid."""
-    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def handle_signals() -> None:

@@ -49,10 +49,9 @@ from tfrecords.vocabulary import warn_about_casing
 
 @dataclasses.dataclass(frozen=True)
 class _Target:
-    """A format that can be written, and the parts that all its checkpoints have.
+    """A format that can be written, the parts that all its checkpoints have, and `says_all`.
 
-    `says_all` is whether they state the names of a head's labels, whether a text may have several,
-    and which tokens were added to the vocabulary.
+    That is whether they state a head's labels, whether a text may have several, and added tokens.
     """
 
     write: Callable[[Checkpoint, str], None]

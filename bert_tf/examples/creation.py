@@ -1,21 +1,15 @@
 """Creates the output files of a job, or those that are missing.
 
-Text flows one way. Blocks of text are tokenized into chunks, and `dupe_factor` passes over each
-chunk create examples. The examples of several passes are shuffled together into a part, and the
-parts of a shard are joined. `job` decides which passes go where, `steps` does the work, and
-`jobs.work` keeps what is finished.
+Blocks of text are tokenized into chunks, and `dupe_factor` passes over each chunk create examples.
 
 google-research/bert holds all examples in memory and shuffles them once. Here, memory does not grow
 with the input, and examples are shuffled in three steps: the passes over all chunks are dealt to
 the shards in random order; the examples of a part, some dozens of passes, are shuffled together;
-and a shard consists of its parts, one after the other. The copies of a text therefore lie far
-apart, and neighboring examples come from all over the corpus, but the order is not a uniform
-permutation of all examples. (The reader shuffles again.)
+and a shard consists of its parts, one after the other. Neighboring examples therefore come from all
+over the corpus, but the order is not a uniform permutation. (The reader shuffles again.)
 
-The same input, settings and seed give the same bytes, wherever the work runs. After a failure, a
-kill or a power cut, the same call creates only what is missing. The manifest is written last.
-Output of the same job is kept and completed. Output of another job is replaced only with
---overwrite.
+The same input, settings and seed give the same bytes, wherever the work runs. Output of the same
+job is kept and completed, also after a power cut. The manifest is written last.
 """
 
 import dataclasses
@@ -81,10 +75,7 @@ def _create(job: Job, run_chunks: RunChunks) -> CreationStatistics:
 def _kept_shards(
     job: Job, work: UnfinishedWork, description: dict, manifest: dict | None
 ) -> dict[int, dict]:
-    """Returns the manifest's entries of the shards that a finished run of the same job left.
-
-    Raises a ValueError for other output, unless it may be replaced.
-    """
+    """Returns the manifest's entries of the shards that a finished run of the same job left."""
     same = is_same(manifest, description)
     if work.resumes and not same:
         return {}  # The work folder says which shards there are.
@@ -144,10 +135,7 @@ def _check_text(job: Job, counts: TextCounts) -> None:
 
 
 def _remove_other_output(job: Job, description: dict, overwrite: bool) -> None:
-    """Removes the manifest and, if another job wrote it, those shards that this one does not write.
-
-    Without `overwrite`, raises a FileExistsError for the manifest of another job.
-    """
+    """Removes the manifest and, if another job wrote it, shards that this one does not write."""
     path = job.manifest
     manifest = _read_manifest(path)
     if is_same(manifest, description):

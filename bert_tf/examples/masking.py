@@ -189,14 +189,10 @@ def choose_spans(
 
 
 class _Units:
-    """The units of a batch of rows.
+    """The units [N, U] of a batch of rows, and the `number` [N, S] of the unit of each token.
 
-    Attributes:
-        number: [N, S], the unit that each token belongs to.
-        sizes: [N, U], the number of tokens of each unit.
-        segment: [N, U], increases where a special token separates units.
-        exists: [N, U] bool, False where a row has fewer than U units.
-        taken: [N, U] bool, initially False.
+    `segment` increases where a special token separates units; `exists` is false where a row has
+    fewer than U.
     """
 
     def __init__(self, maskable: np.ndarray, starts: np.ndarray) -> None:

@@ -108,10 +108,8 @@ def draw_targets(
 def _split_documents(
     chunk: Chunk, targets: np.ndarray, rng: np.random.Generator, *, random_next: bool
 ) -> np.ndarray:
-    """Returns [N, 6] int64: first sentence, end of A, end, whether B is random, target, document.
-
-    Loops over the pairs because a pair begins where the one before it ends.
-    """
+    """Returns [N, 6]: first sentence, end of A, end, whether B is random, target, document."""
+    # A loop over the pairs, because a pair begins where the one before it ends.
     starts = chunk.sentence_starts.tolist()
     limits = chunk.document_starts[: len(targets) + 1].tolist()
     # No document has more pairs than sentences.
@@ -139,11 +137,7 @@ def _split_documents(
 def _random_segments(
     chunk: Chunk, documents: int, document: np.ndarray, length: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws runs of sentences of about `length` [N] tokens from documents other than `document`.
-
-    Returns the first sentence and the end of each run. The result is meaningless for a chunk of one
-    document.
-    """
+    """Draws runs of about `length` [N] tokens from other documents: first sentences and ends."""
     if documents < chunk.num_documents:
         other = rng.integers(documents, chunk.num_documents, len(document))
     else:
@@ -162,11 +156,7 @@ def _cut_pairs(
     max_tokens: int,
     rng: np.random.Generator,
 ) -> Pairs:
-    """Cuts pairs to `max_tokens`, one token at a time off the longer segment (B on a tie).
-
-    Each token is removed from the front or the back of its segment with equal probability.
-    `tokens` are where the segments begin and end, and `skipped` counts documents without pairs.
-    """
+    """Cuts pairs to `max_tokens`, one token at a time off either end of the longer segment."""
     a_start, a_end, b_start, b_end = tokens
     a_length, b_length = a_end - a_start, b_end - b_start
     excess = np.maximum(a_length + b_length - max_tokens, 0)
@@ -282,10 +272,7 @@ def _row_limits(
     max_tokens: int,
     cross_documents: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns where the rows begin and end.
-
-    Loops over the rows because a row begins where the one before it ends.
-    """
+    """Returns where the rows begin and end."""
     sentences, documents, targets = ends.tolist(), document_ends.tolist(), targets.tolist()
     rows = []
     start = document = 0

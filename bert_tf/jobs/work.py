@@ -1,12 +1,8 @@
 """Jobs that process their input in chunks and resume where an earlier run stopped.
 
-A command describes its work (see `provenance.describe`) and opens it, which refuses to replace that
-of another command. In one stage or two, it turns chunks into files, each with a function of one
-chunk, in processes or on Apache Beam (see `workers`), and joins these into its output. The output
-is the same, byte for byte, wherever the work ran.
-
-The state is in a folder beside the output. Any process, on any machine that can access it, can do
-any step of the work, and a job that was killed resumes where it stopped:
+In one stage or two, a command turns chunks into files, each with a function of one chunk, and joins
+these into its output, which is the same, byte for byte, wherever the work ran. The state is in a
+folder beside the output. Any process that can access it, on any machine, can do any step:
 
     job.json                 settings and inputs, and whether other output is replaced
     chunks/G-N.data, .json   what was computed from chunk N of group G; its counts

@@ -115,11 +115,7 @@ def _run_here(
 
 
 def _beam_runner(name: str, beam_options: str) -> RunChunks:
-    """Returns a function that runs a pipeline of Apache Beam, with the same results.
-
-    The work folder and the output folder must be visible to all workers (`gs://`, `hdfs://` or a
-    network disk).
-    """
+    """Returns a function that runs a pipeline of Beam, whose workers must see the folders."""
     with needed("apache-beam", "--runner needs"):
         import apache_beam as beam
         import grpc

@@ -76,11 +76,8 @@ def dropout_mask(shape: tuple, rate: float, seed):
 
 
 def _hashed(shape: tuple, seed):
-    """Returns a random uint32 for every element, the hash of its number, modulo 2^32, and the seed.
-
-    Source: the function pcg3d of Hash Functions for GPU Rendering (Jarzynski and Olano, Journal of
-    Computer Graphics Techniques 9(3), 2020).
-    """
+    """Returns a random uint32 for every element, the hash of its number and the seed."""
+    # pcg3d of Hash Functions for GPU Rendering (Jarzynski and Olano, JCGT 9(3), 2020).
     size = math.prod(shape[1:])
     # Counted by row, because int32, the type of a range, ends at 2^31.
     row, place = (ops.cast(ops.arange(n, dtype="int32"), "uint32") for n in (shape[0], size))

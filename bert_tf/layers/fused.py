@@ -1,9 +1,8 @@
 """Fast forms of the formulas that the layers use.
 
-A training step is limited by memory traffic as much as by arithmetic. Automatic differentiation of
-the plain formulas makes more passes over large tensors than necessary, and keeps more of them for
-the backward pass. The fast forms therefore define their own gradients, and some recompute values
-instead of keeping them. docs/results.md has the measurements.
+Automatic differentiation of the plain formulas makes more passes over large tensors than necessary,
+and keeps more of them for the backward pass. The fast forms therefore define their own gradients,
+and some recompute values instead of keeping them. docs/results.md has the measurements.
 
 Two rules apply to every function with a custom gradient:
 
@@ -11,8 +10,6 @@ Two rules apply to every function with a custom gradient:
 - Whatever it recomputes must look different from the first computation. Otherwise XLA merges the
   two and keeps the result: hence the zeros that depend on the upstream gradient, and the negated
   arguments of erf and tanh.
-
-This module uses `keras.ops` only, so that it also runs on Keras' JAX backend.
 """
 
 import math

@@ -53,14 +53,7 @@ def first_places_kept(mask):
 
 
 class _Rows:
-    """Rows [B, S] and the T tokens in them.
-
-    Attributes:
-        mask: bool [B, S], which is true for tokens.
-        places: where the tokens are, int [T]. Some may be padding.
-        numbers: for each place, the number of its token, or of one to repeat if it is padding,
-            int [B * S].
-    """
+    """Rows [B, S] whose T tokens are at `places`; `numbers` [B * S] has a token for each place."""
 
     def __init__(self, mask, places, numbers):
         self.mask, self.places, self.numbers = mask, places, ops.reshape(numbers, (-1,))

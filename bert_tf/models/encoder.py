@@ -204,11 +204,8 @@ def _last_columns(input_mask):
 
 
 def _rematerialized(function: Callable, x, seeds: DropoutSeeds | None):
-    """Computes `function(x, seeds=seeds)`, and recomputes it in the backward pass.
-
-    The recomputation starts with the same seed number as the first computation, and so drops the
-    same elements.
-    """
+    """Computes `function(x, seeds=seeds)`, and recomputes it in the backward pass."""
+    # With the same seed numbers, so that it drops the same elements.
     start = copy.copy(seeds)
 
     def compute(x, zero):

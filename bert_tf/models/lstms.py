@@ -87,10 +87,7 @@ class BiLSTMEncoder(BertModel):
 
 
 def _texts(inputs):
-    """Returns ids and mask [2 B, S] of the first texts of pairs, then of the second ones.
-
-    Every text is moved to the left, and has the [SEP] after it, but not the [CLS] before it.
-    """
+    """Returns ids and mask [2 B, S] of first, then second texts of pairs, without [CLS]."""
     ids, mask, types = (inputs[f"input_{name}"] for name in ("word_ids", "mask", "type_ids"))
     second = ops.sum(mask * types, axis=1)
     first = ops.sum(mask, axis=1) - second

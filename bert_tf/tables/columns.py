@@ -116,12 +116,7 @@ def _given(table: Table, name: str | None, what: str, needed: bool = True) -> st
 
 
 def _find(table: Table, name: str, flag: str | None, exact: bool = True) -> str | None:
-    """Returns the name of a column as the file spells it; None if there is none.
-
-    Args:
-        flag: names the flag that chooses a column; None if there is none.
-        exact: whether a column of exactly this name is preferred to others.
-    """
+    """Returns a column's name as the file spells it, if `exact` then preferably this; or None."""
     if exact and name in table.columns:
         return name
     same = [other for other in table.columns if fold(other) == fold(name)]
@@ -168,10 +163,7 @@ def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str])
 
 
 def _by_content(table: Table, *names: str, of_words: bool) -> dict[str, str]:
-    """Returns which of two columns holds the text and which the label; {} if that is unclear.
-
-    With `of_words`, it is lists of words and their tags, of which there are fewer.
-    """
+    """Returns which of two columns holds the text and which the label; {} if that is unclear."""
     columns = [table.columns[name] for name in names]
     cells = [[x if isinstance(x, str) else json.dumps(x or "") for x in c] for c in columns]
     numeric = [not any(math.isnan(as_number(cell or 0)) for cell in column) for column in cells]

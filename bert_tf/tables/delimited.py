@@ -96,11 +96,8 @@ def _unquoted(field: str) -> str:
 def _records(
     path: str, lines: Iterable[str], delimiter: str, longest: float = math.inf
 ) -> Iterator[_Fields]:
-    """Yields the fields of each row, as the csv module with `strict` reads them, but with quotes.
-
-    That module limits the length of fields for the whole process at once, and to less than a mail
-    with attachments.
-    """
+    """Yields the fields of each row as the csv module with `strict` does, but with quotes."""
+    # That module limits fields for the whole process, to less than a mail with attachments.
     numbered = enumerate(lines, 1)
     rest = (line for _, line in numbered)
     for number, line in numbered:

@@ -67,10 +67,7 @@ class AddedTokens(tf.Module):
         return parts.with_values(order.with_flat_values(ids)).merge_dims(1, 2), starts, limits
 
     def _parts(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Splits strings [B] into parts [B, (parts)], with the id of each added token, or -1.
-
-        Also returns the byte offsets of the parts, int64 [parts].
-        """
+        """Returns parts [B, (parts)] of strings, the ids of added tokens or -1, byte offsets."""
         # The operation reads a NUL as the end of the text; normalization removes both characters.
         text = tf.strings.regex_replace(text, r"\x00", "\x01")
         split = tf_text.regex_split_with_offsets(text, self._pattern, self._pattern)

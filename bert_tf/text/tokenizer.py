@@ -247,16 +247,9 @@ class WordPieceTokenizer(tf.Module):
         return tf.RaggedTensor.from_row_splits(words, line_splits, validate=False), starts, limits
 
     def _original_offsets(self, text, lines, starts, limits):
-        """Maps offsets in the normalized strings to offsets in `text` [B], int64 [pieces].
-
-        The running total of the bytes that every character normalizes to determines which character
-        a normalized byte comes from. (Normalization reorders only accents, and then removes them.)
-
-        Args:
-            text: the original strings [B].
-            lines: the index of the string of every piece, [pieces].
-            starts, limits: offsets in the normalized strings, [pieces].
-        """
+        """Maps offsets [pieces] in the normalized strings of `lines` to offsets in `text` [B]."""
+        # The running total of the bytes that every character normalizes to determines which one a
+        # byte comes from. (Normalization reorders only accents, and then removes them.)
         characters, offsets = tf.strings.unicode_decode_with_offsets(text, "UTF-8")
         distinct, which = tf.unique(characters.values)
         distinct = tf.strings.unicode_encode(distinct[:, tf.newaxis], "UTF-8")

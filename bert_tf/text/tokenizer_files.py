@@ -224,10 +224,7 @@ class TokenizerFiles:
 
     @cached_property
     def _named(self) -> dict[str, Any]:
-        """The special tokens that files name, by their parts.
-
-        Source: transformers tokenization_utils_base.py `_from_pretrained`.
-        """
+        """The special tokens that files name, as `_from_pretrained` of transformers finds them."""
         named = dict(self.config)
         if _OLD_EXTRA in named and not named.get(_EXTRA):
             named[_EXTRA] = named.pop(_OLD_EXTRA)
@@ -239,10 +236,7 @@ class TokenizerFiles:
         return named
 
     def _added_tokens(self) -> list[dict[str, Any]]:
-        """Returns the attributes of added tokens, in the order in which transformers adds them.
-
-        Tokens whose ids a file states come first, in the order of these ids.
-        """
+        """Returns the attributes of added tokens as transformers orders them: by ids, others."""
         decoder, named = self.config.get(_DECODER), dict(self._named)
         stated: dict[int, dict[str, Any]] = {}
         if decoder is None:
@@ -272,10 +266,7 @@ def _check_same(path: str, lines: Sequence[str], whole: str, tokenizer: Mapping[
 
 
 def _lines_of(path: str, tokenizer: Mapping[str, Any]) -> list[str]:
-    """Returns the vocabulary in the content of a tokenizer.json; ids without tokens are blank.
-
-    Returns [] if there is no content, or if it is a SentencePiece model.
-    """
+    """Returns the vocabulary in a tokenizer.json, blank at unused ids; [] if SentencePiece's."""
     model = tokenizer.get("model", {"type": _SENTENCEPIECE})
     if (kind := model.get("type") or _OURS) == _SENTENCEPIECE:
         return []
@@ -313,12 +304,7 @@ def _listed(value: Any) -> list[dict[str, Any]]:
 def _with_ids(
     tokens: Iterable[dict[str, Any]], lines: Sequence[str], size: int
 ) -> list[AddedToken]:
-    """Gives added tokens the ids that they have in transformers, regardless of the files.
-
-    The vocabulary has `size` different lines, as transformers counts them.
-
-    Source: tokenizers/src/tokenizer/added_vocabulary.rs `add_tokens`.
-    """
+    """Gives added tokens their ids as `add_tokens` of tokenizers does, after `size` others."""
     ids = {line: index for index, line in enumerate(lines)}
     added: dict[int, AddedToken] = {}
     contents = {""}

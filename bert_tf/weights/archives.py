@@ -105,10 +105,7 @@ def _unzip(file: io.IOBase, folder: str, room: _Room) -> None:
 
 
 class _Limited(gzip.GzipFile):
-    """A stream that counts the bytes that are read.
-
-    In a .tar.gz, not only files can be large, but also their names.
-    """
+    """A stream that counts the bytes that are read: names of files can be large, too."""
 
     room: _Room
 

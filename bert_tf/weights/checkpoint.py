@@ -1,7 +1,4 @@
-"""A checkpoint of any format, with this project's names, and how a model gets its weights.
-
-The tables of a checkpoint grow with an extended vocabulary.
-"""
+"""A checkpoint of any format, with this project's names, and how a model gets its weights."""
 
 import dataclasses
 import fnmatch

@@ -46,12 +46,10 @@ _NORM = (
 
 
 def _weights(beginnings: tuple[str | None, ...], *layers: tuple) -> tuple[Weight, ...]:
-    """Returns the weights of layers whose names have the same beginning.
+    """Returns the weights of layers, given how their names begin in each column of `Weight`.
 
-    Args:
-        beginnings: of the names in each column of `Weight`; None if the format has no such layers.
-        layers: the kind of each; our name; the shape of its first weight; Google's name, which with
-            dots is Hugging Face's; KerasHub's and the Model Garden's, if they have it.
+    Each layer: its kind, our name, the shape of its first weight, Google's name, which with dots is
+    Hugging Face's, KerasHub's, the Model Garden's.
     """
     found = []
     for kind, ours, shape, google, *others in layers:

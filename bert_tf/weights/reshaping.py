@@ -1,7 +1,4 @@
-"""Models of other sizes from the same weights: other layers, heads, positions and vocabularies.
-
-Also random values for weights that a checkpoint lacks.
-"""
+"""Models of other sizes from the same weights: other layers, heads, positions, vocabularies."""
 
 import dataclasses
 import functools

@@ -1,8 +1,4 @@
-"""How Google and Hugging Face name and configure BERT, ALBERT and MobileBERT: a row for each.
-
-ALBERT is a BERT with narrower embeddings and with layers that share weights; see `BertConfig`. Its
-files store the weights under other names than BERT's, but in the same shapes.
-"""
+"""How Google and Hugging Face name and configure BERT, ALBERT and MobileBERT: a row for each."""
 
 import os
 from collections.abc import Callable, Mapping

@@ -1,7 +1,4 @@
-"""Checkpoints of google-research/bert and google-research/albert, which are TensorFlow 1's.
-
-bert_config.json or albert_config.json, and vocab.txt, lie beside them.
-"""
+"""Checkpoints of google-research/bert and google-research/albert, which are TensorFlow 1's."""
 
 import os
 import re
@@ -93,11 +90,8 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
 
 
 def _read_albert_config(path: str) -> BertConfig:
-    """Reads albert_config.json.
-
-    Adds what google-research/albert computes for every model: "gelu" is the tanh form, and the
-    input of a fine-tuned head has a dropout of 0.1.
-    """
+    """Reads albert_config.json."""
+    # google-research/albert computes "gelu" by the tanh form, and drops 0.1 before a head.
     values = {"classifier_dropout_prob": 0.1, **read_json(path)}
     if values.get("hidden_act") == "gelu":
         values["hidden_act"] = "gelu_new"
@@ -146,10 +140,7 @@ def _check(config: BertConfig, source: str, advice: str) -> None:
 
 
 def _find(path: str) -> str | None:
-    """Returns the prefix of the files of a checkpoint; None if there is none.
-
-    In a folder, it is the one that the file `checkpoint` names, or else that of the last step.
-    """
+    """Returns the prefix of a checkpoint's files, in a folder the listed or last one's; or None."""
     if not tf.io.gfile.isdir(path):
         prefix = re.sub(r"\.(index|meta|data-\d+-of-\d+)$", "", path)
         return prefix if tf.io.gfile.exists(f"{prefix}.index") else None

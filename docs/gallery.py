@@ -20,6 +20,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf import plots
 from bert_tf.compression.recipes import RECIPES
+from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.masking import mask_rows
 from bert_tf.examples.rows import Rows
 from bert_tf.inference.inference_options import PredictOptions
@@ -96,11 +97,11 @@ def draw_masking(tokenizer) -> None:
     ids, vocab = inputs["input_word_ids"].numpy(), tokenizer.vocab
     words = np.isin(ids, [vocab.cls_id, vocab.sep_id], invert=True)
     row = Rows(ids, np.array([ids.size]), np.zeros_like(ids), words, words)
-    options = dict(masking="wordpiece", max_ngram_size=1, mask_id=vocab.mask_id)
-    random = np.random.default_rng(18)
-    masked = mask_rows(row, np.array([4]), random, vocab_size=len(vocab), **options)
-    positions = masked.positions[0][masked.weights[0] > 0]
-    after = [vocab.tokens[index] for index in masked.ids[0]]
+    files = dict.fromkeys(("input_file", "output_file", "vocab_file"), "unused")
+    options = DataOptions(**files, masking="wordpiece", masked_lm_prob=1, max_predictions_per_seq=4)
+    masked = mask_rows(row, options, vocab, np.random.default_rng(18))
+    positions = masked["masked_lm_positions"][0]
+    after = [vocab.tokens[index] for index in masked["input_word_ids"][0]]
     save("masked_example", plots.masked_example(tokens, after, positions))
 
 

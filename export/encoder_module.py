@@ -113,10 +113,8 @@ class EncoderModule(ReusableModel):
 
 
 def _checked(inputs: dict[str, tf.Tensor], longest: int) -> dict[str, tf.Tensor]:
-    """Returns the inputs, and checks that their shapes agree and that no value is negative.
-
-    Other shapes would broadcast or end the process; negative ids would count from a table's end.
-    """
+    """Returns the inputs, and checks that their shapes agree and that no value is negative."""
+    # Other shapes would broadcast or end the process; negative ids count from a table's end.
     # Hides the length from TensorFlow's shape inference, whose own error for a length that is too
     # long would come first and not name the limit.
     hide = tf.compat.v1.placeholder_with_default

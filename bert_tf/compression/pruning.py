@@ -100,10 +100,7 @@ def gated_outputs(
     """
 
     def gated(factors: tf.Tensor, name: str, x: tf.Tensor) -> tf.Tensor:
-        """Multiplies what the heads compute, the input of the output projection.
-
-        It is [B, S, N D], or [B, N D] in the last layer of a classifier.
-        """
+        # What the heads compute, [B, S, N D] or, in the last layer of a classifier, [B, N D].
         if name != "output":
             return x
         # With a row for every choice.

@@ -71,11 +71,7 @@ class QuantizedLearner(StudentLearner):
         return {"student_bytes": cls.quantization.num_bytes(shapes, bits), "layer_bits": bits}
 
     def _measured_bits(self) -> list[int]:
-        """Returns the bits of each layer, by the top eigenvalues of the teacher's layers.
-
-        They are measured on ten batches of 8 training examples, and printed with the bits. Returns
-        [] if all layers have the same bits, or if the run resumes: its checkpoints hold the bits.
-        """
+        """Returns the bits of each layer, by its eigenvalue; [] if all are equal or stored."""
         options, teacher, bits = self._options, self._teacher, self._bits
         if len(bits) == 1 or Run(options.output_dir).has_checkpoint:
             return []

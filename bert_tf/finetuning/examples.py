@@ -192,11 +192,8 @@ def choose_held_out(
 
 
 def _counts_to_hold_out(sizes: np.ndarray, total: int, seed: int) -> np.ndarray:
-    """Returns how many examples of each group to hold out, at most `total` in all, int [G].
-
-    Each group gives its share and keeps at least one example. Groups whose share is none come first
-    in what rounding leaves; a large group gives one less for them.
-    """
+    """Returns how many examples of each group to hold out, at most `total` in all, int [G]."""
+    # Each group keeps at least one. Groups whose share is none come first in what rounding leaves.
     # The seed decides between groups of equal size.
     ties = np.random.default_rng([seed, 1]).random(len(sizes))
     shares = sizes / _PARTS

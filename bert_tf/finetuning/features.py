@@ -164,11 +164,7 @@ def map_texts(function: Callable, columns: list[list[bytes]], unit: str) -> Iter
 
 @functools.lru_cache(maxsize=2)
 def _packer(tokenizer: WordPieceTokenizer, max_seq_length: int, num_columns: int) -> Callable:
-    """Returns a function that maps `num_columns` string tensors [B] to ids and types [B, (length)].
-
-    It also returns how many examples it truncated. All splits, and runs of one process with equal
-    tokenizers, share it, because tracing it takes seconds.
-    """
+    """Returns what encodes strings [B]; all splits share it, because tracing takes seconds."""
 
     def pack(*texts):
         segments = [tokenizer.tokenize_flat(text) for text in texts]

@@ -33,16 +33,11 @@ _KERNEL = re.compile(r"encoder/(layer_\d+)/attention/(qkv|qk|value)_kernel")
 
 @dataclass(frozen=True)
 class _Adapted:
-    """A kernel with adapters. As an object of its own, because Keras would list its weights twice.
-
-    Attributes:
-        kernel: the variable of the encoder.
-        value: that of TensorFlow, which a call in half precision does not cast.
-        pairs: A and B for each projection side by side in the kernel; None for a key.
-    """
+    """A kernel with adapters: an object of its own, or Keras would list its weights twice."""
 
     kernel: keras.Variable
-    value: tf.Variable
+    value: tf.Variable  # which a call in half precision does not cast
+    # A and B for each projection side by side in the kernel; None for a key.
     pairs: list[tuple[tf.Variable, tf.Variable] | None]
 
 

@@ -269,10 +269,7 @@ def _report(
 def _write_hparams(
     folder: str, metric: str, settings: Sequence[Setting], results: Mapping[str, Results]
 ) -> None:
-    """Writes the settings and each run's result for the HParams page of TensorBoard.
-
-    Runs with the same flags are one row there. Replaces what an earlier call wrote.
-    """
+    """Writes the runs for the HParams page of TensorBoard, in place of an earlier call's."""
     with _hparams_writer(folder).as_default():
         flags = [api.HParam(name, api.Discrete(tried)) for name, tried in GRID.items()]
         api.hparams_config(flags, [api.Metric(metric)])

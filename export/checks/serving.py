@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from export.checks.points import Points, Subject, Wrong, expect, saved_again
-from export.warmup import WARMUP, parse_warmup_request
+from export.text_models import WARMUP, parse_warmup_request
 
 POINTS = Points()
 # TensorFlow Serving refuses more requests.

@@ -16,7 +16,7 @@ from export.checks import preprocessor as preprocessors
 from export.checks.examining import examine
 from export.checks.points import Subject
 from export.preprocessor_module import PreprocessorModule
-from export.warmup import WARMUP, warmup_request
+from export.text_models import WARMUP, warmup_request
 from tfrecords.features import write_records
 from tfrecords.vocabulary import Vocabulary, write_vocab
 

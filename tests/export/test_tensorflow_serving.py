@@ -2,8 +2,13 @@
 
 import tensorflow as tf
 
-from export.text_models import BATCHING, batching_files
-from export.warmup import parse_warmup_request, warmup_request, warmup_requests
+from export.text_models import (
+    BATCHING,
+    batching_files,
+    parse_warmup_request,
+    warmup_request,
+    warmup_requests,
+)
 
 PAIR = [tf.TensorSpec([None], tf.string, name) for name in ("text", "text_b")]
 # What tensorflow-serving-api 2.21 writes for a PredictionLog with predict_log.request:

@@ -245,11 +245,8 @@ def score_with_nulls(
 def _best_threshold(
     gains: np.ndarray, odds: np.ndarray, answerable: np.ndarray
 ) -> tuple[float, float]:
-    """Returns the best mean score over all thresholds, and the lowest threshold with it.
-
-    The threshold is 0 if it is best to answer no question. `gains` are what answering each question
-    adds to the score of giving the empty answer.
-    """
+    """Returns the best mean score, and the lowest threshold with it; 0 if no answer is best."""
+    # `gains` are what answering each question adds to the score of giving the empty answer.
     order = np.argsort(odds, kind="stable")
     # The sums over questions if none, the first, the first two, ... are answered.
     sums = np.cumsum([np.sum(~answerable), *gains[order]])

@@ -110,11 +110,8 @@ def _documents(path: str) -> tuple[list[list[list[_Row]]], list[str]]:
 
 
 def _with_sentence_numbers(rows: list[_Row]) -> Iterator[_Row]:
-    """Yields the rows, and a blank line where the number of the sentence in the first cell changes.
-
-    An empty first cell continues the sentence, as in Kaggle's files.
-    """
-    current = ""
+    """Yields the rows, and a blank line where the sentence, numbered in the first cell, changes."""
+    current = ""  # an empty cell continues the sentence, as in Kaggle's files
     for number, cells in rows:
         if cells and cells[0] not in ("", current):
             current = cells[0]
@@ -124,10 +121,7 @@ def _with_sentence_numbers(rows: list[_Row]) -> Iterator[_Row]:
 
 
 def _without_empty_ends(rows: list[_Row]) -> tuple[list[_Row], int]:
-    """Returns the rows without empty cells at their ends, and the number of columns.
-
-    Of OntoNotes, only the columns that all rows have are kept.
-    """
+    """Returns the rows without empty ends, of OntoNotes the shared columns, and their number."""
     words = [cells for _, cells in rows if _is_word(cells)]
     if words and is_ontonotes(words):
         width = ONTONOTES[1]

@@ -115,12 +115,7 @@ def find_prefix(words: Sequence[str]) -> str:
 def _better(
     columns: Sequence[Sequence[str]], given: int | None, word: int, tag: int, learn: bool
 ) -> int:
-    """Returns the column of tags if it is a better one than `tag`.
-
-    It is the only one of nearly all tags of entities, unless `tag` is one, too. In place of a
-    single tag that would have to be learned, it is a column of several tags; in place of "O", of
-    entities.
-    """
+    """Returns the only column of entities, or one of several tags where `tag` has just one."""
     tags = {i: [*filter(is_entity_tag, column)] for i, column in enumerate(columns) if i != given}
     types = {i: entity_types(x) for i, x in tags.items() if 2 * len(x) > len(columns[i])}
     typed = [index for index, found in types.items() if found]
@@ -166,11 +161,9 @@ def _is_same_in_sentences(sentences: Sequence[Cells], index: int) -> bool:
 
 
 def _is_nested(outer: Sequence[str], inner: Sequence[str], first: int, width: int) -> bool:
-    """Returns whether a column holds entities inside those of the column before it.
-
-    In other files than GermEval's, these have the same types, unlike the chunks of CoNLL-2003.
-    """
+    """Returns whether a column holds entities inside those of the column before it."""
     outer, inner = entity_types(outer), entity_types(inner)
     if outer is None or inner is None:
         return False
+    # Outside of GermEval, nested entities have the same types, unlike the chunks of CoNLL-2003.
     return first > 0 and width == first + 3 or bool(inner and inner <= outer)

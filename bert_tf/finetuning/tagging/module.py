@@ -181,11 +181,7 @@ def word_windows(
 def _entities(
     text: tf.Tensor, rows: tf.Tensor, number: tf.Tensor, words: Tensors, labels: Sequence[str]
 ) -> dict[str, tf.RaggedTensor]:
-    """Joins words to entities as conlleval does: I-X after another tag begins an entity.
-
-    The tags may be of any scheme. `rows` are the text of each word, `number` its tag, and `words`
-    what else is known of it, [words] each.
-    """
+    """Joins words, [words] each, to entities as conlleval does, whatever the scheme of the tags."""
     inside = tf.gather([label != "O" for label in labels], number)
     begins = tf.gather([label[0] in BEGINS for label in labels], number)
     ends = tf.gather([label[0] in ENDS for label in labels], number)

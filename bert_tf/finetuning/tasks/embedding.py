@@ -35,10 +35,7 @@ def with_settings(head: Head, options: FineTuningOptions) -> Head:
 
 
 class _EmbeddingTask(TextTask):
-    """Trains a `BertEmbedder`, which reads every text of an example alone.
-
-    The exported module compares two texts: it returns the cosine of their vectors as a number.
-    """
+    """Trains a `BertEmbedder`, which reads every text alone; the exported module compares two."""
 
     head: Head
     apart = True
@@ -72,10 +69,7 @@ def _columns(examples: TextExamples) -> list[list[bytes]]:
 
 
 def _check_pairs(texts: np.ndarray) -> tuple[str, ...]:
-    """Returns notes on pairs that teach nothing, given the numbers of their texts, int [N, 2 or 3].
-
-    Raises a ValueError if all pairs teach nothing.
-    """
+    """Returns notes on pairs that teach nothing, which must not be all; texts are numbered."""
     found = {"the same text twice": texts[:, 0] == texts[:, 1]}
     if texts.shape[1] > 2:
         found["the right text as the wrong one"] = texts[:, 2] == texts[:, 1]

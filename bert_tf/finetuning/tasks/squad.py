@@ -114,12 +114,7 @@ def _choose(
     context: tf.Tensor,
     options: SquadOptions,
 ) -> dict[str, tf.Tensor]:
-    """Returns the outputs of the module.
-
-    Args:
-        nulls: the score of having no answer, [B].
-        offsets: the starts and limits of the tokens, bytes [B, (tokens)].
-    """
+    """Returns the outputs; `nulls` score having no answer, `offsets` are those of all tokens."""
     count = tf.shape(context, tf.int64)[0]
     starts, limits = (
         tf.gather(values.values, tf.gather(values.row_starts(), spans.question) + tokens)

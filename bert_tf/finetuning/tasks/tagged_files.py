@@ -55,12 +55,7 @@ def make_tagging(name: str, options: FineTuningOptions, head: Head | None) -> Ta
 
 
 class _Reader:
-    """Reads the splits of a task.
-
-    Attributes:
-        columns: the columns of the words and tags, if they are known: the values of --text_column
-            and --label_column.
-    """
+    """Reads the splits of a task; `columns` are the values of the two flags, if known."""
 
     def __init__(self, name: str, options: FineTuningOptions):
         self._name, self._context = name, options.document_context

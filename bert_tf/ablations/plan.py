@@ -12,7 +12,7 @@ from bert_tf.base.files import lines_sha256, read_json
 from bert_tf.base.output_files import check_free
 from bert_tf.base.process import machine_memory
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.examples.units import read_phrases
+from bert_tf.examples.documents import read_phrases
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.task import TRAIN, DataFiles

@@ -15,7 +15,7 @@ from bert_tf.ablations.plan import RowPlan, count_parameters, make_plan
 from bert_tf.base.command_help import command_line
 from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
-from bert_tf.examples.units import Lexicon, read_phrases
+from bert_tf.examples.documents import Lexicon, read_phrases
 from bert_tf.finetuning.run_process import run_apart
 from bert_tf.finetuning.sweep import Score, ScoreTable, sweep
 from bert_tf.finite import NonFinite

@@ -75,7 +75,8 @@ class Reports:
         self._bar = progress_bar(
             total=num_train_steps, initial=step, show_rate=False, disable=not writes
         )
-        self.last_evaluation = _last_evaluation(f"{folder}/{EVAL_METRICS}", step)
+        past = [x for x in read_metrics(f"{folder}/{EVAL_METRICS}") if x["step"] <= step]
+        self.last_evaluation = {"global_step": past[-1].pop("step")} | past[-1] if past else {}
         if writes:
             with named_errors(f"cannot write to {folder}/train and {folder}/eval"):
                 self._train_writer = tf.summary.create_file_writer(f"{folder}/train")
@@ -179,13 +180,6 @@ def draw_curves(metrics: _Metrics, evaluations: _Metrics, path: str) -> None:
     from bert_tf.plots.curves import learning_curves
 
     atomic_write(path, learning_curves(metrics, evaluations).png())
-
-
-def _last_evaluation(path: str, step: int) -> dict[str, float]:
-    for results in reversed(read_metrics(path)):
-        if results["step"] <= step:
-            return {"global_step": results.pop("step")} | results
-    return {}
 
 
 def write_results(path: str, results: Mapping[str, float]) -> None:

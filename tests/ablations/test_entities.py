@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.ablations.running import _within, choose_entities, entity_accuracy
-from bert_tf.examples.units import Lexicon
+from bert_tf.examples.documents import Lexicon
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.reader import RecordSet

@@ -12,8 +12,7 @@ import pytest
 from bert_tf.corpus.sources import Block
 from bert_tf.examples import documents
 from bert_tf.examples.chunk import CreationStatistics, ExampleCounts, TextCounts
-from bert_tf.examples.documents import make_chunk
-from bert_tf.examples.units import Lexicon, load_segmenter, tokenize_words
+from bert_tf.examples.documents import Lexicon, load_segmenter, make_chunk, tokenize_words
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 

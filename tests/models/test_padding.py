@@ -87,7 +87,7 @@ def test_outputs_and_gradients(name, rematerialize):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["left_to_right", "pruned", "mobilebert"])
 def test_a_fixed_number_of_places_with_xla(name):
-    """Oracle: the same encoder without places; tests/models/test_places.py has other kinds."""
+    """Oracle: the same encoder without places; others are below."""
     config = CONFIGS[name]
     encoder, inputs = randomize(BertEncoder(config, "selective")), masked_inputs(config)
     compute = tf.function(outputs_and_gradients, autograph=False, jit_compile=True)

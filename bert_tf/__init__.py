@@ -30,7 +30,9 @@ _MODULES = {
 # So it is told where each class is, as soon as it is imported itself.
 _KERAS_CLASSES = {
     "bert_tf.inference.embedder": ("TextEmbedder",),
-    "bert_tf.layers.bert": ("BertEmbeddings", "EncoderBlock", "SelfAttention"),
+    "bert_tf.layers.bert": (
+        *("BertEmbeddings", "DenseHead", "EncoderBlock", "MaskedLMHead", "SelfAttention"),
+    ),
     "bert_tf.layers.dropout": ("Dropout",),
     "bert_tf.layers.layer": ("LayerNormalization",),
     "bert_tf.layers.mobilebert": (
@@ -39,7 +41,6 @@ _KERAS_CLASSES = {
     ),
     "bert_tf.models.encoder": ("BertEncoder", "Pooler"),
     "bert_tf.models.lstms": ("BiLSTMEncoder", "FeatureTagger"),
-    "bert_tf.models.heads": ("DenseHead", "MaskedLMHead"),
     "bert_tf.models.pretrainer": ("BertPretrainer",),
     "bert_tf.models.task_model": ("BertEmbedder", "BertTaskModel"),
     "bert_tf.text.preprocessor": ("BertPreprocessor",),

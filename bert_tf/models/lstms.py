@@ -6,8 +6,8 @@ from keras.initializers import TruncatedNormal
 
 from bert_tf.choices import FEATURES
 from bert_tf.config import BertConfig, BiLSTMConfig
+from bert_tf.layers.bert import DenseHead
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.heads import DenseHead
 from bert_tf.models.inputs import BertModel
 
 _LSTMS, _UNITS = 2, 768

@@ -10,11 +10,10 @@ from support import calls_of
 
 from bert_tf.config import BertConfig
 from bert_tf.layers import fused
-from bert_tf.layers.bert import BertEmbeddings, EncoderBlock, SelfAttention
+from bert_tf.layers.bert import BertEmbeddings, DenseHead, EncoderBlock, MaskedLMHead, SelfAttention
 from bert_tf.layers.dropout import DropoutSeeds
 from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
 from bert_tf.models.encoder import BertEncoder, Pooler
-from bert_tf.models.heads import DenseHead, MaskedLMHead
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 

@@ -1,7 +1,8 @@
-"""The folder to publish, and its archives as others load them."""
+"""The folder to publish, model cards, archives, and what TensorFlow Serving reads."""
 
 import functools
 import http.server
+import json
 import os
 import pathlib
 import shutil
@@ -17,11 +18,22 @@ import tf_keras
 from support import assert_same_tensors, int32_only, save_run
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.runs.run import Run
+from bert_tf.training.reports import write_results
+from bert_tf.weights.checkpoint import Checkpoint
 from export import bundle, classifier
-from export.saved_models import write_archive
-from tfrecords.vocabulary import Vocabulary, load_vocab
+from export.export_options import UNKNOWN_LICENSE
+from export.saved_models import license_of, model_card, write_archive
+from export.text_models import (
+    BATCHING,
+    batching_files,
+    parse_warmup_request,
+    warmup_request,
+    warmup_requests,
+)
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab
 
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"))
 CONFIG = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=24)
@@ -107,3 +119,98 @@ def test_an_archive_depends_on_names_and_contents_only(folder, tmp_path):
         files = {m.name: opened.extractfile(m).read() for m in opened if m.isfile()}
     expected = [path for path in copy.rglob("*") if path.is_file()]
     assert files == {str(path.relative_to(copy)): path.read_bytes() for path in expected}
+
+
+CARD_VOCAB = Vocabulary((*SPECIAL_TOKENS, "a"))
+CARD_CONFIG = BertConfig(6, 16, 1, 2, 32)
+
+
+def test_the_card_says_what_the_run_knows(tmp_path):
+    """Oracle: the values in the files of the run; quotes in the YAML are those of JSON."""
+    run = Run(str(tmp_path))
+    run.write(ModelSpec(CARD_CONFIG, CARD_VOCAB, True), {"input_file": "x*", "learning_rate": 0.25})
+    write_results(run.file("eval_results.txt"), {"global_step": 7, "loss": 1.0 / 3})
+    records = {"x*": {"x1": {"bytes": 600}, "x2": {"bytes": 700}}}
+    (tmp_path / "records.json").write_text(json.dumps(records))
+    facts = dict(license='other: "mine"', config=CARD_CONFIG, run=Run(run.path))
+    folder, code = "/some/where/my encoder/", 'load("FOLDER")'
+    card = model_card(folder, "kind", "About.", code, CARD_VOCAB, True, **facts)
+    _, front, body = card.split("---\n", 2)
+    assert json.loads(front.splitlines()[0].removeprefix("license: ")) == 'other: "mine"'
+    for line in (
+        "# my encoder: kind",
+        'load("my encoder")',
+        "| hidden_size | 16 |",
+        "| tokens | 6 |",
+        f"| SHA-256 of the tokens | {CARD_VOCAB.sha256} |",
+        "| input_file | x* |",
+        "| records in x* | 2 files, 1,300 bytes |",
+        "| learning_rate | 0.25 |",
+        "| loss | 0.333333 |",
+    ):
+        assert line in body.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("card", "given", "expected"),
+    [
+        ('---\ntags:\n- bert\nlicense: "mit"\n---\nlicense: x', UNKNOWN_LICENSE, "mit"),
+        ("---\nlicense: mit \n---\n", "apache-2.0", "apache-2.0"),
+        ("---\nlicense:\n- mit\n---\n", UNKNOWN_LICENSE, UNKNOWN_LICENSE),
+        ("license: mit", UNKNOWN_LICENSE, UNKNOWN_LICENSE),
+    ],
+)
+def test_the_license_is_that_of_the_source(card, given, expected, tmp_path):
+    """Oracle: the YAML of the card beside the checkpoint."""
+    spec = ModelSpec(CARD_CONFIG, CARD_VOCAB, True)
+    source = Checkpoint("", "", spec, {}, config_file=f"{tmp_path}/config.json")
+    assert license_of(given, source) == given == license_of(given, None)
+    (tmp_path / "README.md").write_text(card)
+    assert license_of(given, source) == expected
+
+
+def test_a_card_without_a_run_has_no_empty_section():
+    """Oracles: the headings; the name that the user gave."""
+    for source, more in ((None, []), ("hf:org/name (Hugging Face)", ["## Weights"])):
+        card = model_card("x", "kind", "", "", CARD_VOCAB, False, converted_from=source)
+        headings = [line for line in card.splitlines() if line.startswith("## ")]
+        assert headings == ["## How to load it", "## Vocabulary", *more, "## License"]
+        table = f"\n## Weights\n\n| | |\n|---|---|\n| converted from | {source} |"
+        assert (table in card) == bool(source)
+
+
+PAIR = [tf.TensorSpec([None], tf.string, name) for name in ("text", "text_b")]
+# What tensorflow-serving-api 2.21 writes for a PredictionLog with predict_log.request:
+#   request.model_spec.signature_name = "serving_default"
+#   request.inputs[name].CopyFrom(tf.make_tensor_proto(["a text"]))  # for "text" and "text_b"
+# with SerializeToString(deterministic=True).
+GOLDEN = bytes.fromhex(
+    "324b0a490a111a0f73657276696e675f64656661756c74121a0a06746578745f62121008071204120208014206"
+    "612074657874"
+    "12180a0474657874121008071204120208014206612074657874"
+)
+
+
+def test_requests_are_those_of_tensorflow_serving():
+    """Oracle: bytes written with tensorflow-serving-api."""
+    inputs = {name: tf.constant(["a text"]) for name in ("text", "text_b")}
+    assert warmup_request(inputs) == GOLDEN
+    short, long = warmup_requests(PAIR)
+    assert short == GOLDEN
+    signature, tensors = parse_warmup_request(long)
+    assert signature == "serving_default"
+    assert all(tensors[name].shape == [1] and tensors[name].dtype == tf.string for name in inputs)
+
+
+def test_batching_parameters():
+    """Oracle: the fields of `BatchingParameters` in tensorflow_serving's
+    session_bundle_config.proto, each an Int64Value in text format."""
+    lines = batching_files(PAIR)[BATCHING].splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        "max_batch_size { value: 128 }",
+        "batch_timeout_micros { value: 1000 }",
+        "max_enqueued_batches { value: 100 }",
+    ]
+    # Requests with two and with three choices cannot be joined.
+    choices = tf.TensorSpec([None, None], tf.string, "choices")
+    assert batching_files([PAIR[0], choices]) == {}

@@ -1,4 +1,38 @@
-"""BERT for TensorFlow: from raw text to pre-trained, fine-tuned and exported models."""
+"""BERT for TensorFlow: from raw text to pre-trained, fine-tuned and exported models.
+
+Commands as functions:
+  build_vocabulary        builds, extends or measures a WordPiece vocabulary (vocab.txt)
+  create_examples         creates masked-LM and sentence-pair examples for pretrain
+  pretrain                pre-trains an encoder on examples
+  finetune                fine-tunes a pre-trained encoder on a task, also on data in memory
+  export_encoder          exports a pre-trained encoder as a SavedModel
+  export_classifier       exports a fine-tuned model as a SavedModel from text to predictions
+  export_embedder         exports a SavedModel that maps text to vectors
+
+What they make, and checkpoints of other programs:
+  open_run                opens a run: its metrics, predictions, figures and exports
+  TrainedRun, Records     what the functions return
+  load                    loads model, tokenizer and configuration
+  load_preprocessor       loads the Keras layer that turns text into inputs
+  load_embedder           loads the Keras layer that turns text into vectors
+  load_adapters           loads what LoRA trained beside frozen weights
+
+Text:
+  load_vocab, Vocabulary  the tokens that text is split into
+  WordPieceTokenizer      splits text into tokens exactly as google-research/bert does
+  BertPreprocessor        turns text into the inputs of an encoder
+  pack_segments           packs tokens as [CLS] a [SEP] b [SEP]
+
+Models of Keras:
+  BertConfig              the architecture of an encoder
+  PRESETS, preset_config  the published sizes
+  BertEncoder             the encoder
+  BertPretrainer          the encoder with the heads of pre-training
+  BertTaskModel           the encoder with a head for a task
+  attention_probabilities what each token attends to, in every layer and head
+
+plots draws figures of what a model learns and computes.
+"""
 
 import importlib
 import os
@@ -25,6 +59,19 @@ _MODULES = {
     "attention_probabilities": "bert_tf.models.encoder",
     "BertPretrainer": "bert_tf.models.pretrainer",
     "BertTaskModel": "bert_tf.models.task_model",
+    "open_run": "bert_tf.functions",
+    "TrainedRun": "bert_tf.functions",
+    "Records": "bert_tf.functions",
+}
+# The commands behind functions. Nothing else here knows of the package `export`.
+_FUNCTIONS = {
+    "build_vocabulary": "bert_tf.build_vocab",
+    "create_examples": "bert_tf.create_pretraining_data",
+    "pretrain": "bert_tf.run_pretraining",
+    "finetune": "bert_tf.run_finetuning",
+    "export_encoder": "export.encoder",
+    "export_classifier": "export.classifier",
+    "export_embedder": "export.embedder",
 }
 # Keras finds a class of another package only if its module was imported, which takes seconds here.
 # So it is told where each class is, as soon as it is imported itself.
@@ -46,7 +93,7 @@ _KERAS_CLASSES = {
     "bert_tf.text.preprocessor": ("BertPreprocessor",),
 }
 _PACKAGES = ("plots",)
-__all__ = ["__version__", *_MODULES, *_PACKAGES]
+__all__ = ["__version__", *_FUNCTIONS, *_MODULES, *_PACKAGES]
 
 
 class _Deferred:
@@ -72,11 +119,18 @@ __path__.append(f"{__path__[0]}/cli")
 wrapt.register_post_import_hook(_register, "keras")
 
 
+def __dir__() -> list[str]:
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]
+
+
 def __getattr__(name: str):
     # Imported on first use, so that `import bert_tf` and every command's --help stay instant.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
+        if name in _FUNCTIONS:
+            module = importlib.import_module("bert_tf.functions")
+            return module.function_of(name, _FUNCTIONS[name])
         module = importlib.import_module(_MODULES.get(name, f"bert_tf.{name}"))
     except (ImportError, ValueError) as error:
         backend = os.environ.get("KERAS_BACKEND")

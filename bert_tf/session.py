@@ -1,6 +1,7 @@
 """A training run, put together from flags: devices, model, optimizer, weights."""
 
 import contextlib
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,15 +34,22 @@ from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping, load_mappi
 def training_devices(options: DeviceOptions, writes: bool) -> Iterator[tf.distribute.Strategy]:
     """Makes a context with the devices and the precision that flags name.
 
-    `writes` says whether to lock the output folder.
+    `writes` says whether to lock the output folder. Afterwards, the precision and the generators of
+    Python and NumPy, which a run sets, are as before.
     """
     # The workers of several machines must meet before TensorFlow computes anything.
     strategy = make_strategy(options)
+    policy, states = keras.config.dtype_policy(), (random.getstate(), np.random.get_state())
     set_precision(options.precision)
     locks = writes and is_chief(strategy)
-    with explain_lost_workers():
-        with locked(options.output_dir) if locks else contextlib.nullcontext():
-            yield strategy
+    try:
+        with explain_lost_workers():
+            with locked(options.output_dir) if locks else contextlib.nullcontext():
+                yield strategy
+    finally:
+        keras.config.set_dtype_policy(policy)
+        random.setstate(states[0])
+        np.random.set_state(states[1])
 
 
 def open_init_checkpoint(options: DeviceOptions, run: Run) -> Checkpoint | None:

@@ -199,7 +199,7 @@ def main(function: Callable[[], None], if_out_of_memory: str = "") -> NoReturn:
     except BrokenPipeError:
         code = NO_READER
     except Exception as error:
-        message = _message(error, if_out_of_memory)
+        message = error_line(error, if_out_of_memory)
         if message is None:
             raise
         logging.debug("traceback", exc_info=True)
@@ -223,8 +223,8 @@ def _options(options_type: type) -> Any:
         fail(f"{error} (see {_typed()} --help)", 2)
 
 
-def _message(error: Exception, if_out_of_memory: str) -> str | None:
-    """Returns the line for an error that a user can fix; None for all others."""
+def error_line(error: Exception, if_out_of_memory: str) -> str | None:
+    """Returns what to print for an error that a user can fix; None for all others."""
     if isinstance(error, MemoryError) or "ResourceExhausted" in type(error).__name__:
         tensor = re.search(r"tensor with shape\[[\d,]*\]", str(error))
         wanted = f" ({tensor[0]})" if tensor else ""
@@ -285,11 +285,18 @@ def _unknown_flag(name: str, options_type: type) -> str:
     bare = name.removeprefix("no")
     if bare in names:
         return f"--{name}: --{bare} takes a value, as in --{bare}=VALUE"
-    answers = options_type.absent_flags
-    similar = difflib.get_close_matches(name, [*names, "help", "helpfull", "version"], 1)
-    hint = f"did you mean --{similar[0]}?" if similar else "--helpfull lists all flags"
-    answer = answers.get(name) or answers.get(bare) or hint
+    known = [*names, "help", "helpfull", "version"]
+    answer = options_type.absent_flags.get(bare) or advice_on(
+        name, known, options_type, "--helpfull lists all flags"
+    )
     return f"--{name} is not a flag of this command: {answer}"
+
+
+def advice_on(name: str, known: Iterable[str], options_type: type, otherwise: str) -> str:
+    """Returns what to give in place of a flag that does not exist, or `otherwise`."""
+    similar = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean --{similar[0]}?" if similar else otherwise
+    return options_type.absent_flags.get(name) or hint
 
 
 def _parsed_options(options_type: type, extra: list[str]) -> Any:

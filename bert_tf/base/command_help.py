@@ -51,7 +51,7 @@ def help_text(doc: str, options_type: type, *, full: bool) -> str:
     fields = [
         field for field in ordered_flags(options_type) if full or field.metadata["kind"] != "rare"
     ]
-    flags = [(f"--{_spelled(field)}", _explanation(field, full)) for field in fields]
+    flags = [(f"--{_spelled(field)}", explanation(field, full)) for field in fields]
     lines = [*table(flags, _MARGIN), _MORE]
     if full:
         lines = table(flags + COMMON_FLAGS, _MARGIN)
@@ -129,7 +129,8 @@ def _most_choices(field: dataclasses.Field) -> int:
     return min(_MOST_CHOICES, _width() - len(f"  --{flag_name(field)}="))
 
 
-def _explanation(field: dataclasses.Field, full: bool) -> str:
+def explanation(field: dataclasses.Field, full: bool) -> str:
+    """Returns the help of a flag, without `full` its first sentence, and the default."""
     first, *others = re.split(r"(?<=\.)\s+(?=[A-Z`-])", field.metadata["help"])
     parts = [first, *(part for part in others if full or part.startswith("Default:"))]
     default, choices = field.default, field.metadata["choices"]

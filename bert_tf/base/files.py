@@ -113,7 +113,7 @@ def parse_json(text: str | bytes, kind: Any = dict[str, Any]) -> Any:
         raise ValueError("it contains several JSON values, as JSON lines do, not one") from None
     except RecursionError as error:
         raise ValueError(str(error)) from None
-    _check_kind(value, kind)
+    check_kind(value, kind)
     return value
 
 
@@ -140,8 +140,8 @@ _KINDS = {
 }
 
 
-def _check_kind(value: Any, kind: Any, name: str = "") -> None:
-    """Raises a ValueError that names the first value of another type."""
+def check_kind(value: Any, kind: Any, name: str = "") -> None:
+    """Raises a ValueError that names the first value of another kind; see `parse_json`."""
     what = name or "it"
     kinds = kind.__args__ if isinstance(kind, UnionType) else kind
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)
@@ -156,13 +156,13 @@ def _check_kind(value: Any, kind: Any, name: str = "") -> None:
         for key, expected in kind.items():
             plain = key.removesuffix("?")
             if plain in value:
-                _check_kind(value[plain], expected, f"{name}.{plain}".removeprefix("."))
+                check_kind(value[plain], expected, f"{name}.{plain}".removeprefix("."))
             elif plain == key:
                 raise ValueError(f"{what} has no {key!r}")
     elif inner := get_args(kind):
         items = value.items() if outer is dict else enumerate(value)
         for key, item in items:
-            _check_kind(item, inner[-1], f"{name}[{key!r}]")
+            check_kind(item, inner[-1], f"{name}[{key!r}]")
 
 
 def lines_sha256(lines: Iterable[str]) -> str:

@@ -3,10 +3,12 @@
 import atexit
 import codecs
 import contextlib
+import contextvars
 import faulthandler
 import functools
 import io
 import json
+import logging
 import os
 import pathlib
 import signal
@@ -96,6 +98,30 @@ def handle_signals() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
+_embedded = contextvars.ContextVar("embedded", default=False)
+
+
+@contextlib.contextmanager
+def embedded() -> Iterator[None]:
+    """Says that the process is a user's, such as a notebook's, which no signal may end.
+
+    Leaves out TensorFlow's warnings, such as that many functions were traced.
+    """
+    token, logger = _embedded.set(True), logging.getLogger("tensorflow")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        _embedded.reset(token)
+
+
+def is_embedded() -> bool:
+    """Returns whether this thread is in such a block."""
+    return _embedded.get()
+
+
 def machine_memory() -> int:
     """Returns the memory of this machine, or of its container, in bytes."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -121,15 +147,21 @@ def import_tensorflow() -> None:
     prepare_process()
     hidden = [name for name in _SLOW_AND_UNUSED if name not in sys.modules]
     try:
-        with silent():
-            # None makes an import fail as if the package were not installed.
-            sys.modules.update(dict.fromkeys(hidden))
-            import tensorflow as tf
-
-            tf.config.list_physical_devices()
+        # None makes an import fail as if the package were not installed.
+        sys.modules.update(dict.fromkeys(hidden))
+        import_quietly()
     finally:
         for name in hidden:
             del sys.modules[name]
+
+
+def import_quietly() -> None:
+    """The same in a process that is not a command's: leaves streams and libraries as they are."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with silent():
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()
 
 
 @contextlib.contextmanager

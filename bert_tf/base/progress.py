@@ -1,13 +1,16 @@
-"""Progress as a bar in a terminal, and as lines in a file or a pipe; nothing with --quiet."""
+"""Progress as a bar in a terminal or a notebook, and as lines elsewhere; nothing with --quiet."""
 
+import contextlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tqdm import tqdm
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SHORTEST_BAR = 10  # columns
+# A notebook does not tell its width, and keeps every state of a bar that a run wrote.
+_IN_NOTEBOOK = {"ncols": 100, "mininterval": 1.0}
 _UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60))
 # In the environment, because processes that a command starts are as quiet as it is.
 _QUIET = "BERT_TF_QUIET"
@@ -75,9 +78,9 @@ def progress_bar(
     desc = f"{desc}: " if desc else ""
     rate = ", {rate_fmt}{postfix}]" if show_rate else "{postfix}]"
     times = "[{elapsed}<{remaining}" + rate
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() or _is_notebook():
         layout = "{l_bar}{bar}| {n_fmt}/{total_fmt} " + times
-        bar, pace = _Bar, {"dynamic_ncols": True}
+        bar, pace = _Bar, dict(_IN_NOTEBOOK) if _is_notebook() else {"dynamic_ncols": True}
     else:
         layout = "{desc}{percentage:3.0f}% {n_fmt}/{total_fmt} " + times
         bar, pace = _Lines, {"mininterval": _SECONDS_BETWEEN_LINES, "miniters": 1}
@@ -102,9 +105,26 @@ def be_quiet() -> None:
     os.environ[_QUIET] = "1"
 
 
+@contextlib.contextmanager
+def quietly(wanted: bool) -> Iterator[None]:
+    """Is as quiet as --quiet in the block, if `wanted`."""
+    before = _is_quiet()
+    if wanted:
+        be_quiet()
+    try:
+        yield
+    finally:
+        if not before:
+            os.environ.pop(_QUIET, None)
+
+
 def shows_bars() -> bool:
     """Returns whether libraries should show progress bars."""
-    return sys.stderr.isatty() and not _is_quiet()
+    return (sys.stderr.isatty() or _is_notebook()) and not _is_quiet()
+
+
+def _is_notebook() -> bool:
+    return type(sys.stderr).__module__.startswith("ipykernel.")
 
 
 def _is_quiet() -> bool:

@@ -24,6 +24,8 @@ from bert_tf.choices import (
 from bert_tf.flags import DeviceOptions
 
 EVAL_RESULTS_JSON = "eval_results.json"
+# The folder of data that a run was given in memory, which it may have before its first step.
+DATA = "data"
 # Flags by their roles; see `option`.
 _data, _free = (functools.partial(option, role=role) for role in ("data", "free"))
 _column, _setting, _length, _reading = (

@@ -14,7 +14,7 @@ from bert_tf.base.files import absolute_path, errors_at
 from bert_tf.base.output_files import LOCK
 from bert_tf.base.provenance import check_same
 from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.finetuning_options import FineTuningOptions
+from bert_tf.finetuning.finetuning_options import DATA, FineTuningOptions
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.runs.run import COMMAND, FLAGS, HEAD, Run
 from bert_tf.training.checkpoints import BEST
@@ -60,7 +60,7 @@ def check_resumable(options: FineTuningOptions, run: Run) -> bool:
     if run.finished is None:
         names = tf.io.gfile.listdir(run.path) if tf.io.gfile.isdir(run.path) else []
         # On gs://, the names of folders end with a slash.
-        if {name.rstrip("/") for name in names} - {LOCK, *options.early_files}:
+        if {name.rstrip("/") for name in names} - {LOCK, DATA, *options.early_files}:
             raise ValueError(
                 f"{run.path} is not empty and holds no fine-tuning run: choose another --output_dir"
             )

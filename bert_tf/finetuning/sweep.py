@@ -89,8 +89,8 @@ GRID = {
     "num_train_epochs": (2.0, 3.0, 4.0),
 }
 _NAME = "batch-{train_batch_size}-rate-{learning_rate:g}-epochs-{num_train_epochs:g}"
-# Comparisons of the runs, as Markdown and as a picture, may lie beside them.
-_OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt)|.*\.(md|png)|events\..*)/?$")
+# Comparisons of the runs, as Markdown and as a picture, and their data may lie beside them.
+_OURS = re.compile(r"(seed-\d+|batch-.*|data|results\.(json|txt)|.*\.(md|png)|events\..*)/?$")
 
 Results = Mapping[str, float]
 

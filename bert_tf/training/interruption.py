@@ -6,13 +6,15 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 
-from bert_tf.base.process import end_process
+from bert_tf.base.process import end_process, is_embedded
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopRequest:
     """Notes a first SIGTERM or Ctrl-C; a second one ends the process at once.
+
+    In a process of the user's, which must not end, the second one raises a KeyboardInterrupt.
 
     Args:
         on_request: what to call, right after the first signal, in a thread of its own. The main
@@ -26,7 +28,8 @@ class StopRequest:
         self.signal: int | None = None
         self._on_request = on_request
         self._raises = False
-        self._noticed = False
+        self._noticed = self._handled = 0
+        self._ends_process = not is_embedded()
 
     @contextlib.contextmanager
     def listen(self) -> Iterator[None]:
@@ -62,6 +65,10 @@ class StopRequest:
             self._raises = False
 
     def _on_signal(self, number: int, frame: object) -> None:
+        self._handled += 1
+        # Python handles several signals that arrive inside TensorFlow as one.
+        if max(self._handled, self._noticed) > 1 and not self._ends_process:
+            raise KeyboardInterrupt
         self.signal = self.signal or number
         if self._raises:
             raise Interrupted(self.signal)
@@ -71,10 +78,11 @@ class StopRequest:
             number = received[0]
             if number not in _SIGNALS:
                 continue
-            if self._noticed:
+            self._noticed += 1
+            if self._noticed > 1 and self._ends_process:
                 end_process(128 + number)
-            self._noticed, self.signal = True, self.signal or number
-            if not self._raises:
+            self.signal = self.signal or number
+            if self._noticed == 1 and not self._raises:
                 self._on_request()
 
 

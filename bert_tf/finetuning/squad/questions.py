@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, NamedTuple
 
 from bert_tf.base import files
 from bert_tf.base.files import check_single, errors_at
 from bert_tf.finetuning import examples
 from bert_tf.finetuning.task import TRAIN
+from bert_tf.tables.rows import read_rows, table_kind
 
 # The kind of a file.
 _ANSWER = {"answer_start": int, "text": str}
@@ -17,6 +19,8 @@ _QUESTION |= {"answers?": list[_ANSWER], "is_impossible?": bool | None}
 _PARAGRAPH = {"context": str, "qas": list[_QUESTION]}
 _ARTICLE = {"paragraphs": list[_PARAGRAPH]}
 _FILE = {"data": list[_ARTICLE]}
+_ROW = {"id": str | int, "question": str, "context": str}
+_ROW |= {"answers?": ({"text": list[str], "answer_start": list[int]}, NoneType)}
 
 
 class Question(NamedTuple):
@@ -84,15 +88,17 @@ class _Row(NamedTuple):
 
 
 def read_squad_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
-    """Reads a file in the format of SQuAD 1.1 or 2.0.
+    """Reads a file in the format of SQuAD 1.1 or 2.0, or a table of its questions.
 
     Args:
-        path: the file.
+        path: the file. The columns of a table (.jsonl or .parquet) are those of Hugging Face's.
         split: "train", "dev" or "test". Only the questions of "test" may lack answers.
         unanswerable: whether a question may have no answer, as in 2.0.
     """
     check_single(path)
     with errors_at(path):
+        if table_kind(path) in ("jsonl", "parquet"):
+            return _examples(_table_rows(path), split, unanswerable)
         content = files.parse_json(files.read_file(path), _FILE)
         return _examples(_rows(content), split, unanswerable)
 
@@ -107,6 +113,20 @@ def read_squad_tfds(name: str, split: str, unanswerable: bool) -> SquadExamples:
         id_, text, context = (row[key].decode() for key in ("id", "question", "context"))
         questions.append(_Row(id_, text, context, answers))
     return _examples(questions, split, unanswerable)
+
+
+def _table_rows(path: str) -> Iterator[_Row]:
+    """Yields the questions of a table, whose "answers" are a list of texts and one of offsets."""
+    for number, row in read_rows(path)[1]:
+        if isinstance(row, ValueError):
+            raise row
+        row = {"id": number} | row
+        with errors_at(f"row {number:,}"):
+            files.check_kind(row, _ROW)
+        answers = row.get("answers")
+        if answers is not None:
+            answers = [*zip(answers["text"], answers["answer_start"], strict=False)]
+        yield _Row(str(row["id"]), row["question"], row["context"], answers)
 
 
 def _rows(content: dict[str, Any]) -> Iterator[_Row]:

@@ -1,0 +1,210 @@
+"""Commands as functions of Python: flags become arguments, and errors name those."""
+
+import contextlib
+import dataclasses
+import importlib
+import inspect
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field
+from typing import Any
+
+from bert_tf.base.command import advice_on, error_line
+from bert_tf.base.command_help import explanation, flag_name, is_required, ordered_flags, value_type
+from bert_tf.base.process import embedded, import_quietly
+from bert_tf.base.progress import quietly
+
+_WIDTH = 90
+_DOC = """{about}
+
+The arguments are the flags of `python -m {module}`, and None is the default.
+A list takes the place of values that commas separate; paths may be `pathlib.Path`. Prints what
+the command prints.{data}
+
+Args:
+{arguments}
+    quiet: Print only warnings and results.
+
+Returns:
+    {returns}
+
+Example:
+    {example}
+
+Raises:
+    ValueError, OSError: one line that names the argument or the file, and what to do.
+    KeyboardInterrupt: Ctrl-C, or a notebook's button to interrupt the kernel, stopped it. What
+        is finished is kept, and the same call goes on from there.
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Form:
+    """What is different about a command as a function.
+
+    Attributes:
+        first: the arguments that need no name.
+        returns, example, data: what it returns, a call, and what `names` take, for the docstring.
+        names: arguments with other names than their flags, which they replace: argument -> flag.
+        defaults: flags with other defaults.
+        prepare: maps the flags that are given to those of the command, and returns what to call
+            before it runs, once they are checked.
+        result: maps the flags and what the command returns to what the function returns.
+    """
+
+    first: tuple[str, ...]
+    returns: str
+    example: str
+    data: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    prepare: Callable[[dict], tuple[dict, Callable[[], None]]] = lambda flags: (flags, lambda: None)
+    result: Callable[[Any, Any], Any] = lambda options, returned: returned
+
+
+def python_function(name: str, module: str, form: Form) -> Callable:
+    """Returns the function bert_tf.NAME that does what the command in a module does."""
+    command = importlib.import_module(module)
+    options_type = command.Options
+    own = {flag: argument for argument, flag in form.names.items()}
+    fields = {own.get(x.name, x.name): x for x in ordered_flags(options_type)}
+    # All names of an argument: its flag's, and aliases.
+    names = {x: key for key, flag in fields.items() for x in (flag.name, *flag.metadata["aliases"])}
+    names |= {key: key for key in fields}
+    signature = _signature(fields, form)
+
+    def function(*first: Any, quiet: bool = False, **others: Any) -> Any:
+        spoken = _spoken(fields, [*names, "quiet"])
+        spoken |= {flag_name(fields[names[x]]): x for x in others if x in names}
+        with _in_python(spoken, options_type), quietly(quiet), embedded():
+            used: dict[str, str] = {}
+            for key in others:
+                if key not in names:
+                    advice = f"help(bert_tf.{name}) lists all arguments"
+                    advice = advice_on(key, [*names, "quiet"], options_type, advice)
+                    raise ValueError(f"{key} is not an argument of {name}: {advice}")
+                if (other := used.setdefault(names[key], key)) != key:
+                    raise ValueError(f"{other} and {key} are the same: give only one")
+            named = {argument: others[key] for argument, key in used.items()}
+            given = signature.bind_partial(*first, **named).arguments
+            flags = {fields[key].name: _value(x, fields[key]) for key, x in given.items()}
+            flags = {**form.defaults, **{x: y for x, y in flags.items() if y is not None}}
+            flags, before = form.prepare(flags)
+            for flag in fields.values():
+                if is_required(flag) and flag.name not in flags:
+                    raise ValueError(f"--{flag_name(flag)} is required")
+            options = options_type(**flags)
+            if options_type.needs_tensorflow and "tensorflow" not in sys.modules:
+                import_quietly()
+            before()
+            return form.result(options, command.run(options))
+
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "bert_tf"
+    function.__signature__ = signature
+    function.__doc__ = _docstring(command.__doc__, module, fields, form)
+    return function
+
+
+def _signature(fields: Mapping[str, dataclasses.Field], form: Form) -> inspect.Signature:
+    parameters = []
+    for name in (*form.first, *(x for x in fields if x not in form.first), "quiet"):
+        flag, default, kind = fields.get(name), False, bool
+        if flag:
+            default = form.defaults.get(flag.name, flag.default)
+            kind = Any if name in form.names else flag.type
+        parameters.append(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD
+                if name in form.first
+                else inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
+                annotation=kind,
+            )
+        )
+    return inspect.Signature(parameters)
+
+
+def _docstring(doc: str, module: str, fields: Mapping[str, dataclasses.Field], form: Form) -> str:
+    about, lines = " ".join(doc.strip().split("\n\n")[0].split()), []
+    spoken = _spoken(fields)
+    for name in (*form.first, *(x for x in fields if x not in form.first)):
+        flag = fields[name]
+        if flag.name in form.defaults:
+            flag = _with_default(flag, form.defaults[flag.name])
+        text = explanation(flag, full=False)
+        if choices := flag.metadata["choices"]:
+            text += f" One of {', '.join(choices)}."
+        text = f"{name}: {_renamed(text, spoken)}"
+        indents = dict(initial_indent=" " * 4, subsequent_indent=" " * 8)
+        lines += textwrap.wrap(text, _WIDTH, break_long_words=False, **indents)
+    example = form.example.replace("\n", "\n    ")
+    parts = dict(about=about, module=module, data=form.data, returns=form.returns)
+    return _DOC.format(**parts, arguments="\n".join(lines), example=example)
+
+
+def _with_default(flag: dataclasses.Field, default: Any) -> dataclasses.Field:
+    made = dataclasses.field(default=default, metadata=flag.metadata)
+    made.name, made.type = flag.name, flag.type
+    return made
+
+
+def _value(value: Any, flag: dataclasses.Field) -> Any:
+    """Returns the value of a flag as a command would have it; other data stays as it is."""
+    kind = value_type(flag)
+    if isinstance(value, list | tuple) and kind in (str, tuple):
+        if not all(isinstance(x, str | int | os.PathLike) for x in value):
+            return value
+        parts = [str(os.fspath(x) if isinstance(x, os.PathLike) else x) for x in value]
+        return tuple(parts) if kind is tuple else ",".join(parts)
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, str):
+        value = os.path.expanduser(value) if value.startswith("~/") else value
+        return (value,) if kind is tuple else value
+    return value
+
+
+@contextlib.contextmanager
+def _in_python(spoken: Mapping[str, str], options_type: type) -> Iterator[None]:
+    """Raises errors as the command prints them, with the names of arguments, and ends nothing."""
+    try:
+        yield
+    except SystemExit as stop:
+        # SIGTERM asks the whole process to end.
+        if stop.code == 143:
+            raise
+        if stop.code == 130:
+            raise KeyboardInterrupt("stopped: the same call goes on") from None
+        raise RuntimeError(f"a process of this run ended with exit code {stop.code}") from None
+    except Exception as error:
+        line = error_line(error, options_type.if_out_of_memory)
+        if line is None:
+            raise
+        line = _renamed(" ".join(line.split()), spoken)
+        if not isinstance(error, ValueError | OSError):
+            kind = ValueError if "File system scheme" in str(error) else MemoryError
+            raise kind(line) from error
+        # Those of the system have other arguments than their message.
+        if len(error.args) == 1:
+            error.args = (line,)
+        raise
+
+
+def _spoken(fields: Mapping[str, dataclasses.Field], others: Iterable[str] = ()) -> dict[str, str]:
+    """Maps flags, and other names of arguments, to the names of arguments."""
+    return {x: x for x in others} | {flag_name(flag): name for name, flag in fields.items()}
+
+
+def _renamed(text: str, spoken: Mapping[str, str]) -> str:
+    """Returns a text with arguments in place of flags: --flag=x becomes argument=x."""
+
+    def argument(match: re.Match) -> str:
+        name, bare = match[1], match[1].removeprefix("no")
+        return spoken.get(name) or (f"{spoken[bare]}=False" if bare in spoken else match[0])
+
+    return re.sub(r"--(\w+)", argument, text)

@@ -1,0 +1,86 @@
+"""Tables that Python holds in memory, as JSON lines."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+
+def json_lines(data: Any, name: str) -> str:
+    """Returns a table as JSON lines, which `read_table` reads.
+
+    A missing value is null. A class of a Hugging Face dataset becomes its name, or null if unknown.
+
+    Args:
+        data: a pandas DataFrame, lists by the names of columns, or an iterable of rows by the names
+            of columns, such as a Hugging Face dataset.
+        name: what messages call it.
+
+    Raises:
+        ValueError: it is something else, has no rows, or columns of different lengths.
+    """
+    classes = _classes(getattr(data, "features", None) or {})
+    lines = []
+    for row in _rows(data, name):
+        row = {x: _named(y, classes.get(x)) for x, y in row.items()}
+        lines.append(json.dumps(row, ensure_ascii=False, default=_plain) + "\n")
+    if not lines:
+        raise ValueError(f"{name} holds no rows")
+    return "".join(lines)
+
+
+def _rows(data: Any, name: str) -> Iterator[dict[str, Any]]:
+    if hasattr(data, "notna") and hasattr(data, "columns"):  # pandas
+        known = data.astype(object).where(data.notna(), None)
+        columns = {str(x): known.iloc[:, i].tolist() for i, x in enumerate(data.columns)}
+        if len(columns) < data.shape[1]:
+            raise ValueError(f"{name} has several columns of the same name: rename them")
+        data = columns
+    if isinstance(data, Mapping):
+        if any(isinstance(x, str | Mapping) or not isinstance(x, Iterable) for x in data.values()):
+            raise ValueError(f"{name} is a dict: its values must be columns, lists of cells")
+        columns = {str(x): [*cells] for x, cells in data.items()}
+        if len({*map(len, columns.values())}) > 1:
+            lengths = ", ".join(f"{x!r} {len(cells):,}" for x, cells in columns.items())
+            raise ValueError(f"the columns of {name} have different lengths: {lengths}")
+        cells = zip(*columns.values(), strict=True)
+        data = (dict(zip(columns, row, strict=True)) for row in cells)
+    if not isinstance(data, Iterable) or isinstance(data, str | bytes):
+        data = [data]
+    for row in data:
+        if not isinstance(row, Mapping):
+            raise ValueError(
+                f"{name} is or holds {type(row).__name__}: give the path of a file, a DataFrame, "
+                "a dict of lists, or rows as dicts"
+            )
+        yield {str(x): y for x, y in row.items()}
+
+
+def _classes(features: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Returns the names of classes by the columns that hold their numbers, or lists of these."""
+    found = {}
+    for column, feature in features.items():
+        inner = feature[0] if isinstance(feature, list) else getattr(feature, "feature", feature)
+        if names := getattr(inner, "names", None):
+            found[column] = [*names]
+    return found
+
+
+def _named(value: Any, classes: list[str] | None) -> Any:
+    value = _plain(value) if hasattr(value, "tolist") else value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if not classes or value is None:
+        return value
+    if isinstance(value, list):
+        return [_named(x, classes) for x in value]
+    return classes[value] if value >= 0 else None
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value with a type of JSON."""
+    if hasattr(value, "tolist"):  # NumPy
+        return value.tolist()
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(value)

@@ -11,7 +11,7 @@ Commands as functions:
 
 What they make, and checkpoints of other programs:
   open_run                opens a run: its metrics, predictions, figures and exports
-  TrainedRun, Records     what the functions return
+  TrainedRun              what pretrain, finetune and open_run return
   load                    loads model, tokenizer and configuration
   load_preprocessor       loads the Keras layer that turns text into inputs
   load_embedder           loads the Keras layer that turns text into vectors
@@ -61,9 +61,9 @@ _MODULES = {
     "BertTaskModel": "bert_tf.models.task_model",
     "open_run": "bert_tf.functions",
     "TrainedRun": "bert_tf.functions",
-    "Records": "bert_tf.functions",
 }
-# The commands behind functions. Nothing else here knows of the package `export`.
+# The commands behind functions. Those in the package `export`, which may import this one, are known
+# only by name.
 _FUNCTIONS = {
     "build_vocabulary": "bert_tf.build_vocab",
     "create_examples": "bert_tf.create_pretraining_data",

@@ -15,7 +15,6 @@ from bert_tf.finetuning.finetuning_options import DATA, EVAL_RESULTS_JSON
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from bert_tf.examples.chunk import CreationStatistics
     from bert_tf.inference.predictor import Predictor
     from tfrecords.vocabulary import Vocabulary
 
@@ -145,28 +144,6 @@ def _best_of(folder: str) -> str:
     return os.path.join(folder, best) if best else folder
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
-class Records:
-    """Pre-training examples on disk. `pretrain` takes them as `input_file`.
-
-    Attributes:
-        input_file: the name of the file, or a pattern of several.
-        statistics: counts of the text and of the examples.
-    """
-
-    input_file: str
-    statistics: "CreationStatistics"
-
-    def __fspath__(self) -> str:
-        return self.input_file
-
-    def __repr__(self) -> str:
-        counts = self.statistics.examples
-        return (
-            f"Records({self.input_file!r}: {counts.examples:,} examples, {counts.tokens:,} tokens)"
-        )
-
-
 def _with_files(flags: dict[str, Any]) -> tuple[dict[str, Any], Callable[[], None]]:
     """Puts files in the output folder in place of data in memory, and returns what writes them."""
     flags, data = {"do_predict": "test_file" in flags} | flags, {}
@@ -184,8 +161,7 @@ def _write_data(folder: str, task: str, data: Mapping[str, Any]) -> None:
     import tensorflow as tf
 
     from bert_tf.base.files import read_file
-    from bert_tf.base.folder_lock import locked
-    from bert_tf.base.output_files import atomic_write
+    from bert_tf.base.output_files import atomic_write, locked
     from bert_tf.base.provenance import check_same
     from bert_tf.finetuning.registry import task_name
     from bert_tf.tables.memory import json_lines
@@ -221,9 +197,8 @@ def _vocabulary(options: command.Options, _: None) -> "Vocabulary":
     return load_vocab(options.report_vocab or options.output_file)
 
 
-def _records(options: command.Options, statistics: "CreationStatistics | None") -> Records | None:
-    files = options.output_file + ("-*" if options.num_shards else "")
-    return Records(files, statistics) if statistics else None
+def _records(options: command.Options, _: object) -> str:
+    return options.output_file + ("-*" if options.num_shards else "")
 
 
 def _run(options: command.Options, results: Mapping[str, float]) -> TrainedRun:
@@ -266,7 +241,7 @@ _FORMS = {
     ),
     "create_examples": Form(
         first=("input_file",),
-        returns="`Records`, which `pretrain` takes; None with `dry_run`.",
+        returns="the name of the file, or a pattern of several, as `pretrain` takes it.",
         example='records = bert_tf.create_examples(\n    "corpus/*.txt", '
         'output_file="train.tfrecord", vocab_file="vocab.txt"\n)\n'
         'bert_tf.pretrain(records, "run", preset="tiny")',

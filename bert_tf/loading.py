@@ -30,6 +30,11 @@ class LoadedRun(NamedTuple):
     tokenizer: WordPieceTokenizer | None
     config: BertConfig
 
+    def __repr__(self) -> str:
+        layers, size = self.config.num_hidden_layers, self.config.hidden_size
+        model = f"{type(self.model).__name__} with {layers} layers of {size}"
+        return f"LoadedRun({model}, {self.tokenizer or 'no tokenizer'})"
+
     @property
     def encoder(self) -> BertEncoder:
         """The trained `BertEncoder`, of either kind of run."""

@@ -5,8 +5,9 @@ import pathlib
 import pytest
 from support import quick_runs  # noqa: F401
 
+import bert_tf
 from bert_tf.build_vocab import Options, run
-from bert_tf.training.reports import EVAL_RESULTS
+from bert_tf.training.reports import EVAL_RESULTS, read_results
 
 NAME = "my friend's text"
 # Less work; everything else is as printed.
@@ -56,3 +57,36 @@ def test_every_printed_command_runs(tmp_path, monkeypatch, capsys, run_printed):
 def _commands(capsys) -> list[str]:
     lines = capsys.readouterr().out.splitlines()
     return [line[line.index("python -m ") :] for line in lines if "python -m " in line]
+
+
+@pytest.mark.usefixtures("no_learning", "eagerly")
+def test_functions_take_what_the_one_before_returns(tmp_path):
+    """Oracles: what is on disk, and what the objects say of it, by hand."""
+    text = "".join(f"One sentence {n}.\nAnother follows it.\n\n" for n in range(60))
+    (tmp_path / "text.txt").write_text(text)
+    vocab = bert_tf.build_vocabulary(
+        [tmp_path / "text.txt"], tmp_path / "vocab.txt", num_workers=1, quiet=True
+    )
+    assert vocab == bert_tf.load_vocab(str(tmp_path / "vocab.txt"))
+    assert repr(vocab) == f"Vocabulary({len(vocab):,} tokens)"
+    records = bert_tf.create_examples(
+        tmp_path / "text.txt",
+        output_file=tmp_path / "x.tfrecord",
+        vocab_file=tmp_path / "vocab.txt",
+        num_shards=2,
+        num_workers=1,
+        quiet=True,
+    )
+    assert records == f"{tmp_path}/x.tfrecord-*"
+    flags = dict(bert_config_file=tmp_path / "c.json", num_train_steps=2, train_batch_size=4)
+    bert_tf.BertConfig(len(vocab), 16, 1, 2, 32).to_json_file(str(tmp_path / "c.json"))
+    made = bert_tf.pretrain(records, tmp_path / "run", quiet=True, max_eval_steps=1, **flags)
+    accuracy = read_results(f"{tmp_path}/run/{EVAL_RESULTS}")["masked_lm_accuracy"]
+    shown = f"pre-training, masked_lm_accuracy {accuracy:.4f}, step 2"
+    assert repr(made) == f"TrainedRun('{tmp_path}/run': {shown})"
+    assert bert_tf.open_run(tmp_path / "run").metrics == made.metrics
+    loaded = bert_tf.load(made.path)
+    tokenizer = f"WordPieceTokenizer({len(vocab):,} tokens, lower-cases text)"
+    assert repr(loaded) == f"LoadedRun(BertPretrainer with 1 layers of 16, {tokenizer})"
+    with pytest.raises(FileNotFoundError, match="text.txt holds no run"):
+        bert_tf.open_run(tmp_path / "text.txt")

@@ -68,7 +68,7 @@ class AddedToken:
                 raise ValueError(f"{field.name} of an added token is {value!r}")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Vocabulary:
     """The tokens that text is split into.
 
@@ -114,6 +114,10 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def __repr__(self) -> str:
+        added = f", {len(self.added):,} of them added" if self.added else ""
+        return f"Vocabulary({len(self):,} tokens{added})"
 
     @functools.cached_property
     def tokens(self) -> tuple[str, ...]:

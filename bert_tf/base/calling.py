@@ -1,6 +1,7 @@
 """Commands as functions of Python: flags become arguments, and errors name those."""
 
 import contextlib
+import copy
 import dataclasses
 import importlib
 import inspect
@@ -8,7 +9,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -20,9 +21,9 @@ from bert_tf.base.progress import quietly
 _WIDTH = 90
 _DOC = """{about}
 
-The arguments are the flags of `python -m {module}`, and None is the default.
-A list takes the place of values that commas separate; paths may be `pathlib.Path`. Prints what
-the command prints.{data}
+The arguments are the flags of `python -m {module}`.
+None is the default. A list takes the place of values that commas separate; paths may be
+`pathlib.Path`. Prints what the command prints.{data}
 
 Args:
 {arguments}
@@ -68,28 +69,31 @@ class Form:
 def python_function(name: str, module: str, form: Form) -> Callable:
     """Returns the function bert_tf.NAME that does what the command in a module does."""
     command = importlib.import_module(module)
-    options_type = command.Options
-    own = {flag: argument for argument, flag in form.names.items()}
-    fields = {own.get(x.name, x.name): x for x in ordered_flags(options_type)}
-    # All names of an argument: its flag's, and aliases.
+    options_type, arguments = command.Options, {x: y for y, x in form.names.items()}
+    fields = {arguments.get(x.name, x.name): copy.copy(x) for x in ordered_flags(options_type)}
+    fields = {x: fields[x] for x in (*form.first, *(y for y in fields if y not in form.first))}
+    for flag in fields.values():
+        flag.default = form.defaults.get(flag.name, flag.default)
+    # All names of an argument: also its flag's, and aliases.
     names = {x: key for key, flag in fields.items() for x in (flag.name, *flag.metadata["aliases"])}
     names |= {key: key for key in fields}
+    spoken = {x: x for x in [*names, "quiet"]}
+    spoken |= {flag_name(flag): key for key, flag in fields.items()}
     signature = _signature(fields, form)
 
     def function(*first: Any, quiet: bool = False, **others: Any) -> Any:
-        spoken = _spoken(fields, [*names, "quiet"])
-        spoken |= {flag_name(fields[names[x]]): x for x in others if x in names}
-        with _in_python(spoken, options_type), quietly(quiet), embedded():
+        as_called = {flag_name(fields[names[x]]): x for x in others if x in names}
+        with _in_python(spoken | as_called, options_type), quietly(quiet), embedded():
             used: dict[str, str] = {}
             for key in others:
                 if key not in names:
                     advice = f"help(bert_tf.{name}) lists all arguments"
-                    advice = advice_on(key, [*names, "quiet"], options_type, advice)
+                    advice = advice_on(key, spoken, options_type, advice)
                     raise ValueError(f"{key} is not an argument of {name}: {advice}")
                 if (other := used.setdefault(names[key], key)) != key:
                     raise ValueError(f"{other} and {key} are the same: give only one")
-            named = {argument: others[key] for argument, key in used.items()}
-            given = signature.bind_partial(*first, **named).arguments
+            given = {argument: others[key] for argument, key in used.items()}
+            given = signature.bind_partial(*first, **given).arguments
             flags = {fields[key].name: _value(x, fields[key]) for key, x in given.items()}
             flags = {**form.defaults, **{x: y for x, y in flags.items() if y is not None}}
             flags, before = form.prepare(flags)
@@ -105,52 +109,33 @@ def python_function(name: str, module: str, form: Form) -> Callable:
     function.__name__ = function.__qualname__ = name
     function.__module__ = "bert_tf"
     function.__signature__ = signature
-    function.__doc__ = _docstring(command.__doc__, module, fields, form)
+    about = " ".join(command.__doc__.strip().partition("\n\n")[0].split())
+    lines = [line for key in fields for line in _described(key, fields[key], spoken)]
+    parts = dict(about=about, module=module, arguments="\n".join(lines), data=form.data)
+    example = form.example.replace("\n", "\n    ")
+    function.__doc__ = _DOC.format(**parts, returns=form.returns, example=example)
     return function
 
 
 def _signature(fields: Mapping[str, dataclasses.Field], form: Form) -> inspect.Signature:
+    first, named = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     parameters = []
-    for name in (*form.first, *(x for x in fields if x not in form.first), "quiet"):
-        flag, default, kind = fields.get(name), False, bool
-        if flag:
-            default = form.defaults.get(flag.name, flag.default)
-            kind = Any if name in form.names else flag.type
-        parameters.append(
-            inspect.Parameter(
-                name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD
-                if name in form.first
-                else inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
-                annotation=kind,
-            )
-        )
-    return inspect.Signature(parameters)
+    for name, flag in fields.items():
+        default = inspect.Parameter.empty if is_required(flag) else flag.default
+        about = dict(default=default, annotation=Any if name in form.names else flag.type)
+        parameters.append(inspect.Parameter(name, first if name in form.first else named, **about))
+    quiet = inspect.Parameter("quiet", named, default=False, annotation=bool)
+    return inspect.Signature([*parameters, quiet])
 
 
-def _docstring(doc: str, module: str, fields: Mapping[str, dataclasses.Field], form: Form) -> str:
-    about, lines = " ".join(doc.strip().split("\n\n")[0].split()), []
-    spoken = _spoken(fields)
-    for name in (*form.first, *(x for x in fields if x not in form.first)):
-        flag = fields[name]
-        if flag.name in form.defaults:
-            flag = _with_default(flag, form.defaults[flag.name])
-        text = explanation(flag, full=False)
-        if choices := flag.metadata["choices"]:
-            text += f" One of {', '.join(choices)}."
-        text = f"{name}: {_renamed(text, spoken)}"
-        indents = dict(initial_indent=" " * 4, subsequent_indent=" " * 8)
-        lines += textwrap.wrap(text, _WIDTH, break_long_words=False, **indents)
-    example = form.example.replace("\n", "\n    ")
-    parts = dict(about=about, module=module, data=form.data, returns=form.returns)
-    return _DOC.format(**parts, arguments="\n".join(lines), example=example)
-
-
-def _with_default(flag: dataclasses.Field, default: Any) -> dataclasses.Field:
-    made = dataclasses.field(default=default, metadata=flag.metadata)
-    made.name, made.type = flag.name, flag.type
-    return made
+def _described(name: str, flag: dataclasses.Field, spoken: Mapping[str, str]) -> list[str]:
+    """Returns the lines of an argument in a docstring."""
+    text = explanation(flag, full=False)
+    if choices := flag.metadata["choices"]:
+        text += f" One of {', '.join(choices)}."
+    indents = dict(initial_indent=" " * 4, subsequent_indent=" " * 8)
+    text = f"{name}: {_renamed(text, spoken)}"
+    return textwrap.wrap(text, _WIDTH, break_long_words=False, **indents)
 
 
 def _value(value: Any, flag: dataclasses.Field) -> Any:
@@ -193,11 +178,6 @@ def _in_python(spoken: Mapping[str, str], options_type: type) -> Iterator[None]:
         if len(error.args) == 1:
             error.args = (line,)
         raise
-
-
-def _spoken(fields: Mapping[str, dataclasses.Field], others: Iterable[str] = ()) -> dict[str, str]:
-    """Maps flags, and other names of arguments, to the names of arguments."""
-    return {x: x for x in others} | {flag_name(flag): name for name, flag in fields.items()}
 
 
 def _renamed(text: str, spoken: Mapping[str, str]) -> str:

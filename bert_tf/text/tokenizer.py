@@ -91,6 +91,10 @@ class WordPieceTokenizer(tf.Module):
             self._starts_word = tf.constant(starts)
             self._unk_id = tf.constant(vocab.unk_id, tf.int32)
 
+    def __repr__(self) -> str:
+        casing = "lower-cases text" if self.lower_case else "keeps the casing of text"
+        return f"WordPieceTokenizer({len(self.vocab):,} tokens, {casing})"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WordPieceTokenizer) and self._arguments == other._arguments
 

@@ -55,6 +55,27 @@ def test_official_files_have_their_counts(name, split, counts, shared_data, tmp_
                 assert text == question.answers[0]
 
 
+def test_a_table_has_the_questions_of_the_file(random_questions, write_squad, write):
+    """Oracle: the same questions in SQuAD's format; null answers are unknown."""
+    content = random_questions(8, seed=0)
+    rows = []
+    for article in content["data"]:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                answers = {x: [y[x] for y in question["answers"]] for x in ("text", "answer_start")}
+                row = {"context": paragraph["context"], "answers": answers, "title": "x"}
+                rows.append(question | row)
+    for split in ("train", "dev"):
+        path = write("squad.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+        expected = read_squad_file(write_squad(content), split, unanswerable=True)
+        assert read_squad_file(path, split, unanswerable=True) == expected
+    path = write("squad.jsonl", json.dumps(rows[0] | {"answers": None}))
+    assert read_squad_file(path, "test", unanswerable=True).questions[0].answers is None
+    path = write("squad.jsonl", json.dumps(rows[0] | {"answers": {"text": "x"}}))
+    with one_line("squad.jsonl: row 1: answers.text is 'x', not a list"):
+        read_squad_file(path, "train", unanswerable=True)
+
+
 def test_odd_answers_are_mended_or_left_out_and_counted(write_squad):
     """Oracle: by hand; spans are in bytes, offsets in characters."""
     path = write_squad(

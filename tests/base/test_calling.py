@@ -1,0 +1,149 @@
+"""Commands as functions, on a command that returns its flags."""
+
+import dataclasses
+import importlib
+import inspect
+import pathlib
+import pydoc
+import re
+import sys
+import types
+from dataclasses import dataclass
+
+import pytest
+
+import bert_tf
+from bert_tf.base import command, progress
+from bert_tf.base.calling import Form, python_function
+from bert_tf.base.command import option, rare_option
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options(command.Options):
+    source_file: str = option(help="What to read, as --size says. More words.")
+    files: tuple = option((), "Others.", kind="positional")
+    size: int = option(3, "How many.", at_least=1, aliases=("count",))
+    kind: str | None = rare_option(None, "Which. Default: as in --source_file.", choices=("a", "b"))
+    from_: str | None = option(None, "Where it starts.")
+    warm: bool = option(True, "Hurry.")
+
+    absent_flags = {"cores": "all are used, so omit it"}
+    if_out_of_memory = "use a smaller --size"
+    needs_tensorflow = False
+
+
+def _run(options):
+    problems = {
+        "bad": ValueError("--source_file=bad: give --nowarm or --count,\n or omit --from; --other"),
+        "missing": FileNotFoundError(2, "No such file", "x"),
+        "large": MemoryError("Unable to allocate 1 TiB"),
+        "s3": RuntimeError("File system scheme 's3' not implemented"),
+        "wrong": KeyError("ours"),
+        **{str(code): SystemExit(code) for code in (1, 130, 143)},
+    }
+    if options.source_file in problems:
+        raise problems[options.source_file]
+    progress.say("at work")
+    return options
+
+
+@pytest.fixture(scope="module")
+def call():
+    """The function, which takes the file as `source` and is called `work`."""
+    module = types.ModuleType("bert_tf.work", "Does work\non files.\n\nMore about it.")
+    module.Options, module.run = _Options, _run
+    form = Form(
+        first=("source",),
+        names={"source": "source_file"},
+        defaults={"size": 5},
+        returns="the flags.",
+        example="work(1)",
+        result=lambda options, returned: dict(vars(returned)),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "bert_tf.work", module)
+        yield python_function("work", "bert_tf.work", form)
+
+
+def test_values_become_those_of_flags(call, monkeypatch, capsys):
+    """Oracle: the flags of the command, by hand."""
+    monkeypatch.setenv("HOME", "/home/ann")
+    others = {"files": (), "size": 5, "kind": None, "from_": None, "warm": True}
+    assert call("x") == {"source_file": "x", **others}
+    paths = [pathlib.Path("a/b"), "c,d"]
+    found = call(paths, files=paths, count=7, kind="a", from_="~/z", warm=False)
+    assert found["source_file"] == "a/b,c,d" and found["files"] == ("a/b", "c,d")
+    assert (found["size"], found["kind"], found["warm"]) == (7, "a", False)
+    assert found["from_"] == "/home/ann/z"
+    assert call(source_file="x", files="y", size=None)["files"] == ("y",)
+    capsys.readouterr()
+    call("x", quiet=True)
+    assert capsys.readouterr().out == ""
+    call("x")
+    assert capsys.readouterr().out == "at work\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind", "line"),
+    [
+        ({}, ValueError, "source is required"),
+        ({"sorce": 1}, ValueError, "sorce is not an argument of work: did you mean source?"),
+        ({"cores": 1}, ValueError, "cores is not an argument of work: all are used, so omit it"),
+        ({"xyz": 1}, ValueError, "xyz is not an argument of work: help(bert_tf.work) lists all"),
+        ({"size": 1, "count": 2}, ValueError, "size and count are the same: give only one"),
+        ({"source": "x", "count": 0}, ValueError, "count is 0: it must be 1 or more"),
+        ({"source": 3}, ValueError, "source is 3: it must be a string"),
+        ({"source_file": 3}, ValueError, "source_file is 3: it must be a string"),
+        ({"source": "x", "kind": "c"}, ValueError, "kind=c: choose one of a, b"),
+        (
+            {"source": "bad"},
+            ValueError,
+            "source=bad: give warm=False or count, or omit from_; --other",
+        ),
+        ({"source": "missing"}, FileNotFoundError, "[Errno 2] No such file: 'x'"),
+        ({"source": "large"}, MemoryError, "out of memory: use a smaller size"),
+        ({"source": "s3"}, ValueError, "File system scheme 's3' not implemented: use a local copy"),
+        ({"source": "wrong"}, KeyError, "'ours'"),
+        ({"source": "1"}, RuntimeError, "a process of this run ended with exit code 1"),
+        ({"source": "130"}, KeyboardInterrupt, "stopped: the same call goes on"),
+        ({"source": "143"}, SystemExit, "143"),
+    ],
+)
+def test_errors_name_arguments(call, flags, kind, line):
+    """Oracle: the lines; only SIGTERM ends the process."""
+    with pytest.raises(kind) as caught:
+        call(**flags, quiet=True)
+    assert str(caught.value).startswith(line) and type(caught.value) is kind
+    assert not progress._is_quiet()
+
+
+def test_the_function_describes_itself(call):
+    """Oracles: the signature and the docstring, by hand."""
+    assert str(inspect.signature(call)) == (
+        "(source: Any, *, files: tuple = (), size: int = 5, kind: str | None = None, "
+        "from_: str | None = None, warm: bool = True, quiet: bool = False)"
+    )
+    assert (call.__name__, call.__qualname__, call.__module__) == ("work", "work", "bert_tf")
+    for line in (
+        "Does work on files.",
+        "    source: What to read, as size says. Required.",
+        "    size: How many. Default: 5.",
+        "    kind: Which. Default: as in source. One of a, b.",
+        "    work(1)",
+    ):
+        assert f"\n{line}\n" in f"\n{call.__doc__}"
+
+
+@pytest.mark.parametrize("name", bert_tf._FUNCTIONS)
+def test_every_function_has_the_flags_of_its_command(name):
+    """Oracles: the command's dataclass; the help of Python."""
+    function = getattr(bert_tf, name)
+    assert function is getattr(bert_tf, name) and name in dir(bert_tf)
+    accepted = {*inspect.signature(function).parameters}
+    options = importlib.import_module(bert_tf._FUNCTIONS[name]).Options
+    names = {field.name for field in dataclasses.fields(options)}
+    if name == "finetune":
+        names = {re.sub("^(train|dev|test)_file$", r"\1", x) for x in names}
+    assert accepted == names | {"quiet"}
+    text = pydoc.plain(pydoc.render_doc(function))
+    assert f"{name}(" in text and max(map(len, text.splitlines()[3:])) <= 100

@@ -1,0 +1,150 @@
+"""`bert_tf.finetune`, beside the command on the same data."""
+
+import os
+import pathlib
+import signal
+
+import numpy as np
+import pandas as pd
+import pytest
+from support import assert_same_state, calls_of, one_line, quick_runs, without_tracing  # noqa: F401
+
+import bert_tf
+from bert_tf.run_finetuning import Options, run
+from bert_tf.training.trainer import Trainer
+
+FILES = ("eval_results.json", "predictions_dev.tsv", "predictions_test.tsv", "head.json")
+
+
+@pytest.fixture(scope="module")
+def frames(sentences):
+    """A training, a dev and a test set, the last one without labels."""
+    names = np.array(["bad", "good"])
+    frames = [
+        pd.DataFrame([(text, names[label]) for text, label in sentences(count, seed)])
+        for seed, count in enumerate((64, 16, 4))
+    ]
+    frames = [frame.set_axis(["text", "label"], axis="columns") for frame in frames]
+    return *frames[:2], frames[2][["text"]]
+
+
+@pytest.fixture(scope="module")
+def flags(files):
+    return dict(
+        vocab_file=str(files / "vocab.txt"),
+        bert_config_file=str(files / "bert_config.json"),
+        max_seq_length=24,
+        train_batch_size=16,
+        learning_rate=3e-3,
+        num_train_epochs=2.0,
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(frames, flags, tmp_path_factory):
+    """The folder of the command's run, and the run of the function."""
+    folder = tmp_path_factory.mktemp("runs")
+    paths = {}
+    for split, frame in zip(("train", "dev", "test"), frames, strict=True):
+        paths[f"{split}_file"] = f"{folder}/{split}.csv"
+        frame.to_csv(paths[f"{split}_file"], index=False)
+    does = dict(do_train=True, do_eval=True, do_predict=True)
+    np.random.seed(3)
+    state = np.random.get_state()[1].tolist()
+    train, dev, test = frames
+    named = dict(dev=dev.to_dict("list"), test=test.to_dict("records"), quiet=True)
+    with without_tracing():
+        run(Options(task="csv", output_dir=f"{folder}/command", **paths, **does, **flags))
+        made = bert_tf.finetune(None, train, output_dir=folder / "python", **named, **flags)
+    assert np.random.get_state()[1].tolist() == state
+    return folder / "command", made
+
+
+def test_the_command_and_the_function_make_the_same_run(finished, eagerly):
+    """Oracle: the files of the command's run, byte for byte."""
+    command, made = finished
+    folder = pathlib.Path(made)
+    for name in FILES:
+        assert (folder / name).read_bytes() == (command / name).read_bytes()
+    assert_same_state(command, folder)
+    # The command evaluates the run on the data that it keeps.
+    results = run(Options(task="csv", output_dir=str(folder), do_eval=True))
+    assert results == made.metrics == bert_tf.open_run(command).metrics
+    best = made.metrics["global_step"]
+    shown = f"TrainedRun('{folder}': csv, eval_accuracy {made.metrics['eval_accuracy']:.4f}"
+    assert repr(made) == f"{shown}, step {best})"
+    assert repr(bert_tf.open_run(folder)) == repr(made)
+
+
+def test_the_run_draws_and_exports(finished, frames, monkeypatch, tmp_path):
+    """Oracles: the arrays that are drawn; the predictions in the run's file."""
+    from bert_tf.plots import confusion, curves
+
+    made = finished[1]
+    drawn = calls_of(monkeypatch, confusion.style, "name_cells")
+    assert made.plot("confusion").axes[0].get_title("left") == "16 examples"
+    assert drawn[0].args[1] == ["bad", "good"]
+    drawn = calls_of(monkeypatch, curves, "_draw_pair")
+    made.plot()
+    assert [len(x) for x in drawn[0].args[1:3]] == [8, 2]
+    with one_line('there is no figure of "?nothing'.replace('"?', "'")):
+        made.plot("nothing")
+    import tensorflow as tf
+
+    folder = made.export(tmp_path / "classifier", quiet=True)
+    labels = tf.saved_model.load(folder)(frames[1]["text"].tolist())["label"].numpy()
+    lines = (pathlib.Path(made) / "predictions_dev.tsv").read_text().splitlines()
+    assert [x.decode() for x in labels] == [line.split("\t")[2] for line in lines[1:]]
+
+
+def test_changed_data_is_refused_and_the_same_call_reports(
+    finished, frames, flags, capsys, eagerly
+):
+    """Oracles: one line; the results of the first call."""
+    made, (train, dev, test) = finished[1], frames
+    folder = str(made.path)
+    again = bert_tf.finetune(None, train, dev=dev, test=test, output_dir=folder, **flags)
+    assert "holds a finished run" in capsys.readouterr().out and again.metrics == made.metrics
+    for changed in ({"train": train[:-1]}, {"dev": dev[::-1]}):
+        (split,) = changed
+        given = dict(train=train, dev=dev) | changed
+        with one_line(
+            rf"{folder} was made from other flags or data \({split} ha.*other output_dir"
+        ):
+            bert_tf.finetune(output_dir=folder, **given, **flags)
+    with one_line("task=SST-2 reads files in a format of its own: give the path of one as train"):
+        bert_tf.finetune(None, train, task="SST-2", output_dir=f"{folder}-2", **flags)
+    with one_line("task=csv needs train$"):
+        bert_tf.finetune(output_dir=f"{folder}-2", **flags)
+    with one_line("has no column 'x'"):
+        bert_tf.finetune(None, train, output_dir=f"{folder}-2", label_column="x", **flags)
+    # Nothing was trained, so other data may follow.
+    frame = train.rename(columns={"label": "x"})
+    bert_tf.finetune(
+        None, frame, output_dir=f"{folder}-2", label_column="x", **flags | {"num_train_epochs": 0.5}
+    )
+
+
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("signals", [1, 2])
+def test_an_interrupted_call_goes_on(finished, frames, flags, tmp_path, monkeypatch, signals):
+    """Oracle: the run that nothing interrupted; two signals save no checkpoint and end nothing."""
+    train, sent = Trainer.train, []
+
+    def interrupted(trainer, *arguments):
+        found = train(trainer, *arguments)
+        if not sent and trainer.step.numpy() >= 3:
+            for _ in range(signals):
+                sent.append(os.kill(os.getpid(), signal.SIGINT))
+        return found
+
+    monkeypatch.setattr(Trainer, "train", interrupted)
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    named = dict(dev=frames[1], test=frames[2], output_dir=tmp_path / "run", quiet=True)
+    with pytest.raises(KeyboardInterrupt):
+        bert_tf.finetune(None, frames[0], **named, **flags)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    assert bool([*(tmp_path / "run").glob("ckpt-*.index")]) == (signals == 1)
+    made = bert_tf.finetune(None, frames[0], **named, **flags)
+    assert made.metrics == finished[1].metrics
+    assert_same_state(made.path, finished[0])

@@ -86,9 +86,8 @@ def _write_models(options: argparse.Namespace, folder: pathlib.Path) -> dict:
     command.import_tensorflow()
     import tensorflow as tf
 
-    from bert_tf.config import ModelSpec
+    from bert_tf.config import ModelSpec, preset_config
     from bert_tf.models.pretrainer import BertPretrainer
-    from bert_tf.presets import preset_config
     from bert_tf.runs.run import Run
     from bert_tf.training.checkpoints import Checkpointer
     from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary

@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4, help="Steps in each round")
     options = parser.parse_args()
     command.import_tensorflow()
-    from bert_tf.presets import preset_config
+    from bert_tf.config import preset_config
     from tfrecords.reader import RecordSet, training_batches
 
     records = RecordSet(

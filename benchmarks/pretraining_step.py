@@ -59,7 +59,7 @@ def main() -> None:
     from bert_tf.base import command
 
     command.import_tensorflow()
-    from bert_tf.presets import preset_config
+    from bert_tf.config import preset_config
     from bert_tf.weights.names import training_flops
 
     config = preset_config(options.preset)
@@ -119,10 +119,10 @@ def random_batch(batch_size: int, length: int, predictions: int, vocab_size: int
 
 def make_trainer(preset: str, precision: str):
     """Creates the `Trainer` of a preset on the CPU, as run_pretraining does."""
+    from bert_tf.config import preset_config
     from bert_tf.flags import DeviceOptions
     from bert_tf.models.encoder import skip_padding
     from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
-    from bert_tf.presets import preset_config
     from bert_tf.training import optimizers, strategy
     from bert_tf.training.trainer import Trainer
 

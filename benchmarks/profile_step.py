@@ -22,7 +22,7 @@ command.import_tensorflow()
 import tensorflow as tf  # noqa: E402
 from tensorflow.tsl.profiler.protobuf import xplane_pb2  # noqa: E402
 
-from bert_tf.presets import preset_config  # noqa: E402
+from bert_tf.config import preset_config  # noqa: E402
 
 # Records all operations, not only the expensive ones.
 _LEVEL = 3

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.presets import preset_config
+from bert_tf.config import BertConfig, ModelSpec, preset_config
 from bert_tf.runs.run import CONFIG, TOKENIZER, VOCAB, Run
 from bert_tf.text.tokenizer_files import WHOLE
 from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping, check_fits

@@ -7,9 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from bert_tf.config import BertConfig
+from bert_tf.config import PRESETS, BertConfig, preset_config, suggest_start
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.presets import PRESETS, preset_config, suggest_start
 
 BASE = {"vocab_size": 100, "hidden_size": 12, "num_attention_heads": 3}
 

@@ -8,9 +8,8 @@ import re
 
 import pytest
 
-from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.config import BertConfig, Head, ModelSpec, preset_config
 from bert_tf.flags import DeviceOptions
-from bert_tf.presets import preset_config
 from bert_tf.pretraining.pretrain import pretrain
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.resolution import EncoderFlags, flag_values, resolve_model, resolve_vocab

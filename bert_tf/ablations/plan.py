@@ -11,13 +11,12 @@ from bert_tf.ablations.ablation_options import AblationOptions, GridRow, TaskCol
 from bert_tf.base.files import lines_sha256, read_json
 from bert_tf.base.output_files import check_free
 from bert_tf.base.process import machine_memory
-from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.config import BertConfig, ModelSpec, Size, sized_config
 from bert_tf.examples.documents import read_phrases
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.task import TRAIN, DataFiles
 from bert_tf.flags import DeviceOptions
-from bert_tf.presets import Size, sized_config
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
 from bert_tf.pretraining.records import (
     NamedRecords,

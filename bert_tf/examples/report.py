@@ -9,12 +9,12 @@ import tensorflow as tf
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.content import describe_problems
 from bert_tf.base.progress import counted, duration
+from bert_tf.config import suggest_start
 from bert_tf.corpus.sources import estimate_bytes
 from bert_tf.examples.chunk import Chunk, CreationStatistics, ExampleCounts, TextCounts
 from bert_tf.examples.documents import make_chunk
 from bert_tf.examples.job import Job
 from bert_tf.examples.steps import make_examples, pass_seed
-from bert_tf.presets import suggest_start
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import serialize_examples
 from tfrecords.records import FRAME_BYTES

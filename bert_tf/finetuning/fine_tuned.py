@@ -14,7 +14,7 @@ from bert_tf.finetuning.registry import default_length, make_task, options_of_ru
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask, MultiLabelTask
 from bert_tf.finetuning.tasks.text_task import RegressionTask, TextTask, number_head
-from bert_tf.models.ensemble import Ensemble
+from bert_tf.models.task_model import Ensemble
 from bert_tf.resolution import check_length
 from bert_tf.runs.run import LEARNED_OBJECTIVE, Run
 from bert_tf.training.checkpoints import Tensor

@@ -1,5 +1,6 @@
-"""The encoder with a head for a fine-tuning task, or with one vector per text."""
+"""The encoder with a head for a fine-tuning task, or with one vector per text; ensembles."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -168,3 +169,24 @@ class BertEmbedder(BertModel):
         if self.pooling == "max":
             return ops.max(ops.where(mask > 0, sequence, -1e9), axis=1)
         return ops.sum(sequence * mask, axis=1) / ops.maximum(ops.sum(mask, axis=1), 1e-9)
+
+
+class Ensemble(keras.Model):
+    """Models of one task, which read the same inputs; the output combines theirs.
+
+    Args:
+        members: the models.
+        combine: maps the list of their outputs, and the inputs, to the output.
+
+    Call: the inputs of a member -> an output like that of a member.
+
+    Source: BERT (arXiv:1810.04805) table 2, whose best results are those of ensembles.
+    """
+
+    def __init__(self, members: Sequence[keras.Model], combine: Callable):
+        super().__init__(name="ensemble")
+        self.members, self._combine = list(members), combine
+        self.built = True
+
+    def call(self, inputs, training=None):
+        return self._combine([model(inputs, training=training) for model in self.members], inputs)

@@ -12,11 +12,10 @@ from bert_tf.ablations.ablation_options import GRIDS, PAPER_SIZES, columns, pars
 from bert_tf.ablations.plan import count_parameters, training_memory
 from bert_tf.ablations.running import _within, choose_entities, entity_accuracy
 from bert_tf.base import process
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, preset_config
 from bert_tf.examples.documents import Lexicon
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.presets import preset_config
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.reader import RecordSet

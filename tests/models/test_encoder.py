@@ -12,9 +12,8 @@ import tensorflow as tf
 from encoders import SMALL, random_inputs, randomize
 
 import bert_tf
-from bert_tf.config import BertConfig
+from bert_tf.config import PRESETS, BertConfig, preset_config
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.presets import PRESETS, preset_config
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import ModelSpec
-from bert_tf.presets import preset_config
+from bert_tf.config import ModelSpec, preset_config
 from bert_tf.pretraining.phase_data import (
     PhaseData,
     announce_duration,

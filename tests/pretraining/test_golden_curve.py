@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 
-from bert_tf.presets import preset_config
+from bert_tf.config import preset_config
 from bert_tf.run_pretraining import Options, run
 from bert_tf.training.reports import read_metrics
 from tfrecords.features import serialize_examples, write_records

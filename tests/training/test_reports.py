@@ -1,9 +1,11 @@
-"""The log of a run: read, resumed and damaged; the line that shows its progress."""
+"""The log of a run: read, resumed and damaged; the line that shows its progress; signals."""
 
 import concurrent.futures
 import json
 import math
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,6 +15,17 @@ from bert_tf.training.interruption import Interrupted
 from bert_tf.training.reports import Reports, append_metrics, read_metrics, read_results
 
 _MEASURES = ("masked_lm_loss", "next_sentence_loss", "masked_lm_accuracy", "next_sentence_accuracy")
+_PROGRAM = """
+import signal, sys
+from bert_tf.training.interruption import StopRequest
+
+number = int(sys.argv[1])
+with StopRequest(lambda: print("noticed", flush=True)).listen():
+    sys.stdin.readline()
+    signal.raise_signal(number)
+    while True:
+        pass
+"""
 
 
 @pytest.mark.parametrize("text", ["", "loss\n", "loss = x\nglobal_step = 1\n", "loss = 1.0\n"])
@@ -136,3 +149,24 @@ def test_files_that_cannot_be_used_are_named(tmp_path):
     (tmp_path / "train").touch()
     with pytest.raises(OSError, match="cannot write to .*/train"):
         Reports(str(tmp_path), 0, 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_the_process_at_once(number):
+    """Oracle: the shell's exit codes, 128 plus the signal's number; a real process.
+
+    The first one calls the function given, although the main thread never returns.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, str(int(number))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == "noticed\n"
+    assert process.poll() is None
+    process.send_signal(number)
+    assert process.wait(timeout=60) == 128 + number
+    process.communicate()

@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from bert_tf.weights import archives
+from bert_tf import checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -44,8 +44,8 @@ def test_archives_as_published(tmp_path, ending, folder):
     """Oracle: Google's miniatures have their files at the top, its large models in a folder."""
     files = {folder + name: data for name, data in FILES.items()} | {"__MACOSX/._x": b""}
     path = make(tmp_path / f"uncased_L-2{ending}", files)
-    assert archives.is_archive(path)
-    found = archives.extract(path)
+    assert checkpoint.is_archive(path)
+    found = checkpoint.extract(path)
     assert os.path.basename(found) == (folder.strip("./") or "uncased_L-2")
     for name, data in FILES.items():
         with open(os.path.join(found, name), "rb") as file:
@@ -56,13 +56,13 @@ def test_what_is_no_archive(tmp_path):
     (tmp_path / "folder.zip").mkdir()
     (tmp_path / "bert_model.ckpt").touch()
     for name in ("folder.zip", "absent.zip", "bert_model.ckpt"):
-        assert not archives.is_archive(str(tmp_path / name))
+        assert not checkpoint.is_archive(str(tmp_path / name))
 
 
 def problem(path: str, temporary) -> str:
     """Returns the one line about an archive that cannot be extracted and leaves nothing behind."""
     with pytest.raises((ValueError, OSError)) as caught:
-        archives.extract(path)
+        checkpoint.extract(path)
     assert not os.listdir(temporary) and "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -97,20 +97,20 @@ def test_links_and_devices_are_refused(tmp_path, temporary):
 def test_an_archive_that_expands_without_end_is_refused(tmp_path, temporary, ending, monkeypatch):
     """Oracle: zeros shrink a thousandfold; the limits of bytes, disk space and files."""
     path = make(tmp_path / f"a{ending}", {"bert_model.ckpt.data": bytes(10**6)})
-    archives.extract(path)
+    checkpoint.extract(path)
     for name in os.listdir(temporary):
         os.rename(temporary / name, tmp_path / name)
-    monkeypatch.setattr(archives, "_ALWAYS_ALLOWED", 0)
+    monkeypatch.setattr(checkpoint, "_ALWAYS_ALLOWED", 0)
     limit = 100 * os.path.getsize(path)
     line = f"{path} expands to more than {limit:,} bytes, the limit of its"
     assert line in problem(path, temporary)
     usage = type("usage", (), {"free": 1000})
-    monkeypatch.setattr(archives.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: usage)
     line = "more than 1,000 bytes, the limit of its size and of the disk"
     assert line in problem(path, temporary)
     monkeypatch.undo()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    monkeypatch.setattr(archives, "_MAX_FILES", 1)
+    monkeypatch.setattr(checkpoint, "_MAX_FILES", 1)
     path = make(tmp_path / f"b{ending}", {"a": b"", "b": b""})
     assert problem(path, temporary) == f"{path} holds more than 1 files"
 

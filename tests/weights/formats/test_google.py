@@ -13,9 +13,8 @@ from checkpoints import assert_equal, assert_refused, of_arrays, written
 from support import edit_json
 
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.config import BertConfig, Head, ModelSpec, preset_config
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.presets import preset_config
 from bert_tf.runs.run import Run
 from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.formats import google

@@ -12,6 +12,7 @@ from bert_tf.base.content import estimate_content_bytes, read_content
 from bert_tf.base.progress import counted, progress_bar, say
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.compression_options import CompressionOptions
+from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.run_files import computed_once
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.models.pretrainer import BertPretrainer
@@ -249,7 +250,7 @@ class Augmentation:
     glove: Glove | None = None
 
     @classmethod
-    def of(cls, options: CompressionOptions, changes: Changes, teacher: Checkpoint) -> Self | None:
+    def of(cls, options: CompressionOptions, teacher: Checkpoint) -> Self | None:
         """Returns what the flags ask for; None without --augment."""
         if not options.augment:
             return None
@@ -260,6 +261,7 @@ class Augmentation:
                 "give a model that does not either"
             )
         glove = Glove(options.glove_file) if options.glove_file else None
+        changes = MASKED_AND_SAMPLED if RECIPES[options.recipe].samples else REPLACED
         seed, folder = options.random_seed, options.output_dir
         return cls(model, options.augment, changes, seed, folder, glove)
 

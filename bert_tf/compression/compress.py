@@ -10,18 +10,17 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.compression_options import CompressionOptions, GeneralOptions
 from bert_tf.compression.distillation import Distillation, DistillationObjective
 from bert_tf.compression.mixed_vocabulary import DualLearner
-from bert_tf.compression.pruning import HeadsLearner, ZeroingLearner
+from bert_tf.compression.pruning import ZeroingLearner, without_heads
 from bert_tf.compression.quantized_student import Q8BertLearner, QBertLearner
 from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES, Loss
 from bert_tf.compression.run_files import Outcome, check_same_teacher, num_parameters
 from bert_tf.compression.student import (
-    BiLSTMLearner,
     DistillingLearner,
-    SharingLearner,
     StudentLearner,
     check_comparable,
     initial_student,
     known_spec,
+    word_embeddings,
 )
 from bert_tf.config import EMBEDDING, BertConfig, ModelSpec
 from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
@@ -42,21 +41,22 @@ from bert_tf.training.strategy import make_strategy
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.names import part_of
 
-LEARNERS: dict[str, type[StudentLearner]] = {
-    "albert": SharingLearner,
-    "heads": HeadsLearner,
-    "weights": ZeroingLearner,
-    "q8bert": Q8BertLearner,
-    "qbert": QBertLearner,
-    "bilstm": BiLSTMLearner,
-}
+LEARNERS = {"weights": ZeroingLearner, "q8bert": Q8BertLearner, "qbert": QBertLearner}
 """The learners of recipes that do more than compare a student with its teacher."""
+STARTS = {"heads": without_heads, "bilstm": word_embeddings}
+"""What students start with that are more than layers of BERT."""
 
 
 def learner_of(recipe: str) -> type[StudentLearner]:
     """Returns what trains the students of a recipe on a task."""
     compares = RECIPES[recipe].loss.compares
     return LEARNERS.get(recipe, DistillingLearner if compares else StudentLearner)
+
+
+def start_of(options: CompressionOptions, task: Task, teacher: Checkpoint) -> Checkpoint | None:
+    """Returns what a student starts with; None for random weights."""
+    start = STARTS.get(options.recipe)
+    return start(options, task, teacher) if start else initial_student(options, teacher)
 
 
 def compress(options: CompressionOptions) -> dict[str, float]:
@@ -94,7 +94,7 @@ def compress(options: CompressionOptions) -> dict[str, float]:
         results = fine_tune(options, learner_type.evaluated_task(task, run.path))
     else:
         learner = learner_type(options, task, teacher, recipe.loss)
-        init = None if run.has_checkpoint else learner.initial_student()
+        init = None if run.has_checkpoint else start_of(options, task, teacher)
         results = fine_tune(options, task, init, learner)
     outcome = Outcome.read(run.path)
     if not outcome:

@@ -14,10 +14,11 @@ import tensorflow as tf
 from bert_tf.base.progress import say, with_progress
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.run_files import weights_of
-from bert_tf.compression.student import StudentLearner, training_features
+from bert_tf.compression.student import StudentLearner, initial_student, training_features
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import load_task_model
+from bert_tf.finetuning.task import Task
 from bert_tf.layers.layer import dense_inputs
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.optimizers import AdamW
@@ -27,34 +28,31 @@ from bert_tf.weights.names import num_matrices
 from bert_tf.weights.reshaping import remove_heads
 
 
-class HeadsLearner(StudentLearner):
-    """Trains a student that starts as its teacher, without some of the heads."""
-
-    def initial_student(self) -> Checkpoint:
-        """Returns a fine-tuned model without its least important heads; see `head_importance`."""
-        options, checkpoint = self._options, super().initial_student()
-        config = checkpoint.spec.config
-        if config.model_type == "mobilebert" or config.num_hidden_groups:
-            raise ValueError(
-                f"{checkpoint.path} is a MobileBERT or shares weights between layers, so that its "
-                "heads cannot be removed: use another recipe"
-            )
-        features = training_features(options, self.task, checkpoint)
-        model = load_task_model(self.task, checkpoint)
-        batch_size = options.eval_batch_size
-        importance = head_importance(model, self.task.objective, features, batch_size)
-        heads = {
-            layer: [config.kept_heads(layer)[place] for place in places]
-            for layer, places in least_important(importance, options.pruned_share).items()
-        }
-        before, removed = sum(map(len, importance)), sum(map(len, heads.values()))
-        names = (f"{layer}: {', '.join(map(str, heads[layer]))}" for layer in heads)
-        say(
-            f"Removing {removed} of {before} attention heads, the least important ones for the "
-            f"loss of {len(features):,} training examples{'; by layer, ' if heads else ''}"
-            f"{'; '.join(names)}."
+def without_heads(options: CompressionOptions, task: Task, teacher: Checkpoint) -> Checkpoint:
+    """Returns a fine-tuned model without its least important heads; see `head_importance`."""
+    checkpoint = initial_student(options, teacher)
+    config = checkpoint.spec.config
+    if config.model_type == "mobilebert" or config.num_hidden_groups:
+        raise ValueError(
+            f"{checkpoint.path} is a MobileBERT or shares weights between layers, so that its "
+            "heads cannot be removed: use another recipe"
         )
-        return remove_heads(checkpoint, heads)
+    features = training_features(options, task, checkpoint)
+    model = load_task_model(task, checkpoint)
+    batch_size = options.eval_batch_size
+    importance = head_importance(model, task.objective, features, batch_size)
+    heads = {
+        layer: [config.kept_heads(layer)[place] for place in places]
+        for layer, places in least_important(importance, options.pruned_share).items()
+    }
+    before, removed = sum(map(len, importance)), sum(map(len, heads.values()))
+    names = (f"{layer}: {', '.join(map(str, heads[layer]))}" for layer in heads)
+    say(
+        f"Removing {removed} of {before} attention heads, the least important ones for the "
+        f"loss of {len(features):,} training examples{'; by layer, ' if heads else ''}"
+        f"{'; '.join(names)}."
+    )
+    return remove_heads(checkpoint, heads)
 
 
 def head_importance(

@@ -126,12 +126,14 @@ class Published(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method. Students that are more than layers of BERT have a learner in `compress.LEARNERS`.
+    """A method. `compress` has tables of how the students of some of them start and train.
 
     Attributes:
         divisor: the student starts with one out of so many layers of the teacher, the lowest ones.
         spread: whether it starts with those that its layers are compared with instead.
         has_default: whether there is a student if the flags name none.
+        shares_layers: whether the student must be one whose layers share their weights.
+        samples: whether --augment also masks words, and keeps only some words of a copy.
         flags: those that only few recipes read.
         unsuited: flags that do not suit the student.
     """
@@ -141,6 +143,8 @@ class Recipe:
     divisor: int = 1
     spread: bool = False
     has_default: bool = True
+    shares_layers: bool = False
+    samples: bool = False
     flags: tuple[str, ...] = ()
     unsuited: tuple[str, ...] = ()
     published: tuple[Published, ...] = ()
@@ -263,6 +267,7 @@ RECIPES = {
     "albert": Recipe(
         "Lan et al., ALBERT (arXiv:1909.11942)",
         has_default=False,
+        shares_layers=True,
         published=(
             Published("ALBERT-base", 9.0, 0.97, 5.6),
             Published("ALBERT-xxlarge", 0.47, 1.07, 0.3),
@@ -316,6 +321,7 @@ RECIPES = {
     "bilstm": Recipe(
         "Tang et al., Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136)",
         Loss(0.0, terms=(Term("outputs", "squared_error"),)),
+        samples=True,
         unsuited=("student_layers", "preset", "bert_config_file", "layer_decay"),
         published=(Published("BiLSTM (Tang et al.)", 110.0, 0.91, 434.0),),
     ),

@@ -3,17 +3,17 @@
 import dataclasses
 import hashlib
 from collections.abc import Collection, Sequence, Sized
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.progress import counted, say, with_progress
-from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augmentation, Changes
+from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.compression_options import CompressionOptions, StudentOptions
 from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
-from bert_tf.compression.recipes import HIDDEN, Loss
+from bert_tf.compression.recipes import HIDDEN, RECIPES, Loss
 from bert_tf.compression.run_files import check_same_teacher, computed_once
 from bert_tf.config import BertConfig, BiLSTMConfig, ModelSpec
 from bert_tf.finetuning.batches import eval_batches
@@ -24,6 +24,7 @@ from bert_tf.finetuning.fine_tuned import load_task_model
 from bert_tf.finetuning.fine_tuner import TaskLearner
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.models.encoder import skip_padding
+from bert_tf.models.lstms import BiLSTMEncoder
 from bert_tf.runs.run import Run
 from bert_tf.session import Session, open_init_checkpoint
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -44,6 +45,37 @@ def initial_student(options: StudentOptions, teacher: Checkpoint) -> Checkpoint 
         return keep_layers(source, parse_layers(options.student_layers, count, "student_layers"))
     kept = options.default_layers(count)
     return given or (source if len(kept) == count else keep_layers(source, kept))
+
+
+def word_embeddings(options: CompressionOptions, task: Task, teacher: Checkpoint) -> Checkpoint:
+    """Returns the word embeddings of an encoder, as the start of a BiLSTM.
+
+    Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) section 4.3, for the
+    sizes.
+    """
+    kind = task.head.kind
+    if kind == "span":
+        raise ValueError(f"--task={task.name}: a BiLSTM cannot find answers: use another --recipe")
+    source = open_init_checkpoint(options, Run(options.output_dir)) or teacher
+    spec = source.spec
+    words = source.tensors["encoder/embeddings/word_embeddings"]
+    pairs = kind == "multiple_choice" or getattr(task, "pairs", False)
+    config = BiLSTMConfig(
+        spec.config.vocab_size,
+        hidden_size=400,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=150,
+        hidden_act="relu",
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        max_position_embeddings=spec.config.max_position_embeddings,
+        embedding_size=words.shape[1],
+        bilstm="siamese" if pairs else "single",
+    )
+    spec = ModelSpec(config, spec.vocab, spec.lower_case)
+    tensors = {"encoder/word_embeddings": words}
+    return dataclasses.replace(source, spec=spec, tensors=tensors, head=None, config_file=None)
 
 
 def known_spec(teacher: Checkpoint, vocab: Vocabulary, lower_case: bool) -> ModelSpec:
@@ -97,25 +129,19 @@ class StudentLearner(TaskLearner):
         """Returns what the `Outcome` of a finished student says in addition."""
         return {}
 
-    def initial_student(self) -> Checkpoint | None:
-        """Returns what the student starts with; see `initial_student`."""
-        return initial_student(self._options, self._teacher)
-
-    def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
-        head = [] if self._options.init_checkpoint else model.head.weights
-        return model.encoder.weights + head
-
-
-class SharingLearner(StudentLearner):
-    """Trains a student whose layers share their weights."""
-
     def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:
-        if not spec.config.num_hidden_groups:
+        if RECIPES[self._options.recipe].shares_layers and not spec.config.num_hidden_groups:
             raise ValueError(
                 "--recipe=albert is for students whose layers share their weights, but this one is "
                 "a BERT: give an ALBERT as --init_checkpoint, --preset or --bert_config_file"
             )
         return super().build_model(session, spec)
+
+    def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
+        if isinstance(model.encoder, BiLSTMEncoder):
+            return [model.encoder.word_embeddings]
+        head = [] if self._options.init_checkpoint else model.head.weights
+        return model.encoder.weights + head
 
 
 class DistillingLearner(StudentLearner):
@@ -126,9 +152,6 @@ class DistillingLearner(StudentLearner):
     vocabulary: each model reads the same text with its own tokenizer.
     """
 
-    # What --augment does to copies of texts.
-    changes: ClassVar[Changes] = REPLACED
-
     def __init__(self, options: CompressionOptions, task: Task, teacher: Checkpoint, loss: Loss):
         super().__init__(options, task, teacher, loss)
         self.task = task.changed(read_splits=self._read_splits, featurize=self._featurize)
@@ -136,7 +159,7 @@ class DistillingLearner(StudentLearner):
         compares_layers = loss.reads or loss.replaces
         per_example = task.head.kind in ("classifier", "multiple_choice")
         self._predicts_once = per_example and not compares_layers
-        self._augmentation = Augmentation.of(options, self.changes, teacher)
+        self._augmentation = Augmentation.of(options, teacher)
         self._train: Any = None
 
     def objective(self, spec: ModelSpec, num_train_steps: int) -> Objective:
@@ -204,47 +227,6 @@ class DistillingLearner(StudentLearner):
     def first_best_step(self, num_train_steps: int) -> int:
         """See `Learner.first_best_step`; the last stage of the recipe must have begun."""
         return min(num_train_steps, int(self._loss.last_stage * num_train_steps) + 1)
-
-
-class BiLSTMLearner(DistillingLearner):
-    """Trains a BiLSTM on the outputs of its teacher."""
-
-    changes = MASKED_AND_SAMPLED
-
-    def initial_student(self) -> Checkpoint:
-        """Returns the word embeddings of an encoder, as the start of a BiLSTM.
-
-        Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) section 4.3, for
-        the sizes.
-        """
-        options, kind = self._options, self.task.head.kind
-        if kind == "span":
-            raise ValueError(
-                f"--task={self.task.name}: a BiLSTM cannot find answers: use another --recipe"
-            )
-        source = open_init_checkpoint(options, Run(options.output_dir)) or self._teacher
-        spec = source.spec
-        words = source.tensors["encoder/embeddings/word_embeddings"]
-        pairs = kind == "multiple_choice" or getattr(self.task, "pairs", False)
-        config = BiLSTMConfig(
-            spec.config.vocab_size,
-            hidden_size=400,
-            num_hidden_layers=1,
-            num_attention_heads=1,
-            intermediate_size=150,
-            hidden_act="relu",
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-            max_position_embeddings=spec.config.max_position_embeddings,
-            embedding_size=words.shape[1],
-            bilstm="siamese" if pairs else "single",
-        )
-        spec = ModelSpec(config, spec.vocab, spec.lower_case)
-        tensors = {"encoder/word_embeddings": words}
-        return dataclasses.replace(source, spec=spec, tensors=tensors, head=None, config_file=None)
-
-    def initial_weights(self, model: keras.Model) -> list[keras.Variable]:
-        return [model.encoder.word_embeddings]
 
 
 def check_comparable(

@@ -12,7 +12,7 @@ from support import assert_same_state, quick_runs, save_run  # noqa: F401
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options
-from bert_tf.compression.compress import learner_of
+from bert_tf.compression.compress import learner_of, start_of
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.config import BertConfig, Head, MobileBertConfig
@@ -96,6 +96,17 @@ def make_learner(make_options) -> Callable:
         return learner_of(recipe)(options, task, teacher, RECIPES[recipe].loss)
 
     return make
+
+
+@pytest.fixture
+def start(make_options) -> Callable:
+    """A function that returns what the student of a recipe starts with."""
+
+    def start(recipe: str, task: Task = TASKS["sst2"], teacher: Checkpoint | None = None, **flags):
+        options = make_options(recipe, **flags)
+        return start_of(options, task, teacher or open_checkpoint(options.teacher))
+
+    return start
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_other_words_get_their_nearest_neighbors(masked_lm, glove_file, tmp_path
         recipe="tinybert", teacher=masked_lm, task="sst2", output_dir=str(tmp_path),
         max_seq_length=9, augment=30, masked_lm=masked_lm, glove_file=glove_file,
     )  # fmt: skip
-    augmentation = Augmentation.of(options, REPLACED, open_checkpoint(masked_lm))
+    augmentation = Augmentation.of(options, open_checkpoint(masked_lm))
     # "ab" is two tokens and "zz" is unknown. Of the last "ab", one token is read, and of "zz" none.
     model, text = augmentation.model, b"C AB Zz d ab zz"
     words, alone = model.candidates(text)
@@ -130,8 +130,10 @@ def test_other_words_get_their_nearest_neighbors(masked_lm, glove_file, tmp_path
     assert len(copies) == 30 and {copy[5] for copy in copies} == {"zz"}
     assert [{copy[place] for copy in copies} for place in (1, 2)] == [set(ab), set(zz)]
 
-    without = dataclasses.replace(options, glove_file=None)
-    assert Augmentation.of(without, REPLACED, open_checkpoint(masked_lm)).glove is None
+    without = dataclasses.replace(options, glove_file=None, recipe="bilstm")
+    other = Augmentation.of(without, open_checkpoint(masked_lm))
+    assert (augmentation.changes, other.changes) == (REPLACED, MASKED_AND_SAMPLED)
+    assert other.glove is None
 
 
 def test_copies_are_a_function_of_the_seed(masked_lm, tmp_path):

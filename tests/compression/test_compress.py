@@ -39,17 +39,16 @@ from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 SST2 = TASKS["sst2"]
 
 
-def test_all_layers_of_the_teacher_are_the_teacher(teacher, make_learner, batch, config):
+def test_all_layers_of_the_teacher_are_the_teacher(teacher, make_learner, start, batch, config):
     """Oracle: the teacher's outputs; half of its layers by default."""
-    learner = make_learner("layers", student_layers="0-2")
-    student = learner.initial_student()
+    learner, student = (make("layers", student_layers="0-2") for make in (make_learner, start))
     model, expected = learner.build_model(None, student.spec), BertTaskModel(config, 2)
     load_weights(teacher, student.tensors, learner.initial_weights(model))
     load_weights(teacher, open_checkpoint(teacher).tensors, expected.weights)
     np.testing.assert_array_equal(model(batch), expected(batch))
-    assert make_learner("layers").initial_student().spec.config.num_hidden_layers == 2
+    assert start("layers").spec.config.num_hidden_layers == 2
     with pytest.raises(ValueError, match="--student_layers=0-3: the layers are 0 to 2"):
-        make_learner("pd", student_layers="0-3").initial_student()
+        start("pd", student_layers="0-3")
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -62,17 +61,18 @@ def test_the_outputs_of_a_teacher_may_have_another_order(teacher, make_options, 
     assert values["student_value"] == values["teacher_value"]
 
 
-def test_a_bilstm_starts_with_the_teachers_word_embeddings(teacher, make_learner, batch, tmp_path):
+def test_a_bilstm_starts_with_the_teachers_word_embeddings(
+    teacher, make_learner, start, batch, tmp_path
+):
     """Oracles: the teacher's table; the model that was saved; the message of other commands."""
     source, learner = open_checkpoint(teacher), make_learner("bilstm")
-    student = learner.initial_student()
+    student = start("bilstm")
     config = student.spec.config
     # 150 units and 400, as in section 4.3 of the paper.
     assert (config.intermediate_size, config.hidden_size, config.embedding_size) == (150, 400, 16)
     assert config.bilstm == "single" and student.spec.vocab == source.spec.vocab
     for name in ("mrpc", "swag"):
-        pairs = make_learner("bilstm", TASKS[name]).initial_student()
-        assert pairs.spec.config.bilstm == "siamese"
+        assert start("bilstm", TASKS[name]).spec.config.bilstm == "siamese"
     model = learner.build_model(None, ModelSpec(config))
     (words,) = learner.initial_weights(model)
     load_weights(teacher, student.tensors, [words])
@@ -282,15 +282,14 @@ def test_models_that_cannot_be_compared(recipe, changes, message, make_learner, 
         make_learner(recipe).build_model(None, ModelSpec(dataclasses.replace(config, **changes)))
 
 
-def test_models_that_a_recipe_refuses(teacher, make_options, make_learner, mobile, tmp_path):
+def test_models_that_a_recipe_refuses(teacher, make_options, make_learner, start, mobile, tmp_path):
     """Oracle: the message, which names what to change."""
     source = open_checkpoint(teacher)
     with pytest.raises(
         ValueError, match="is a MobileBERT or shares weights .* heads cannot be removed"
     ):
         spec = ModelSpec(mobile, source.spec.vocab, True)
-        learner = make_learner("heads", teacher=dataclasses.replace(source, spec=spec))
-        learner.initial_student()
+        start("heads", teacher=dataclasses.replace(source, spec=spec))
     with pytest.raises(ValueError, match="--recipe=albert is for students whose layers share"):
         run(make_options("albert", init_checkpoint=teacher))
     assert not Run(str(tmp_path / "student")).has_checkpoint

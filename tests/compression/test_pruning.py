@@ -119,7 +119,7 @@ def test_a_student_without_heads(make_options, config, tmp_path, capsys, run_and
     assert sum(len(config.kept_heads(layer)) for layer in range(3)) == 3
 
 
-def test_heads_have_the_numbers_of_the_first_teacher(teacher, config, make_learner, monkeypatch):
+def test_heads_have_the_numbers_of_the_first_teacher(teacher, config, start, monkeypatch):
     """Oracle: of a layer that lost head 1, the second one left is head 2."""
     importance = [np.array([0.9, 0.1, 0.5]), *np.full([2, 4], 0.5)]
     for name, value in (
@@ -132,7 +132,7 @@ def test_heads_have_the_numbers_of_the_first_teacher(teacher, config, make_learn
     source = open_checkpoint(teacher)
     config = dataclasses.replace(config, num_attention_heads=4, pruned_heads={0: [1]})
     source = dataclasses.replace(source, spec=ModelSpec(config, source.spec.vocab, True))
-    assert make_learner("heads", teacher=source, sparsity=0.1).initial_student() == {0: [2]}
+    assert start("heads", teacher=source, sparsity=0.1) == {0: [2]}
 
 
 def test_the_schedule_and_the_mask():

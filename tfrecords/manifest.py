@@ -59,11 +59,7 @@ _MANIFEST = {
 
 
 def manifest_path(shard: str) -> str:
-    """Returns the path of the manifest beside a shard.
-
-    It is `DIR/NAME.manifest.json` for both `DIR/NAME.tfrecord-00000-of-00004` and
-    `DIR/NAME.tfrecord`.
-    """
+    """Returns DIR/NAME.manifest.json for DIR/NAME.tfrecord and DIR/NAME.tfrecord-00000-of-00004."""
     folder, name = os.path.split(shard)
     name = re.sub(r"-\d{5,}-of-\d{5,}$", "", name).removesuffix(".tfrecord")
     return os.path.join(folder, name + MANIFEST_END)

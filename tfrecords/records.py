@@ -85,13 +85,10 @@ _READING_ERRORS = (tf.errors.OpError, UnicodeDecodeError)
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules that records follow, in files and while a model trains on them.
+    """The rules that records of a layout follow, in files and while a model trains on them.
 
-    Attributes:
-        layout: the layout of all records.
-        vocab_size: upper bound of all token ids; by default, what an int32 holds.
-        num_types: upper bound of all segment ids.
-        vocab: if given, the places of [CLS] and [SEP] are checked.
+    Token ids are below `vocab_size`, and segment ids below `num_types`. With a vocabulary, the
+    places of [CLS] and [SEP] are checked, too.
     """
 
     layout: Layout

@@ -42,12 +42,7 @@ def prediction_warning(predictions: float, source: str = "the records") -> str |
 
 
 class RecordStatistics:
-    """Sums over records of one layout.
-
-    Args:
-        layout: the layout of the records.
-        vocab: distinguishes [MASK] from random tokens; None if unknown.
-    """
+    """Sums over records of one layout; a vocabulary distinguishes [MASK] from random tokens."""
 
     def __init__(self, layout: Layout, vocab: Vocabulary | None) -> None:
         self._layout = layout

@@ -39,18 +39,13 @@ def continues_word(token: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class AddedToken:
-    """A token that is found in text before the text is split into words.
+    """A token that is found in text before that is split into words, such as an entity marker.
 
-    Examples are entity markers and domain terms. The attributes are those of Hugging Face's
-    `tokenizers.AddedToken`.
-
-    Attributes:
-        id: its id.
-        content: the text that it stands for.
+    Attributes, as those of Hugging Face's `tokenizers.AddedToken`:
+        id, content: its id, and the text that it stands for.
         single_word: whether the text around it must not continue a word.
         lstrip, rstrip: whether it takes the spaces before or after it; this changes no ids.
-        normalized: whether it is found in normalized (such as lower-cased) text rather than in text
-            as written.
+        normalized: whether it is found in normalized (such as lower-cased) text, not as written.
         special: whether Hugging Face's programs leave it out of decoded text.
     """
 

@@ -82,8 +82,7 @@ def read_json(
 ) -> Any:
     """Reads a JSON file and checks its types, see `parse_json`; returns {} if there is no file.
 
-    Raises:
-        ValueError: the file is damaged, or a value has another type; ends with `advice`.
+    Raises a ValueError that ends with `advice` if the file is damaged or a value has another type.
     """
     if not tf.io.gfile.exists(path):
         return {}
@@ -99,11 +98,7 @@ def parse_json(text: str | bytes, kind: Any = dict[str, Any]) -> Any:
     Args:
         kind: a type of Python, or {key: kind} with the keys that the program reads: an object may
             have others, of any kind, and need not have those that end with "?". A tuple holds
-            alternatives. An integer is a `float`, too.
-
-    Example:
-        module = {"path": str, "size?": int | None}
-        modules = parse_json(text, list[module])
+            alternatives. An integer is a `float`, too. So list[{"path": str, "size?": int | None}].
     """
     try:
         value = json.loads(text)

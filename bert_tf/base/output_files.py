@@ -219,10 +219,9 @@ def _identity(path: str) -> object:
 def locked(folder: str) -> Iterator[None]:
     """Locks a folder for the block, and creates it if it does not exist.
 
-    The lock is a file named `lock` in the folder, which names the process that holds it. The
-    operating system releases it when the process ends, for whatever reason. On network file systems
-    with locks, such as NFS, it also keeps out processes on other machines. On `gs://`, nothing is
-    locked. At the end, the file is removed, and so is the folder if it is empty.
+    The lock is a file in the folder, which names the process that holds it. It also keeps out other
+    machines on network file systems with locks, such as NFS, and ends with the process. On `gs://`,
+    nothing is locked. At the end, the file is removed, and so is the folder if it is empty.
     """
     if "://" in folder:
         yield

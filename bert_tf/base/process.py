@@ -139,11 +139,7 @@ def check_memory(what: str, size: int) -> None:
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow and lists its devices without the log messages they print.
-
-    Some of the messages appear before any log level takes effect, so standard error is discarded
-    during the import.
-    """
+    """Imports TensorFlow and lists its devices; discards what no log level keeps from printing."""
     prepare_process()
     hidden = [name for name in _SLOW_AND_UNUSED if name not in sys.modules]
     try:

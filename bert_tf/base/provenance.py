@@ -104,11 +104,8 @@ def kept_files(
 ) -> set[str]:
     """Returns the files of an output that are there, made as described, and unchanged since then.
 
-    Without `overwrite`, it is an error if anything else is in their places.
-
-    Args:
-        path: the manifest's, for messages.
-        recorded: all files of the output, with their checksums if the manifest states them.
+    `recorded` are all files of the output, with their checksums if the manifest at the path states
+    them. Without `overwrite`, it is an error if anything else is in their places.
     """
     found = [file for file in recorded if tf.io.gfile.exists(file)]
     if not is_same(manifest, description):

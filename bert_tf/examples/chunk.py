@@ -17,9 +17,8 @@ class Chunk:
 
     Attributes:
         token_ids: [T] int32, the tokens of all sentences.
-        unit_starts: [T] bool, marks the tokens that begin a unit. A unit is what is masked as one:
-            a word according to the tokenizer or a segmenter, or a phrase from a lexicon. Every
-            sentence begins a unit.
+        unit_starts: [T] bool, marks the tokens that begin a unit, which is masked as one: a word of
+            the tokenizer or a segmenter, or a phrase of a lexicon. Every sentence begins one.
         sentence_starts: [sentences + 1] int64, the first token of each sentence, then T.
         document_starts: [documents + 1] int64, the first sentence of each document, then the number
             of sentences.
@@ -82,10 +81,7 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
 class TextCounts(ReadCounts):
     """Sums over the text that was read.
 
-    Attributes:
-        empty_documents: documents without a token.
-        single_sentences: documents of one sentence.
-        empty_sentences: sentences without a token.
+    Empty documents and sentences have no token; `single_sentences` are documents of one sentence.
     """
 
     documents: int = 0
@@ -99,17 +95,11 @@ class TextCounts(ReadCounts):
 
 @dataclass
 class ExampleCounts(Sums):
-    """Sums over examples.
+    """Sums over examples, whose `tokens` are without padding.
 
-    Attributes:
-        tokens: without padding.
-        predictions: 0 for dynamic masking.
-        random_next: examples whose second segment is random.
-        swapped: examples whose segments are swapped.
-        cut_pairs: pairs that were truncated to make them fit.
-        cut_tokens: tokens lost to this truncation.
-        cut_sentences: sentences longer than a row that were divided between rows without loss.
-        documents_without_pairs: documents of one sentence that have no second segment.
+    The second segment of `random_next` is random; the segments of `swapped` are swapped. Truncation
+    of `cut_pairs` lost `cut_tokens`; `cut_sentences` were divided between rows without loss.
+    `documents_without_pairs` are of one sentence, which has no second segment.
     """
 
     examples: int = 0
@@ -125,11 +115,7 @@ class ExampleCounts(Sums):
 
 @dataclass
 class CreationStatistics(Sums):
-    """All counts of a job or, without examples, of a chunk.
-
-    Attributes:
-        long_sentences: sentences that are longer than any example.
-    """
+    """All counts of a job or, without examples, of a chunk; `long_sentences` fit no example."""
 
     text: TextCounts = field(default_factory=TextCounts)
     long_sentences: int = 0

@@ -85,11 +85,7 @@ def _tokenize(
 
 @functools.lru_cache(maxsize=1)
 def load_segmenter(name: str) -> Segmenter:
-    """Returns the function that splits a string into words.
-
-    It is named "module:function", such as "jieba:lcut", or "whitespace" for text that is already
-    segmented.
-    """
+    """Returns the function, from text to words, that "module:function" or "whitespace" names."""
     if name == "whitespace":
         return str.split
     module, _, function = name.partition(":")
@@ -110,10 +106,8 @@ def tokenize_words(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Tokenizes lines as usual, and marks the tokens that begin a word of the segmenter.
 
-    If a word begins inside a token, the next token begins the unit.
-
-    Returns:
-        ids [T] int32, the first token of each line [B + 1] int64, unit starts [T] bool.
+    If a word begins inside a token, the next token begins the unit. Returns ids [T] int32, the
+    first token of each line [B + 1] int64, and unit starts [T] bool.
     """
     segmenter = load_segmenter(name)
     ids, token_starts, _ = tokenizer.tokenize_with_offsets(lines)
@@ -187,12 +181,8 @@ class Lexicon:
     ) -> Iterator[tuple[int, int]]:
         """Yields where the longest phrases begin and end, from left to right.
 
-        A phrase begins and ends at borders of units and lies within one sentence.
-
-        Args:
-            token_ids: [T] ids.
-            unit_starts: [T] bool. Every sentence begins a unit.
-            sentence_starts: [sentences + 1], of which the last is T.
+        A phrase begins and ends at borders of units and lies within one sentence. The arrays are
+        those of a `Chunk`.
         """
         ids, is_border = token_ids.tolist(), [*unit_starts.tolist(), True]
         for place, limit in itertools.pairwise(sentence_starts.tolist()):

@@ -55,10 +55,8 @@ class Pass:
 class ShardPart:
     """Part `index` of a shard: passes whose examples are shuffled together.
 
-    Attributes:
-        table: chunk, dupe, partner (-1 for None) and offset of every pass, as int32.
-        stride: of every pass.
-        tokens: the number of tokens of the chunks, which measures the work.
+    The `table` holds chunk, dupe, partner (-1 for None) and offset of every pass, as int32. The
+    `tokens` of the chunks measure the work.
     """
 
     shard: int
@@ -129,8 +127,7 @@ class Job:
         groups: the input files, in groups whose files are read one after the other; a single empty
             group for a TFDS dataset.
         block_bytes: the bytes of text per chunk.
-        output_files: the shards.
-        manifest: the path of the manifest beside them.
+        output_files, manifest: the shards, and the path of the manifest beside them.
     """
 
     options: DataOptions

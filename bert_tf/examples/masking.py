@@ -32,14 +32,10 @@ def mask_rows(
 ) -> dict[str, np.ndarray]:
     """Chooses tokens to predict: 80% become [MASK], 10% become a random token, 10% stay unchanged.
 
-    The random token is drawn from the whole vocabulary, special tokens included.
-
-    Args:
-        options: the flags, with all defaults resolved; the masking is not "dynamic".
-
-    Returns:
-        `input_word_ids` [N, S] with the replacements, and `masked_lm_positions` (ascending),
-        `masked_lm_ids` and `masked_lm_weights` [N, P], zero-padded.
+    The random token is drawn from the whole vocabulary, special tokens included. The options have
+    all defaults resolved; the masking is not "dynamic". Returns `input_word_ids` [N, S] with the
+    replacements, and `masked_lm_positions` (ascending), `masked_lm_ids` and `masked_lm_weights`
+    [N, P], zero-padded.
     """
     masking, width = options.masking, options.max_predictions_per_seq
     budget = prediction_budget(rows.lengths, options.masked_lm_prob, width)

@@ -59,10 +59,8 @@ def next_sentence_pairs(
     pair. A chunk of one document yields no random pairs, and no pair at all if that document is a
     single sentence.
 
-    Args:
-        max_tokens: the longest pair, without [CLS] and the two [SEP]; at least 2.
-        short_seq_prob: share of the documents whose target is a random length from 2 to
-            `max_tokens`.
+    The longest pair has `max_tokens`, without [CLS] and the two [SEP]; at least 2. The target of
+    the share `short_seq_prob` of the documents is a random length from 2 to that.
     """
     documents = chunk.num_documents if documents is None else documents
     starts = chunk.sentence_starts

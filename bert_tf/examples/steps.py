@@ -60,16 +60,10 @@ def make_examples(
 ) -> tuple[dict[str, np.ndarray], ExampleCounts]:
     """Creates the examples of one pass over a chunk, as the arrays of `tfrecords.features`.
 
-    Args:
-        partner: the source of "random next" segments. None takes them from the other documents of
-            `chunk`.
-        seed: from `pass_seed`.
-        options: the flags, with all defaults resolved.
-
-    Returns:
-        arrays [N, S], [N, P] and [N, 1] (`next_sentence_labels`) in the order of the text, and
-        counts. With dynamic masking there are no predictions; `word_starts` [N, S] is 1 where a
-        unit of masking begins.
+    "Random next" segments come from the `partner`, or if it is None from other documents of the
+    chunk. The options have all defaults resolved. Returns arrays [N, S], [N, P] and [N, 1]
+    (`next_sentence_labels`) in the order of the text, and counts. With dynamic masking there are no
+    predictions; `word_starts` [N, S] is 1 where a unit of masking begins.
     """
     rng = np.random.default_rng(seed)
     rows, labels, counts = _unmasked_rows(chunk, partner, options, vocab, rng)

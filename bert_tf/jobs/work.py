@@ -81,9 +81,8 @@ def unfinished_work(
 class UnfinishedWork:
     """Reads and writes the state of the work in a folder.
 
-    Attributes:
-        resumes: whether an earlier run of the same command left work there.
-        overwrite: whether to replace other output, as this run or that one was asked to.
+    It `resumes` if an earlier run of the same command left work there, and overwrites other output
+    if this run or that one was asked to.
     """
 
     path: str
@@ -155,12 +154,10 @@ class UnfinishedWork:
         """Makes a file of every chunk, unless an earlier run did.
 
         Args:
-            stage: "chunks" or "parts".
-            groups: the number of groups of chunks.
+            stage: "chunks" or "parts"; `groups` is the number of groups of chunks.
             read: yields the chunks of a group, each after its size in the unit of `progress`.
             make: writes what it makes of a chunk to a path, and returns counts, which fit into
                 JSON. It depends on nothing but the chunk, and may run elsewhere, like `read`.
-            progress: see `progress_bar`.
         """
         made = functools.partial(self._make, stage, make)
         run_chunks(groups, functools.partial(_read, read), made, **progress)

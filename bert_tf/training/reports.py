@@ -45,9 +45,7 @@ class Reports:
 
     `metrics.jsonl` has one object per logged step and `eval_metrics.jsonl` one per evaluation;
     `curves.png` shows both; `train` and `eval` are for TensorBoard; `eval_results.txt` holds the
-    last evaluation.
-
-    Use it as a context manager, after the checkpoint has been restored.
+    last evaluation. Use it as a context manager, after the checkpoint has been restored.
 
     Args:
         step: number of finished steps.

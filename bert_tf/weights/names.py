@@ -216,11 +216,7 @@ def num_layers(config: BertConfig) -> int:
 
 
 def sizes(config: BertConfig, classes: int = 0, layer: int = 0) -> dict[str, int]:
-    """Returns the sizes that the names in shapes stand for.
-
-    `classes` is the number of outputs of the head. `layer` is the index of the layer, because
-    layers may have different numbers of heads.
-    """
+    """Returns the sizes that the names in shapes stand for, in a layer and a head of `classes`."""
     hidden, heads = config.hidden_size, len(config.kept_heads(layer))
     return {
         "vocab": config.vocab_size,

@@ -24,12 +24,10 @@ _TIED = {
 
 
 def rows(config: BertConfig, kind: str | None, prefix: bool = True, old: bool = False) -> list[Row]:
-    """Returns the table as a file spells it.
+    """Returns the table as a file spells it, given the kind of the head.
 
-    Args:
-        kind: the kind of the head.
-        prefix: whether names of the encoder begin with the type, as in all models with heads.
-        old: whether LayerNorms have "gamma" and "beta", as in files of before 2019.
+    With `prefix`, names of the encoder begin with the type, as in all models with heads. In `old`
+    files, of before 2019, LayerNorms have "gamma" and "beta".
     """
     found = []
     for weight in weights(config):

@@ -106,11 +106,8 @@ def transformer_folder(folder: str) -> str:
 def read_settings(config_file: str | None, pooling: str | None = None) -> EmbeddingSettings | None:
     """Reads the settings beside the configuration of a checkpoint, if there are any.
 
-    Args:
-        pooling: replaces that of the folder; modules that are not supported are then ignored.
-
-    Raises:
-        ValueError: a file is damaged, or the folder has a module that is not supported.
+    `pooling` replaces that of the folder; modules that are not supported are then ignored. Raises a
+    ValueError for them otherwise, and if a file is damaged.
     """
     inner = folder = os.path.dirname(config_file or "")
     if not tf.io.gfile.exists(os.path.join(folder, MODULES)):

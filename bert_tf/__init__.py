@@ -59,8 +59,8 @@ _MODULES = {
     "attention_probabilities": "bert_tf.models.encoder",
     "BertPretrainer": "bert_tf.models.pretrainer",
     "BertTaskModel": "bert_tf.models.task_model",
-    "open_run": "bert_tf.functions",
-    "TrainedRun": "bert_tf.functions",
+    "open_run": "bert_tf.trained_run",
+    "TrainedRun": "bert_tf.trained_run",
 }
 # The commands behind functions. Those in the package `export`, which may import this one, are known
 # only by name.

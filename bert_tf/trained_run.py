@@ -1,0 +1,169 @@
+"""Runs as objects of Python, and the data from memory that they keep."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+import bert_tf
+from bert_tf.base.files import read_file
+from bert_tf.base.output_files import atomic_write, locked
+from bert_tf.base.provenance import check_same
+from bert_tf.config import EMBEDDING
+from bert_tf.finetuning.finetuning_options import DATA, EVAL_RESULTS_JSON
+from bert_tf.runs.run import COMMAND, SWEEP_RESULTS, Run
+from bert_tf.tables.memory import json_lines
+from bert_tf.training.reports import (
+    EVAL_METRICS,
+    EVAL_RESULTS,
+    METRICS,
+    read_metrics,
+    read_results,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from bert_tf.inference.predictor import Predictor
+
+# The tasks whose files may be tables; those of the others have formats of their own.
+_TABLES = ("csv", "imdb", "ner", "squad", "squad2", "swag")
+
+
+@dataclass(frozen=True, repr=False)
+class TrainedRun:
+    """A run on disk, as `finetune` and `pretrain` return it. Functions take it for its path.
+
+    Attributes:
+        path: the folder; with several seeds or settings, that of the best run.
+        metrics: the results by name, such as `eval_accuracy` and `global_step`.
+        predict: the predictor of the best weights; see `load_predictor`.
+
+    Example:
+        run = bert_tf.open_run("reviews")
+        run.predict(["a moving film"])
+        run.plot("confusion").savefig("confusion.png")
+        run.export("classifier")
+    """
+
+    path: str
+    metrics: Mapping[str, float]
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __repr__(self) -> str:
+        run, parts = Run(self.path), []
+        metric = next(iter(self.metrics), "")
+        if "task" in run.flags:
+            # It needs TensorFlow Text, which pre-training does without.
+            from bert_tf.finetuning.registry import make_task
+            from bert_tf.finetuning.saved_run import options_of
+
+            task = make_task(options_of(run), run.head)
+            parts, metric = [task.name], task.reported_metrics[0]
+        elif COMMAND in run.flags:
+            parts, metric = ["pre-training"], "masked_lm_accuracy"
+        if metric in self.metrics:
+            parts.append(f"{metric} {self.metrics[metric]:.4f}")
+        if step := self.metrics.get("global_step"):
+            parts.append(f"step {step:,}")
+        return f"TrainedRun({self.path!r}: {', '.join(parts)})"
+
+    @cached_property
+    def predict(self) -> "Predictor":
+        """The predictor of the best weights; see `load_predictor`."""
+        return bert_tf.load_predictor(self.path)
+
+    def plot(self, what: str = "curves") -> "Figure":
+        """Draws learning "curves", or the "confusion" of classes on the dev set.
+
+        Raises:
+            ValueError: the run has no such figure.
+        """
+        from bert_tf.plots import learning_curves
+
+        if what == "curves":
+            found = (read_metrics(os.path.join(self.path, x)) for x in (METRICS, EVAL_METRICS))
+            return learning_curves(*found)
+        if what != "confusion":
+            raise ValueError(f'there is no figure of {what!r}: choose "curves" or "confusion"')
+        return _confusion(self.path)
+
+    def export(self, folder: str | os.PathLike, **flags: Any) -> str:
+        """Writes the best weights as a SavedModel; returns its folder.
+
+        The model of a task maps text to predictions or vectors, and that of pre-training is an
+        encoder. `flags` are those of `export_classifier`, `export_embedder` or `export_encoder`.
+        """
+        head = Run(self.path).head
+        kind = ("embedder" if head.kind == EMBEDDING else "classifier") if head else "encoder"
+        return getattr(bert_tf, f"export_{kind}")(self.path, folder, **flags)
+
+
+def _confusion(path: str) -> "Figure":
+    from bert_tf.plots import confusion_matrix
+
+    run = Run(path)
+    lines = read_file(run.file("predictions_dev.tsv")).decode().split("\n")[:-1]
+    header, *rows = (line.split("\t") for line in lines)
+    if not {"label", "prediction"} <= {*header} or not run.head.labels:
+        raise ValueError(f"{path} predicts no single class: there is no confusion to draw")
+    cells = [[row[header.index(name)] for row in rows] for name in ("label", "prediction")]
+    names, used = [*run.head.labels], {*cells[0], *cells[1]}
+    # The tasks of GLUE write numbers of classes.
+    names = names if used <= {*names} else sorted(used)
+    return confusion_matrix(*([names.index(x) for x in column] for column in cells), names)
+
+
+def open_run(path: str | os.PathLike) -> TrainedRun:
+    """Opens what `finetune`, `pretrain` or their commands made.
+
+    Args:
+        path: the output folder. Of several seeds or settings, the best run is opened.
+
+    Raises:
+        FileNotFoundError: the folder holds no run.
+    """
+    run = Run(best_run(os.fspath(path)))
+    if COMMAND not in run.flags:
+        raise FileNotFoundError(f"{run.path} holds no run")
+    found = read_results((run.best if run.head else run).file(EVAL_RESULTS))
+    return TrainedRun(run.path, found | run.read_json(EVAL_RESULTS_JSON))
+
+
+def best_run(folder: str) -> str:
+    """Returns the folder of the best run, if a folder holds several."""
+    best = Run(folder).read_json(SWEEP_RESULTS).get("best")
+    return os.path.join(folder, best) if best else folder
+
+
+def write_data(folder: str, task: str, data: Mapping[str, Any]) -> None:
+    """Writes data into a run's folder; that of a run that began must not have changed."""
+    from bert_tf.finetuning.registry import task_name
+
+    if task_name(task) not in _TABLES:
+        raise ValueError(
+            f"--task={task} reads files in a format of its own: give the path of one as "
+            f"{' and '.join(data)}, or omit task for a table of your own"
+        )
+    texts = {split: json_lines(data[split], split).encode(errors="surrogatepass") for split in data}
+    with locked(folder):
+        checkpoints = (os.path.join(folder, x, "ckpt-*.index") for x in ("", "*", "*/*"))
+        began = any(map(tf.io.gfile.glob, checkpoints))
+        for split, text in texts.items():
+            path = os.path.join(folder, DATA, f"{split}.jsonl")
+            before = read_file(path) if tf.io.gfile.exists(path) else None
+            if began and before not in (None, text) and split != "test":
+                advice = "give the data that it began with, or choose another --output_dir"
+                then, now = (
+                    {split: {"bytes": len(x), "sha256": hashlib.sha256(x).hexdigest()}}
+                    for x in (before, text)
+                )
+                check_same(folder, then, now, advice)
+            if before != text:
+                atomic_write(path, text)

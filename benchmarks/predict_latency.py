@@ -45,11 +45,11 @@ def _predictions(model: str, flags: argparse.Namespace) -> Contender:
 
     command.import_tensorflow()
     from bert_tf.inference.inference_options import PredictOptions as Options
-    from bert_tf.inference.predictor import load_predictor
+    from bert_tf.inference.predictor import open_predictor
     from bert_tf.inference.texts import read_examples
 
     options = Options(checkpoint=model, input_file=flags.input_file, batch_size=1)
-    predictor = load_predictor(options)
+    predictor = open_predictor(options)
     chunks = read_examples(options, predictor.signature)
     examples = [example for chunk in chunks for example in chunk][: flags.num_texts]
     if len(examples) < flags.num_texts:

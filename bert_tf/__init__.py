@@ -47,6 +47,7 @@ _MODULES = {
     "load_preprocessor": "bert_tf.loading",
     "load_adapters": "bert_tf.finetuning.lora",
     "load_embedder": "bert_tf.inference.embedder",
+    "load_predictor": "bert_tf.inference.predictor",
     "BertConfig": "bert_tf.config",
     "PRESETS": "bert_tf.config",
     "preset_config": "bert_tf.config",

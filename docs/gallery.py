@@ -25,7 +25,7 @@ from bert_tf.examples.masking import mask_rows
 from bert_tf.examples.rows import Rows
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.masks import MaskFiller
-from bert_tf.inference.predictor import load_predictor
+from bert_tf.inference.predictor import open_predictor
 from bert_tf.plots import style
 from bert_tf.plots.compression import Compressed, compressed_models
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -194,7 +194,7 @@ def draw_fine_tuned(sst2: str, mrpc: str, squad: str, ner: str) -> None:
 def predict(path: str, **inputs: str) -> tuple[list[str], dict]:
     """Returns the tokens of a text or a pair, and what a fine-tuned model predicts."""
     tokens, _ = pack(bert_tf.load(path).tokenizer, list(inputs.values()))
-    [answer] = load_predictor(PredictOptions(checkpoint=path)).predict([inputs])
+    [answer] = open_predictor(PredictOptions(checkpoint=path)).predict([inputs])
     return tokens, answer
 
 

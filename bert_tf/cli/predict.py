@@ -5,10 +5,10 @@
   python -m bert_tf.predict --checkpoint=squad --input_file=questions.jsonl --json
 
 --checkpoint is the output folder of run_finetuning, a fine-tuned model of another program
-(docs/checkpoints.md), or a file of export.lite or export.onnx. Examples are arguments, or the lines
-of --input_file or of standard input. Separate the two texts of a pair, or a question and its
-context, with a tab or " ||| ". An --input_file named .csv, .tsv or .jsonl is read as run_finetuning
-reads tables; its columns are those of the run, or the inputs of the model:
+(docs/checkpoints.md), or what export.classifier, export.lite or export.onnx wrote. Examples are
+arguments, or the lines of --input_file or of standard input. Separate the two texts of a pair, or a
+question and its context, with a tab or " ||| ". An --input_file named .csv, .tsv or .jsonl is read
+as run_finetuning reads tables; its columns are those of the run, or the inputs of the model:
 {"text": "..."}, {"text": "...", "text_b": "..."} or {"question": "...", "context": "..."}. --json
 prints such objects with the prediction added, and with the "id" if there is one. --output_file
 writes them for files of any size, on several processes or machines; a killed run resumes.

@@ -107,16 +107,22 @@ class TextOptions(ColumnOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, FineTunedOptions):
-    """The flags of predict."""
+class PredictorOptions(FineTunedOptions):
+    """Which model predicts, and how it reads."""
 
     checkpoint: str = option(
         help="Output folder of run_finetuning, a fine-tuned model of another program "
-        "(docs/checkpoints.md), or a file of export.lite or export.onnx. Several models, a,b,c, "
-        "average their probabilities.",
+        "(docs/checkpoints.md), a file of export.lite or export.onnx, or a SavedModel of "
+        "export.classifier. Several models, a,b,c, average their probabilities.",
         role="data",
     )
     batch_size: int = rare_option(32, "Examples per batch.", **BATCH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, PredictorOptions):
+    """The flags of predict."""
+
     output_file: str | None = option(
         None,
         "File to write for --input_file, in place of printing: .jsonl, .csv, .tsv, .parquet or "

@@ -6,19 +6,22 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 
+import tensorflow as tf
+
 from bert_tf.base.files import expand_files, file_sha256
 from bert_tf.base.output_files import atomic_write
 from bert_tf.base.progress import counted
+from bert_tf.inference.answers import line_of
 from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.prediction_files import join_predictions
-from bert_tf.inference.predictor import Predictor, line_of, load_predictor
+from bert_tf.inference.predictor import Predictor, open_predictor
 from bert_tf.inference.texts import NumberedRow, TextRow, example_of, read_examples, read_numbered
 from bert_tf.tables.parquet import import_pyarrow
 from bert_tf.weights.checkpoint import fingerprint
 
 # Each process loads the model only once.
-_predictor = functools.lru_cache(maxsize=1)(load_predictor)
+_predictor = functools.lru_cache(maxsize=1)(open_predictor)
 
 
 def predict(options: PredictOptions) -> None:
@@ -28,7 +31,7 @@ def predict(options: PredictOptions) -> None:
         if options.output_file:
             _predict_file(options)
             return
-        predictor = load_predictor(options)
+        predictor = open_predictor(options)
         for examples in read_examples(options, predictor.signature, predictor.columns):
             for example, answer in zip(examples, predictor.predict(examples), strict=True):
                 if options.json:
@@ -37,14 +40,7 @@ def predict(options: PredictOptions) -> None:
                     line = line_of(answer, example)
                 print(line, file=out)
             out.flush()
-        _warn_about_length(predictor, predictor.num_truncated)
-
-
-def _warn_about_length(predictor: Predictor, num_truncated: int) -> None:
-    if num_truncated:
-        noun, flag = predictor.truncates
-        what = counted(num_truncated, noun)
-        print(f"WARNING: truncated {what}: {flag} sets how many tokens the model reads.")
+        predictor.warn_about_length(predictor.num_truncated)
 
 
 def _predict_file(options: PredictOptions) -> None:
@@ -54,13 +50,23 @@ def _predict_file(options: PredictOptions) -> None:
         import_pyarrow()  # before anything is computed
     _predictor.cache_clear()  # the checkpoint may have changed
     predictor = _predictor(options)
-    checkpoint = predictor.checkpoint
-    model = fingerprint(checkpoint) if checkpoint else file_sha256(options.checkpoint)
+    model = _checksum(predictor)
     rows = functools.partial(_rows, options)
     joins = {path: functools.partial(join_predictions, options)}
     counts = BulkJob(options, files, model, rows, _write_part, joins).run()
     print(f"Wrote {counted(counts['rows'] - counts['rejected'], 'prediction')} to {path}.")
-    _warn_about_length(predictor, counts["truncated"])
+    predictor.warn_about_length(counts["truncated"])
+
+
+def _checksum(predictor: Predictor) -> str:
+    if predictor.checkpoint:
+        return fingerprint(predictor.checkpoint)
+    files = [
+        f"{folder}/{name}"
+        for folder, _, names in tf.io.gfile.walk(predictor.path)
+        for name in names
+    ]
+    return " ".join(map(file_sha256, sorted(files) or [predictor.path]))
 
 
 def _rows(options: PredictOptions, file: str) -> Iterator[NumberedRow]:

@@ -45,12 +45,12 @@ def join_predictions(options: PredictOptions, parts: Sequence[str], path: str) -
 def _write_table(path: str, read: Read, delimiter: str) -> None:
     """Writes a row of cells; a probability by label has a column; lists are JSON."""
     with tf.io.gfile.GFile(path, "w") as file:
-        names = _names(map(_cells, read()))
+        names = _names(map(cells_of, read()))
         # With ends of \r\n, it also quotes a lone \r, which is a line end to many readers.
         unix = SimpleNamespace(write=lambda row: file.write(row.removesuffix("\r\n") + "\n"))
         writer = csv.DictWriter(unix, names, delimiter=delimiter)
         writer.writeheader()
-        for row in map(_cells, read()):
+        for row in map(cells_of, read()):
             writer.writerow({name: _text(value) for name, value in row.items()})
 
 
@@ -59,7 +59,7 @@ def _names(rows: Iterable[dict[str, Any]]) -> list[str]:
     return sorted(dict.fromkeys(name for row in rows for name in row), key="id".__ne__)
 
 
-def _cells(row: dict[str, Any]) -> dict[str, Any]:
+def cells_of(row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row in which the probability of each label has a name of its own."""
     cells = {}
     for name, value in row.items():
@@ -81,7 +81,7 @@ def _with_plain_ids(read: Read, exact: set[type]) -> Read:
 
 def _example(row: dict[str, Any]) -> bytes:
     """Returns a row as a serialized `tf.train.Example`; objects are JSON."""
-    features = {name: _feature(value) for name, value in _cells(row).items()}
+    features = {name: _feature(value) for name, value in cells_of(row).items()}
     example = tf.train.Example(features=tf.train.Features(feature=features))
     return example.SerializeToString(deterministic=True)
 

@@ -1,154 +1,144 @@
-"""Predicts examples with the module of a fine-tuning task, for JSON and as lines to read."""
+"""Predicts examples with the module of a fine-tuning task, in any form that it has on disk."""
 
+import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.files import shortened
+from bert_tf.base.progress import counted, with_progress
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
-from bert_tf.finetuning.predictions import one_line
 from bert_tf.finite import check_computed
-from bert_tf.inference.inference_options import LITE, ONNX, FineTunedOptions, PredictOptions
+from bert_tf.inference.answers import Answer, Answers, JsonAnswer, answer_of
+from bert_tf.inference.inference_options import LITE, ONNX, FineTunedOptions, PredictorOptions
 from bert_tf.inference.models import load_tokenizer
+from bert_tf.inference.prediction_files import cells_of
 from bert_tf.inference.single_file import open_single_file
-from bert_tf.inference.texts import PAIR, Example, columns_of_run, in_groups
+from bert_tf.inference.texts import Example, columns_of_run, examples_of, in_groups
+from bert_tf.inference.values import is_example, is_frame, rows_of
 from bert_tf.models.encoder import skip_padding
+from bert_tf.tables.columns import Columns
 from bert_tf.weights.checkpoint import Checkpoint
-
-JsonAnswer = dict[str, Any]
-
-
-def answer_of(outputs: Mapping[str, Any], labels: Sequence[str], text: str) -> JsonAnswer:
-    """Returns what a module predicts for one example, without padding, for JSON.
-
-    `probabilities` is by label if there are labels. What is known of each word and of each entity
-    of a tagged text becomes an object per word, in `words`, and per entity, in `entities`.
-
-    Args:
-        outputs: the outputs of an exported module for one example.
-        labels: the names of the columns of `probabilities`.
-        text: the first input of the example, in whose bytes tagged words have offsets.
-    """
-    values = {name: _plain(value) for name, value in outputs.items()}
-    if "tag" in values:
-        entities = {n: values.pop(n) for n in list(values) if n.startswith("entity")}
-        data = text.encode()
-        spans = zip(values["start"], values["end"], strict=True)
-        words = [data[start:end].decode("utf-8", "replace") for start, end in spans]
-        answer = {"words": _objects({"word": words} | values)}
-        if entities:
-            names = {name: name.removeprefix("entity_") for name in entities} | {"entity": "text"}
-            answer["entities"] = _objects({names[n]: column for n, column in entities.items()})
-        return answer
-    if "probabilities" in values and labels:
-        values["probabilities"] = dict(zip(labels, values["probabilities"], strict=True))
-    return values
-
-
-def _plain(value: Any) -> Any:
-    """Returns a value with the types of JSON."""
-    if isinstance(value, np.ndarray):
-        return [_plain(item) for item in value]
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return float(f"{value:.6g}") if isinstance(value, np.floating) else int(value)
-
-
-def _objects(columns: Mapping[str, list]) -> list[JsonAnswer]:
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    # Shorter rows of a batch are padded; no word or entity ends where the text begins.
-    return [row for row in rows if row["end"]]
-
-
-def line_of(answer: JsonAnswer, example: Mapping[str, Any]) -> str:
-    """Returns an answer and its text, pair of texts or question as a line to read.
-
-    Args:
-        answer: as `answer_of` returns it; the offsets of tags are in the bytes of the text.
-        example: the inputs by name.
-    """
-    if "words" in answer:
-        return one_line(_tagged(answer, example["text"]))
-    texts = [example[name] for name in ("text", "text_b", "question") if name in example]
-    return f"{one_line(_shown(answer))}\t{one_line(PAIR.join(texts))}"
-
-
-def _shown(answer: JsonAnswer) -> str:
-    if "label" in answer:
-        return f"{answer['label']} {max(answer['probabilities'].values()):.1%}"
-    if "labels" in answer:
-        shares = sorted(answer["probabilities"].items(), key=lambda item: -item[1])
-        return ", ".join(f"{label} {p:.1%}" for label, p in shares if p >= 0.5) or "(none)"
-    if "score" in answer:
-        return f"{answer['text'] or '(no answer)'} {answer['score']:.1%}"
-    if "index" in answer:
-        return f"{answer['index']} {answer['probabilities'][answer['index']]:.1%}"
-    return " ".join(f"{value}" for value in answer.values())
-
-
-def _tagged(answer: JsonAnswer, text: str) -> str:
-    """Puts the entities, or the tag of each word, into the text: "[Ann PER 99.1%] came"."""
-    spans = answer.get("entities", answer["words"])
-    kind, data, parts, last = "type" if "entities" in answer else "tag", text.encode(), [], 0
-    for span in spans:
-        start, end = span["start"], span["end"]
-        parts += [data[last:start], b"[", data[start:end]]
-        parts.append(f" {span[kind]} {span['probability']:.1%}]".encode())
-        last = end
-    return b"".join([*parts, data[last:]]).decode("utf-8", "replace")
-
+from bert_tf.weights.formats.saved_model import is_text_model
 
 # Batches of longer examples are smaller, because all windows of their texts are in memory at once.
 _CHARACTERS = 4096
+# What a model without labels predicts, by its last input.
+_OUTPUTS = {"context": "answer", "choices": "index"}
 
 
 class Predictor:
-    """Predicts examples in batches of similar length.
+    """Predicts texts with a fine-tuned model; a call takes texts as Python code has them.
 
     Args:
-        module: what `Task.serving` returns.
+        module: what `Task.serving` returns, or the same from a SavedModel.
         batch_size: the most examples per call of the model.
-        checkpoint: the model, also as an attribute; None for one in a single file.
+        path: where the model comes from.
+        checkpoint: the model, also as an attribute; None for one that was exported.
 
     Attributes:
         signature: the inputs of the model.
         truncates: what the module truncates, and the flag that sets how many tokens it reads; None
-            if it reads everything, in windows.
+            if it reads everything, in windows, or does not count.
         num_truncated: how many of these were truncated so far.
         columns: the columns of the tables that the model was trained on.
+        labels: the names of classes or tags; () if there are none.
     """
 
-    def __init__(self, module: tf.Module, batch_size: int, checkpoint: Checkpoint | None = None):
+    def __init__(
+        self,
+        module: tf.Module,
+        batch_size: int,
+        path: str = "",
+        checkpoint: Checkpoint | None = None,
+    ):
         self.truncates, self.num_truncated = getattr(module, "truncates", None), 0
         self.signature = module.serving.input_signature
         self.columns = columns_of_run(checkpoint and checkpoint.run)
-        self.checkpoint = checkpoint
-        self._serve, self._batch_size = module.serving, batch_size
+        self.path, self.checkpoint = path, checkpoint
+        # What was loaded from a SavedModel lives only as long as its module.
+        self._module, self._batch_size = module, batch_size
         if self.truncates:
             # As a graph, because tokenizing a text takes most of the time otherwise.
             self._count = tf.function(module.num_truncated, self.signature, autograph=False)
         labels = getattr(module, "labels", None)
-        self._labels = () if labels is None else [name.decode() for name in labels.numpy()]
+        self.labels = () if labels is None else tuple(x.decode() for x in labels.numpy())
 
-    def predict(self, examples: Sequence[Example]) -> list[JsonAnswer]:
-        """Returns the answers to examples, in their order."""
+    def __repr__(self) -> str:
+        names = [spec.name for spec in self.signature]
+        # Without labels, the last input says what the output is.
+        outputs = self.labels or (_OUTPUTS.get(names[-1], "value"),)
+        return f"Predictor({self.path!r}: {', '.join(names)} -> {shortened(outputs, 6)})"
+
+    def __call__(
+        self, texts: Any, *, text_column: str | None = None, text_b_column: str | None = None
+    ) -> Any:
+        """Returns the answers to texts, as `predict --json` prints them, the inputs included.
+
+        Texts are computed in batches of similar length, so give many at once.
+
+        Args:
+            texts: a string, or a dict of the model's inputs, such as `text`, `text` and `text_b`,
+                or `question` and `context`, and of an `id` if you like. For a model of pairs, also
+                a tuple of two strings, or a string as the command takes it, "a ||| b". Or any
+                number of these: a list, a pandas Series, a NumPy array, a generator. Or a data
+                frame of pandas.
+            text_column, text_b_column: columns of a data frame, or keys of dicts. Default: as
+                `predict` finds them in a table.
+
+        Returns:
+            for one example, the answer, a dict; for several, a list of them, in their order; for a
+            data frame, the frame with the columns of the answers added: `p(LABEL)` for the
+            probability of a label, and `predicted_NAME` if it has a column NAME already. Notebooks
+            draw dicts and lists.
+
+        Raises:
+            ValueError: an input is missing or no text; the message names its row, counted from 1.
+        """
+        frame = texts if is_frame(texts) else None
+        values = texts.tolist() if hasattr(texts, "tolist") else texts
+        single = is_example(values, self.signature)
+        before = self.num_truncated
+        with names_of_arguments():
+            given = Columns(text_column, text_b_column)
+            rows = rows_of([values] if single else values, self.signature, self.columns, given)
+            examples = [*itertools.chain.from_iterable(examples_of(rows, self.signature))]
+            found = zip(examples, self.predict(examples, progress=True), strict=True)
+            answers = Answers(Answer(example | answer) for example, answer in found)
+            self.warn_about_length(self.num_truncated - before, mark="")
+        if frame is not None:
+            return _with_answers(frame, answers, [spec.name for spec in self.signature])
+        return answers[0] if single else answers
+
+    def predict(self, examples: Sequence[Example], progress: bool = False) -> list[JsonAnswer]:
+        """Returns the answers to examples, in their order, and shows the `progress`."""
         answers: list[JsonAnswer | None] = [None] * len(examples)
         names = [spec.name for spec in self.signature]
         strings = [tf.nest.flatten([example[name] for name in names]) for example in examples]
-        for batch in self._batches([(len(texts), sum(map(len, texts))) for texts in strings]):
+        batches = [*self._batches([(len(texts), sum(map(len, texts))) for texts in strings])]
+        for batch in with_progress(batches, "Predicting", len(batches), disable=not progress):
             columns = [tf.constant([examples[i][name] for i in batch]) for name in names]
             if self.truncates:
                 self.num_truncated += int(self._count(*columns))
-            outputs = self._serve(*columns)
+            outputs = self._module.serving(*columns)
             outputs = {name: values.numpy() for name, values in outputs.items()}
             check_computed(outputs)
             for row, index in enumerate(batch):
                 own = {name: values[row] for name, values in outputs.items()}
-                answers[index] = answer_of(own, self._labels, examples[index][names[0]])
+                answers[index] = answer_of(own, self.labels, examples[index][names[0]])
         return answers
+
+    def warn_about_length(self, num_truncated: int, mark: str = "--") -> None:
+        """Prints how many examples were truncated, if any; `mark` precedes the name of a flag."""
+        if num_truncated:
+            noun, flag = self.truncates
+            what, flag = counted(num_truncated, noun), flag.replace("--", mark)
+            print(f"WARNING: truncated {what}: {flag} sets how many tokens the model reads.")
 
     def _batches(self, sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
         """Yields indices of examples with as many strings, given this number and their length."""
@@ -158,17 +148,64 @@ class Predictor:
             yield from in_groups(same, lambda i: max(sizes[i][1], _CHARACTERS), characters)
 
 
-def load_predictor(options: PredictOptions) -> Predictor:
-    """Loads the best weights of one or several fine-tuned models, or a model in a single file."""
-    paths = member_paths(options.checkpoint)
-    if alone := [path for path in paths if path.endswith((LITE, ONNX))]:
+def _with_answers(frame: Any, answers: Answers, inputs: Sequence[str]) -> Any:
+    """Returns a data frame with a column for each value of the answers."""
+    known, columns = {*frame.columns}, {}
+    for answer in answers:
+        values = {name: x for name, x in answer.items() if name not in ("id", *inputs)}
+        for name, value in cells_of(values).items():
+            columns.setdefault(f"predicted_{name}" if name in known else name, []).append(value)
+    return frame.assign(**columns)
+
+
+@contextlib.contextmanager
+def names_of_arguments() -> Iterator[None]:
+    """Lets errors name arguments where they name flags."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(re.sub(r"--(?=[a-z])", "", str(error))) from None
+
+
+def load_predictor(checkpoint: str | Sequence[str], **settings: Any) -> Predictor:
+    """Loads a fine-tuned model to predict new texts, as the command `predict` does.
+
+    Args:
+        checkpoint: the output folder of run_finetuning, a fine-tuned model of another program, a
+            file of export.lite or export.onnx, or a SavedModel of export.classifier; or a list of
+            checkpoints, whose probabilities are averaged.
+        settings: the flags of `predict` that say how to read: `batch_size`, `max_seq_length`,
+            `pairs`, `null_score_diff_threshold`, `vocab_file` and `do_lower_case`. An exported
+            model states all but the first.
+
+    Example:
+        predict = bert_tf.load_predictor("sst2")
+        predict("a moving film")["label"]
+        predict(["a moving film", "two hours of nothing"])
+        frame = predict(pandas.read_csv("reviews.csv"), text_column="review")
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        ValueError: it is not a fine-tuned model, or a setting does not fit it.
+    """
+    paths = checkpoint if isinstance(checkpoint, list | tuple) else [checkpoint]
+    with names_of_arguments():
+        path = ",".join(map(os.fspath, paths))
+        return open_predictor(PredictorOptions(checkpoint=path, **settings))
+
+
+def open_predictor(options: PredictorOptions) -> Predictor:
+    """Loads the best weights of one or several fine-tuned models, or an exported one."""
+    paths, path = member_paths(options.checkpoint), options.checkpoint
+    if alone := [path for path in paths if path.endswith((LITE, ONNX)) or is_text_model(path)]:
         if len(paths) > 1:
             raise ValueError(f"{alone[0]} predicts alone: several models must be checkpoints")
         flags = (field.name for field in dataclasses.fields(FineTunedOptions))
-        options.refuse(flags, f"has no effect, as {options.checkpoint} states its own")
-        return Predictor(open_single_file(options.checkpoint), options.batch_size)
+        options.refuse(flags, f"has no effect, as {path} states its own")
+        open_ = open_single_file if path.endswith((LITE, ONNX)) else tf.saved_model.load
+        return Predictor(open_(path), options.batch_size, path)
     checkpoint, task, length = open_members(
-        options.checkpoint,
+        path,
         options.max_seq_length,
         options.pairs,
         options.null_score_diff_threshold,
@@ -177,4 +214,5 @@ def load_predictor(options: PredictOptions) -> Predictor:
     tokenizer = load_tokenizer(checkpoint, options)
     model = load_task_model(task, checkpoint)
     skip_padding(model)
-    return Predictor(task.serving(model, tokenizer, length), options.batch_size, checkpoint)
+    module = task.serving(model, tokenizer, length)
+    return Predictor(module, options.batch_size, path, checkpoint)

@@ -13,7 +13,7 @@ from bert_tf.base.progress import counted
 from bert_tf.inference.inference_options import ColumnOptions, TextOptions
 from bert_tf.runs.run import Run
 from bert_tf.tables.columns import Columns, find_columns
-from bert_tf.tables.rows import NoRows, read_rows, table_kind
+from bert_tf.tables.rows import NoRows, Numbered, read_rows, table_kind
 from bert_tf.tables.table import Table, fold
 
 CHUNK_LINES = 1024
@@ -63,16 +63,24 @@ def read_examples(
         signature: the inputs of the model.
         trained: the columns that its run was trained on.
     """
-    names, number, not_utf8 = [spec.name for spec in signature], 0, 0
     typed = not options.texts and not options.input_file and sys.stdin.isatty()
     if typed:
         print("Type one text per line, and end with Ctrl-D.")
     files = expand_files(options.input_file, True) if options.input_file else [None]
     items = read_each(files, lambda file: read_numbered(options, signature, trained, file))
-    size = 1 if typed else CHUNK_LINES
-    for rows in in_groups(items, lambda item: rows_in(item[2]), size):
+    yield from examples_of((row for *_, row in items), signature, 1 if typed else CHUNK_LINES)
+
+
+def examples_of(
+    rows: Iterable[TextRow | ValueError],
+    signature: Sequence[tf.TensorSpec],
+    size: int = CHUNK_LINES,
+) -> Iterator[list[Example]]:
+    """Yields the examples of rows in chunks of this size; see `read_examples`."""
+    names, number, not_utf8 = [spec.name for spec in signature], 0, 0
+    for chunk in in_groups(rows, rows_in, size):
         examples = []
-        for *_, row in rows:
+        for row in chunk:
             if isinstance(row, ValueError):
                 # What was read so far is still predicted.
                 yield examples
@@ -138,12 +146,12 @@ def _parsed_lines(
         source, lines = "standard input", _standard_input()
     for number, line in enumerate(lines, 1):
         try:
-            yield number, TextRow(_parse_line(line, signature))
+            yield number, TextRow(parse_line(line, signature))
         except ValueError as error:
             yield number, ValueError(f"{source}, line {number}: {error}")
 
 
-def _parse_line(line: bytes, signature: Sequence[tf.TensorSpec]) -> tuple:
+def parse_line(line: bytes, signature: Sequence[tf.TensorSpec]) -> tuple:
     """Returns the texts of a line, and a list of choices if the last input is one."""
     names = [spec.name for spec in signature]
     if len(names) == 1:
@@ -237,16 +245,32 @@ def read_texts(
 ) -> Iterator[NumberedRow]:
     """Reads a table as run_finetuning reads a test file; prints its guesses.
 
+    `given` are the columns that flags name; see `texts_of_rows` for the others.
+    """
+    unit, numbered = read_rows(path)
+    return texts_of_rows(path, unit, numbered, given, trained, inputs, has_choices)
+
+
+def texts_of_rows(
+    path: str,
+    unit: str,
+    numbered: Iterable[Numbered],
+    given: Columns,
+    trained: Columns,
+    inputs: Sequence[str],
+    has_choices: bool,
+) -> Iterator[NumberedRow]:
+    """Yields the texts of rows that have names for their cells; see `Table` for `path` and `unit`.
+
     The first rows decide which columns to read. A row that cannot be read is a ValueError.
 
     Args:
-        given: the columns that flags name.
+        given: the columns that the user names.
         trained: those that the model's run read; `inputs` replace them if the table has only these.
         inputs: the names of one or two texts.
         has_choices: whether the last one is a list of texts.
     """
     columns, without_id = None, 0
-    unit, numbered = read_rows(path)
     for chunk in in_groups(numbered, lambda item: rows_in(item[1]), CHUNK_LINES):
         if not columns:
             good = [item for item in chunk if not isinstance(item[1], ValueError)]

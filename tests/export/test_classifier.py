@@ -19,7 +19,7 @@ from bert_tf.finetuning.serving import TextModule
 from bert_tf.finetuning.tasks.classification import MultiLabelTask
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.models import with_parts
-from bert_tf.inference.predictor import load_predictor
+from bert_tf.inference.predictor import open_predictor
 from bert_tf.layers.padding import Tokens
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
@@ -102,7 +102,7 @@ def test_padding_is_skipped(tmp_path, monkeypatch):
     classifier.run(classifier.Options(checkpoint=run, output_dir=folder))
     assert counts
     counts.clear()
-    predictor = load_predictor(PredictOptions(checkpoint=run))
+    predictor = open_predictor(PredictOptions(checkpoint=run))
     texts = ["a b c d", "e", ""]
     with without_tracing():
         answers = predictor.predict([{"text": text} for text in texts])

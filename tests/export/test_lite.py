@@ -17,7 +17,7 @@ from support import save_run
 from bert_tf import predict
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.inference import single_file
-from bert_tf.inference.predictor import load_predictor
+from bert_tf.inference.predictor import open_predictor
 from bert_tf.inference.single_file import CLASSIFIER, LiteFile, OnnxFile, open_single_file
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
@@ -241,4 +241,4 @@ def test_what_predict_cannot_read(digits, tmp_path):
             open_single_file(str(file))
     for flag in ({"max_seq_length": 8}, {"do_lower_case": False}, {"pairs": True}):
         with pytest.raises(ValueError, match=f"--{[*flag][0]} has no effect, .* states its own"):
-            load_predictor(predict.Options(checkpoint=str(file), **flag))
+            open_predictor(predict.Options(checkpoint=str(file), **flag))

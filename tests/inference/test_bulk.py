@@ -21,7 +21,7 @@ from bert_tf import extract_features, predict
 from bert_tf.base.files import read_file
 from bert_tf.config import Head
 from bert_tf.inference import bulk, predicting, texts
-from bert_tf.inference.predictor import load_predictor
+from bert_tf.inference.predictor import open_predictor
 from bert_tf.tables import rows as table_rows
 from bert_tf.tables.table import read_table
 from tfrecords.features import write_records
@@ -62,11 +62,11 @@ def small_chunks(monkeypatch, loaded):
 
     def load(options):
         if options.checkpoint not in loaded:
-            loaded[options.checkpoint] = load_predictor(options)
+            loaded[options.checkpoint] = open_predictor(options)
         return loaded[options.checkpoint]
 
     load.cache_clear = lambda: None
-    for name in ("_predictor", "load_predictor"):
+    for name in ("_predictor", "open_predictor"):
         monkeypatch.setattr(predicting, name, load)
 
 

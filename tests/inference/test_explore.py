@@ -13,6 +13,7 @@ import tensorflow as tf
 from support import attention_of, save_run
 
 import bert_tf
+from bert_tf.config import Head
 from bert_tf.explore import Options, run
 from bert_tf.inference.explorer import notebook_page
 from bert_tf.inference.explorer.exploring import Explorer
@@ -64,10 +65,22 @@ def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
     text = b"the [MASK] ||| sat"
     found = Explorer(options(str(tmp_path))).explore(text)
     expected = Explorer(options(folder)).explore(text)
-    assert found["words"] is found["next_sentence"] is None
+    assert found["words"] is found["next_sentence"] is found["answer"] is None
     assert expected["words"] and expected["next_sentence"]
     np.testing.assert_array_equal(attention_of(found), attention_of(expected))
     assert Explorer(options(folder)).explore(b"the cat")["next_sentence"] is None
+
+
+def test_the_answer_of_a_fine_tuned_model(fine_tuned):
+    """Oracle: the predictor's; a text that is no pair has a note in its place."""
+    folder, _ = fine_tuned("rte", Head("classifier", ("no", "yes")))
+    explorer = Explorer(options(folder))
+    shares = bert_tf.load_predictor(folder)("the cat ||| on")["probabilities"]
+    found = explorer.explore(b"the cat ||| on")["answer"]
+    assert {bar["token"]: bar["probability"] for bar in found["bars"]} == shares
+    assert [[part["text"] for part in text] for text in found["texts"]] == [["the cat"], ["on"]]
+    note = explorer.explore(b"the cat")["answer"]["note"]
+    assert "the model needs text and text_b" in note
 
 
 def test_a_long_text_is_truncated_and_says_so(pretrained, tmp_path, capsys):

@@ -92,6 +92,22 @@ def test_the_page_shows_what_the_model_does(page, file, expected):
     assert right.locator(".words").count() == 0
 
 
+def test_the_page_shows_the_answer(page, expected, tmp_path):
+    """Oracle: the drawing, whose texts are never run; a model without a head has none."""
+    part = {"text": HOSTILE, "kind": "", "color": ""}
+    mark = {"text": "é", "kind": "LOC", "color": "#ffd8a8"}
+    bars = [{"token": "<b>", "probability": 0.75}, {"token": "x", "probability": 0.25}]
+    answer = {"texts": [[part, mark]], "bars": bars, "note": "(none)"}
+    texts = [expected | {"answer": answer, "words": None}, expected]
+    (tmp_path / "page.html").write_text(page_of(texts, "run", 24), "utf-8")
+    page.goto(f"file://{tmp_path}/page.html")
+    shown, other = page.locator(".answer").all()
+    assert shown.locator(".texts p").inner_text() == f"{HOSTILE}é LOC"
+    assert shown.locator("mark").inner_text() == "é LOC" and page.title() == "bert_tf explorer"
+    assert shown_words(shown) == ["<b> 75.0%", "x 25.0%"]
+    assert shown.locator(".reply").inner_text() == "(none)" and not other.is_visible()
+
+
 def test_a_click_masks_a_token_and_the_address_keeps_it(page, file, expected):
     """Oracles: the exploration; a second visit to the address shows the same."""
     page.goto(f"file://{file}")

@@ -26,7 +26,8 @@ from bert_tf.finetuning.registry import make_task
 from bert_tf.finetuning.serving import ChoiceModule
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finite import count_non_finite
-from bert_tf.inference.predictor import Predictor, answer_of, line_of
+from bert_tf.inference.answers import answer_of, line_of
+from bert_tf.inference.predictor import Predictor
 from bert_tf.inference.texts import read_examples, read_texts
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.predict import Options, run

@@ -1,21 +1,27 @@
-"""What a model does with a text: its tokens, words for masked tokens, attention."""
+"""What a model does with a text: its answer, its tokens, words for masked tokens, attention."""
 
 import base64
+import dataclasses
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.config import EMBEDDING
 from bert_tf.finite import check_computed
+from bert_tf.inference.answers import drawing_of
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, encode_lines, padded_inputs
-from bert_tf.inference.inference_options import ExplorerOptions
+from bert_tf.inference.inference_options import ExplorerOptions, TokenizerOptions
 from bert_tf.inference.masks import MaskFiller
 from bert_tf.inference.models import load_model, load_tokenizer
+from bert_tf.inference.predictor import load_predictor
 from bert_tf.models.encoder import BertEncoder, attention_probabilities
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import check_length, fitting_length
+from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.names import HEAD_BIAS
 
 Exploration = dict[str, Any]
 
@@ -41,6 +47,11 @@ class Explorer:
         model = BertPretrainer if self._heads else BertEncoder
         self._model = load_model(checkpoint, model, parts)
         self._encoder = getattr(self._model, "encoder", self._model)
+        self._predictor = None
+        if _is_fine_tuned(checkpoint):
+            names = (field.name for field in dataclasses.fields(TokenizerOptions))
+            settings = {name: getattr(options, name) for name in ("max_seq_length", *names)}
+            self._predictor = load_predictor(options.checkpoint, **settings)
         self._filler = None
         if "masked_lm" in self._heads:
             self._filler = MaskFiller(self._model, self._tokenizer, options.top_k)
@@ -50,6 +61,7 @@ class Explorer:
 
         Returns:
             text: the text.
+            answer: that of a fine-tuned model, as `drawing_of` returns it; None for other models.
             tokens, segments, sources: its tokens; for each, its segment, 0 or 1, and the part of
                 the text that it stands for.
             truncated: whether tokens at the end were left out.
@@ -70,6 +82,7 @@ class Explorer:
         shares = np.rint(np.concatenate([attention, mean], axis=1) * 65535)
         return {
             "text": text.decode("utf-8", "replace"),
+            "answer": self._answer(text),
             "tokens": [self._vocab.tokens[token] for token in line.ids],
             "segments": line.types.tolist(),
             "sources": [
@@ -83,6 +96,14 @@ class Explorer:
             "layers": attention.shape[0],
             "heads": attention.shape[1],
         }
+
+    def _answer(self, text: bytes) -> dict[str, Any] | None:
+        if not self._predictor:
+            return None
+        try:
+            return drawing_of(self._predictor(text))
+        except ValueError as error:  # A text is no pair, as the model needs.
+            return {"texts": [], "bars": [], "note": str(error)}
 
     def _words(self, line: EncodedLine) -> list[list[dict]] | None:
         """Masks one token at a time; each [MASK] of the text stays masked."""
@@ -103,3 +124,12 @@ class Explorer:
         inputs = inputs | {POSITIONS: np.zeros([1, 1], np.int32)}
         logits = self._model(inputs, training=False)["next_sentence_logits"]
         return round(float(tf.nn.softmax(logits)[0, 0]), 6)
+
+
+def _is_fine_tuned(checkpoint: Checkpoint) -> bool:
+    """Returns whether a checkpoint has a head that was trained to predict more than vectors."""
+    run, head = checkpoint.run, checkpoint.head
+    if run and "task" in run.flags:
+        # An unfinished run may have no evaluated weights yet.
+        return run.finished is not False
+    return bool(head) and head.kind != EMBEDDING and HEAD_BIAS in checkpoint.tensors

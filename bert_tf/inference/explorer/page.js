@@ -23,6 +23,20 @@
     return made;
   }
 
+  function bars(found) {
+    const list = element("ol", "", "words");
+    list.append(...found.map(({ token, probability }) => {
+      const item = element("li");
+      const bar = element("span", "", "bar");
+      bar.setAttribute("aria-hidden", "true");
+      bar.append(element("span"));
+      bar.firstChild.style.width = percent(probability);
+      item.append(element("bdi", token), bar, element("span", percent(probability), "number"));
+      return item;
+    }));
+    return list;
+  }
+
   class Panel {
     constructor(text) {
       const copy = document.getElementById("panel").content.cloneNode(true);
@@ -76,6 +90,7 @@
       this.values = new Uint16Array(bytes.buffer);
       this.select.value = data.texts.indexOf(text);
       this.root.setAttribute("aria-label", `Text ${data.texts.indexOf(text) + 1}`);
+      this.showAnswer();
       this.showTokens();
       this.showMasks();
       this.drawMaps();
@@ -85,10 +100,29 @@
       this.draw();
     }
 
+    showAnswer() {
+      const { answer } = this.text;
+      this.find(".answer").hidden = !answer;
+      if (!answer) return;
+      const texts = answer.texts.map((parts) => {
+        const text = element("p");
+        text.append(...parts.map((part) => {
+          if (!part.kind) return part.text;
+          const mark = element("mark", `${part.text} `);
+          mark.style.background = part.color;
+          mark.append(element("small", part.kind));
+          return mark;
+        }));
+        return text;
+      });
+      this.find(".texts").replaceChildren(...texts, bars(answer.bars));
+      this.find(".reply").textContent = answer.note;
+    }
+
     showTokens() {
       const { tokens, segments, sources, truncated, words, next_sentence: next } = this.text;
       const isPair = segments.includes(1);
-      this.find("section h2").textContent = count(tokens.length, "token");
+      this.find(".count").textContent = count(tokens.length, "token");
       const notes = [];
       if (truncated) {
         notes.push(`The text is longer: the model reads ${tokens.length} of its tokens ` +
@@ -141,17 +175,7 @@
           if (tokens[index] !== MASK && index !== this.masked) return [];
           const mask = element("div");
           mask.append(element("h3", `${isolated(tokens[index])} (${index})`));
-          const list = element("ol", "", "words");
-          list.append(...found.map(({ token, probability }) => {
-            const item = element("li");
-            const bar = element("span", "", "bar");
-            bar.setAttribute("aria-hidden", "true");
-            bar.append(element("span"));
-            bar.firstChild.style.width = percent(probability);
-            item.append(element("bdi", token), bar, element("span", percent(probability), "number"));
-            return item;
-          }));
-          mask.append(list);
+          mask.append(bars(found));
           return mask;
         }),
       );

@@ -45,6 +45,20 @@ def recognizes(path: str) -> bool:
     return tf.io.gfile.exists(os.path.join(path, _FILE))
 
 
+def is_text_model(path: str) -> bool:
+    """Returns whether a path is the folder of a SavedModel from text to predictions, one of ours.
+
+    Preprocessors, which read text as well, have other attributes.
+    """
+    if not recognizes(path):
+        return False
+    graph = read_graph(path)
+    inputs = graph.signature_def["serving_default"].inputs.values()
+    return "serving" in root_children(graph) and {x.dtype for x in inputs} == {
+        tf.string.as_datatype_enum
+    }
+
+
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
     """Opens an encoder; the shapes of the Model Garden's weights state their configuration."""
     graph = read_graph(path)

@@ -1,0 +1,205 @@
+"""Answers of a model: as JSON, as lines to read, and as notebooks show them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from bert_tf.finetuning.predictions import one_line
+from bert_tf.inference.texts import PAIR
+
+JsonAnswer = dict[str, Any]
+# A part of a text: its start and end in bytes, what it is, and how probable that is.
+_Span = tuple[int, int, str, float]
+# How many bars, and how many answers of a list, a notebook shows.
+_MOST_BARS, _MOST_ANSWERS = 10, 20
+# Longer parts without a mark lose their middle.
+_MOST_CHARACTERS = 1000
+# Black on these is legible, and the color-blind can distinguish them.
+_COLORS = ("#ffd8a8", "#b2d8ff", "#b8f0c2", "#e3c8f5", "#f7c6d9", "#fff0a3", "#c9d3df")
+
+
+def answer_of(outputs: Mapping[str, Any], labels: Sequence[str], text: str) -> JsonAnswer:
+    """Returns what a module predicts for one example, without padding, for JSON.
+
+    `probabilities` is by label if there are labels. What is known of each word and of each entity
+    of a tagged text becomes an object per word, in `words`, and per entity, in `entities`.
+
+    Args:
+        outputs: the outputs of an exported module for one example.
+        labels: the names of the columns of `probabilities`.
+        text: the first input of the example, in whose bytes tagged words have offsets.
+    """
+    values = {name: _plain(value) for name, value in outputs.items()}
+    if "tag" in values:
+        entities = {n: values.pop(n) for n in list(values) if n.startswith("entity")}
+        data = text.encode()
+        spans = zip(values["start"], values["end"], strict=True)
+        words = [data[start:end].decode("utf-8", "replace") for start, end in spans]
+        answer = {"words": _objects({"word": words} | values)}
+        if entities:
+            names = {name: name.removeprefix("entity_") for name in entities} | {"entity": "text"}
+            answer["entities"] = _objects({names[n]: column for n, column in entities.items()})
+        return answer
+    if "probabilities" in values and labels:
+        values["probabilities"] = dict(zip(labels, values["probabilities"], strict=True))
+    return values
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value with the types of JSON."""
+    if isinstance(value, np.ndarray):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return float(f"{value:.6g}") if isinstance(value, np.floating) else int(value)
+
+
+def _objects(columns: Mapping[str, list]) -> list[JsonAnswer]:
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    # Shorter rows of a batch are padded; no word or entity ends where the text begins.
+    return [row for row in rows if row["end"]]
+
+
+def line_of(answer: JsonAnswer, example: Mapping[str, Any]) -> str:
+    """Returns an answer and its text, pair of texts or question as a line to read.
+
+    Args:
+        answer: as `answer_of` returns it; the offsets of tags are in the bytes of the text.
+        example: the inputs by name.
+    """
+    if "words" in answer:
+        return one_line(_tagged(answer, example["text"]))
+    texts = [example[name] for name in ("text", "text_b", "question") if name in example]
+    return f"{one_line(_shown(answer))}\t{one_line(PAIR.join(texts))}"
+
+
+def _shown(answer: JsonAnswer) -> str:
+    if "label" in answer:
+        return f"{answer['label']} {max(answer['probabilities'].values()):.1%}"
+    if "labels" in answer:
+        shares = sorted(answer["probabilities"].items(), key=lambda item: -item[1])
+        return ", ".join(f"{label} {p:.1%}" for label, p in shares if p >= 0.5) or "(none)"
+    if "score" in answer:
+        return f"{answer['text'] or '(no answer)'} {answer['score']:.1%}"
+    if "index" in answer:
+        return f"{answer['index']} {answer['probabilities'][answer['index']]:.1%}"
+    return " ".join(f"{value}" for value in answer.values())
+
+
+def _tagged(answer: JsonAnswer, text: str) -> str:
+    """Puts the entities, or the tag of each word, into the text: "[Ann PER 99.1%] came"."""
+    return "".join(
+        f"[{part} {kind} {share:.1%}]" if kind else part
+        for part, kind, share in _marked(text, _tags(answer))
+    )
+
+
+def _tags(answer: Mapping[str, Any]) -> list[_Span]:
+    """Returns start, end, kind and probability of each entity, or of each word."""
+    name, spans = "type", answer.get("entities")
+    if spans is None:
+        name, spans = "tag", answer["words"]
+    return [(x["start"], x["end"], x[name], x["probability"]) for x in spans]
+
+
+def _marked(text: str, spans: Iterable[_Span]) -> list[tuple[str, str, float]]:
+    """Cuts a text at the bytes of spans; each part has the kind and probability of its span."""
+    data, parts, last = text.encode(), [], 0
+    for start, end, kind, share in spans:
+        parts += [(data[last:start], "", 0.0), (data[start:end], kind, share)]
+        last = end
+    parts.append((data[last:], "", 0.0))
+    return [(x.decode("utf-8", "replace"), kind, share) for x, kind, share in parts if x]
+
+
+def drawing_of(row: Mapping[str, Any]) -> dict[str, list]:
+    """Returns what notebooks and the explorer draw of an example with its answer, for JSON.
+
+    Returns:
+        texts: each text as a list of parts, `text`, `kind` and `color`; unless it is the answer to
+            a question or tagged, a part has no color.
+        bars: names, each as a `token`, and their `probability`, the largest first.
+        note: a number, a vector, that there is no answer, or how many bars are left out.
+    """
+    texts = [row[name] for name in ("text", "text_b") if name in row]
+    marks, bars, note, shares = [], [], "", row.get("probabilities", ())
+    if "words" in row:
+        marks = _tags(row)
+    elif "context" in row:
+        texts = [row["question"], row["context"]]
+        marks = [(row["start"], row["end"], f"{row['score']:.1%}", row["score"])]
+        note = "" if row["text"] else _shown(row)
+    elif isinstance(shares, dict):
+        bars = shares.items()
+    elif "index" in row:
+        bars = zip(row["choices"], shares, strict=True)
+    else:
+        inputs = ("id", "text", "text_b")
+        note = _shown({name: value for name, value in row.items() if name not in inputs})
+    bars = sorted(bars, key=lambda bar: -bar[1])
+    if len(bars) > _MOST_BARS:
+        note = f"... and {len(bars) - _MOST_BARS:,} more"
+    *others, last = texts
+    parts = [[(text, "", 0.0)] for text in others] + [_marked(last, marks)]
+    return {
+        "texts": [[_part_of(text, kind) for text, kind, _ in each] for each in parts],
+        "bars": [{"token": str(name), "probability": share} for name, share in bars[:_MOST_BARS]],
+        "note": _cropped(note),
+    }
+
+
+def _part_of(text: str, kind: str) -> dict[str, str]:
+    if not kind:
+        return {"text": _cropped(text), "kind": "", "color": ""}
+    # Kinds with a digit are the probabilities of answers.
+    letters = kind.encode() if kind.isalpha() else b""
+    return {"text": text, "kind": kind, "color": _COLORS[sum(letters) % len(_COLORS)]}
+
+
+def _cropped(text: str) -> str:
+    half = _MOST_CHARACTERS // 2
+    return text if len(text) <= 2 * half else f"{text[:half]} … {text[-half:]}"
+
+
+class Answer(dict):
+    """An example with its answer, as `predict --json` prints it; a notebook draws it."""
+
+    def _repr_html_(self) -> str:
+        drawing = drawing_of(self)
+        texts = "".join(f"<div>{''.join(map(_part, parts))}</div>" for parts in drawing["texts"])
+        rows = "".join(map(_bar, drawing["bars"]))
+        table = f'<table style="margin: 0.2em 0">{rows}</table>' if rows else ""
+        note = f"<div><i>{escape(drawing['note'])}</i></div>" if drawing["note"] else ""
+        return f'<div style="margin: 0.6em 0; max-width: 60em">{texts}{table}{note}</div>'
+
+
+class Answers(list):
+    """The answers to several examples; a notebook draws the first ones."""
+
+    def _repr_html_(self) -> str:
+        shown = "".join(answer._repr_html_() for answer in self[:_MOST_ANSWERS])
+        more = len(self) - _MOST_ANSWERS
+        return shown + (f"<div>... and {more:,} more</div>" if more > 0 else "")
+
+
+def _part(part: Mapping[str, str]) -> str:
+    text = escape(part["text"])
+    if not part["kind"]:
+        return text
+    style = f"background: {part['color']}; color: black"
+    return f'<mark style="{style}">{text} <small>{escape(part["kind"])}</small></mark>'
+
+
+def _bar(bar: Mapping[str, Any]) -> str:
+    share = f"{bar['probability']:.1%}"
+    filled = f'<div style="width: {share}; height: 0.8em; background: #0072b2"></div>'
+    cells = (f"<bdi>{escape(bar['token'])}</bdi>", filled, share)
+    widths = ("max-width: 20em", "width: 16em", "min-width: 3.5em")
+    styled = zip(cells, widths, strict=True)
+    return (
+        "<tr>"
+        + "".join(f'<td style="text-align: left; {width}">{cell}</td>' for cell, width in styled)
+        + "</tr>"
+    )

@@ -1,0 +1,210 @@
+"""bert_tf.load_predictor, against what the command prints, and what notebooks show."""
+
+import html.parser
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bert_tf
+from bert_tf.config import Head
+from bert_tf.inference.answers import Answer, Answers
+from bert_tf.predict import Options, run
+from export import classifier
+
+NAN, NO = float("nan"), ("no", "yes")
+PAIRS = [("the cat sat", "on"), ("a", "b"), ("the mat", "c " * 30), ("é", "d")]
+ROWS = [{"text": a, "text_b": b, "id": number} for number, (a, b) in enumerate(PAIRS)]
+
+
+@pytest.fixture(scope="module")
+def folder(fine_tuned) -> str:
+    """A run that classifies pairs."""
+    columns = dict(text_column="first", text_b_column="Second")
+    return fine_tuned("csv", Head("classifier", NO), label_type="class", **columns)[0]
+
+
+@pytest.fixture(scope="module")
+def predict(folder):
+    return bert_tf.load_predictor(folder, batch_size=2)
+
+
+@pytest.fixture(scope="module")
+def classify(fine_tuned):
+    return bert_tf.load_predictor(fine_tuned("sst2", Head("classifier", NO))[0])
+
+
+def printed(capsys, *texts: str, **flags) -> list[dict]:
+    """Returns what the command prints, as JSON."""
+    capsys.readouterr()
+    run(Options(texts=texts, json=True, **flags))
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_pairs_in_every_form_are_those_of_the_command(folder, predict, capsys):
+    """Oracle: what the command prints. Alone, a pair is computed with other rounding errors."""
+    texts = [f"{a} ||| {b}" for a, b in PAIRS]
+    expected = printed(capsys, *texts, checkpoint=folder, batch_size=2)
+    arrays = (np.array(texts), np.array(PAIRS), pd.Series(texts), pd.Series(PAIRS))
+    objects = [{"text": a, "text_b": b} for a, b in PAIRS]
+    for given in (texts, PAIRS, iter(PAIRS), [*map(list, PAIRS)], (*PAIRS,), objects, *arrays):
+        assert predict(given) == expected
+    shown = capsys.readouterr().out
+    assert shown.count("WARNING: truncated 1 example: max_seq_length sets how many") == 10
+    assert predict(ROWS) == [{"id": n} | answer for n, answer in enumerate(expected)]
+    assert json.loads(json.dumps(predict(PAIRS))) == expected
+    one = predict(PAIRS[0])
+    assert one == predict(texts[0]) == predict(objects[0]) == predict(PAIRS[:1])[0]
+    assert type(one) is Answer and one["text_b"] == "on" and one["label"] == expected[0]["label"]
+    assert predict([]) == [] == predict(np.array([], str)) and type(predict([])) is Answers
+    assert repr(predict) == f"Predictor({folder!r}: text, text_b -> no, yes)"
+
+
+def test_questions_and_choices(fine_tuned, tmp_path, capsys):
+    """Oracles: what the command prints for the same JSON lines; a dict in place of a tuple."""
+    row = {"id": "x", "question": "on", "context": "the cat sat\non the mat"}
+    checkpoint, _ = fine_tuned("squad", Head("span"))
+    predict = bert_tf.load_predictor(checkpoint)
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    expected = printed(capsys, checkpoint=checkpoint, input_file=f"{tmp_path}/a.jsonl")
+    assert predict([row]) == expected == [{"id": "x"} | predict(("on", row["context"]))]
+    assert repr(predict).endswith(": question, context -> answer)")
+    choose = bert_tf.load_predictor(fine_tuned("swag", Head("multiple_choice"))[0])
+    found = choose({"text": "the cat", "choices": ["sat", "a b c"]})
+    assert found == choose(("the cat", ["sat", "a b c"])) and found["index"] in (0, 1)
+    for wrong in (("the cat", []), ("the cat", "sat")):
+        with pytest.raises(ValueError, match="row 1 is .*: the model needs text and choices"):
+            choose([wrong])
+
+
+def test_a_data_frame_comes_back_with_the_answers(predict):
+    """Oracles: the answers to the same rows; the columns of the run, or of the arguments."""
+    answers = predict(PAIRS)
+    frame = pd.DataFrame(PAIRS, columns=["FIRST", "second"], index=[*"wxyz"])
+    frame["label"], before = 1, frame.copy()
+    before["label"] = 1
+    found = predict(frame)
+    pd.testing.assert_frame_equal(frame, before)
+    pd.testing.assert_frame_equal(found[[*frame.columns]], frame)
+    assert [*found.columns[3:]] == ["p(no)", "p(yes)", "predicted_label"]
+    assert [*found["predicted_label"]] == [answer["label"] for answer in answers]
+    assert [*found["p(yes)"]] == [answer["probabilities"]["yes"] for answer in answers]
+    names = dict(zip(frame.columns, ("A", "B", "id"), strict=True))
+    other = predict(frame.rename(columns=names), text_column="a", text_b_column="B")
+    assert [*other.columns] == ["A", "B", "id", "p(no)", "p(yes)", "label"]
+    np.testing.assert_array_equal(other["p(no)"], found["p(no)"])
+    assert [*predict(frame[:0]).columns] == [*frame.columns]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([PAIRS[0], None], "the input, row 2 is missing: the model needs text and text_b"),
+        (pd.Series(["a ||| b", pd.NA], dtype="string"), "row 2 is missing: "),
+        ([PAIRS[0], ("a", NAN)], "row 2 is .'a', nan.: the model needs text and text_b"),
+        (["a"], "row 1 is 'a': the model needs text and text_b: separate them with a tab or"),
+        (["a", "b"], "row 1 is 'a': the model needs"),
+        ([*ROWS, PAIRS[0]], "row 5 is .'the cat sat', 'on'.: the first one is a dict"),
+        ([*ROWS, {"text": "a"}], "the input, row 5: 'text_b' is missing or null"),
+        (pd.DataFrame({"text": ["a", NAN], "text_b": "b"}), "row 2: 'text' is missing or null"),
+        (pd.DataFrame({"text": [1], "text_b": "b"}), "the input, row 1: 'text' is 1, not a string"),
+        ({"text": "a"}, "^the input has no column 'Second', only 'text': name .* text_b_column$"),
+        (3, "the input is 3: give a text, a dict, a list or a data frame"),
+    ],
+)
+def test_errors_name_the_row(predict, given, message):
+    with pytest.raises(ValueError, match=message):
+        predict(given)
+
+
+def test_settings_are_checked_as_flags_are(folder, classify):
+    """Oracle: the line, without the dashes of a flag."""
+    for settings, line in (
+        ({"max_seq_length": 4}, "^max_seq_length is 4: it must be"),
+        ({"batch_size": "8"}, "^batch_size is '8': it must be an integer"),
+        ({"pairs": True}, "^pairs is only for classifiers of other programs"),
+    ):
+        with pytest.raises(ValueError, match=line):
+            bert_tf.load_predictor(folder, **settings)
+    with pytest.raises(TypeError, match="'colour'"):
+        bert_tf.load_predictor(folder, colour=1)
+    for columns in ({"text_column": "x"}, {"text_b_column": "x"}):
+        with pytest.raises(ValueError, match="^text.*_column .*only for"):
+            classify(["a"], **columns)
+
+
+def test_an_exported_classifier_gives_the_same_answers(folder, predict, tmp_path):
+    """Oracles: those of the run; those that the command writes to a file."""
+    exported = str(tmp_path / "classifier")
+    classifier.export_classifier(folder, exported)
+    loaded, expected = bert_tf.load_predictor(exported), predict(ROWS)
+    for answer, other in zip(loaded(ROWS), expected, strict=True):
+        assert answer["label"] == other["label"] and answer.keys() == other.keys()
+        shares = [[*x["probabilities"].values()] for x in (answer, other)]
+        np.testing.assert_allclose(*shares, atol=1e-5)
+    file, output = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+    run(Options(checkpoint=exported, input_file=str(file), output_file=str(output)))
+    assert [*map(json.loads, output.read_text().splitlines())] == loaded(ROWS)
+    with pytest.raises(ValueError, match="^max_seq_length has no effect, as .* states its own"):
+        bert_tf.load_predictor(exported, max_seq_length=8)
+    shutil.rmtree(f"{exported}/variables")
+    with pytest.raises(OSError, match="variables"):
+        bert_tf.load_predictor(exported)
+
+
+class Shown(html.parser.HTMLParser):
+    """The elements and the text of what a notebook shows."""
+
+    def __init__(self, value):
+        super().__init__()
+        self.elements, self.text = [], ""
+        self.feed(value._repr_html_())
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes).get("style", "")))
+        self.text += "[" if tag == "mark" else ""
+
+    def handle_endtag(self, tag):
+        self.text += "]" if tag == "mark" else ""
+
+    def handle_data(self, data):
+        self.text += data
+
+
+HOSTILE = "<script>alert(1)</script>&amp;\"'"
+TAGGED = {"text": f"é {HOSTILE} Bonn", "words": [], "entities": []}
+TAGGED["entities"] = [{"type": "LOC", "start": 36, "end": 40, "probability": 0.9}]
+ANSWERED = {"question": HOSTILE, "context": "é in Bonn.", "text": "Bonn", "score": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        (TAGGED, f"é {HOSTILE} [Bonn LOC]"),
+        (ANSWERED | {"start": 6, "end": 10}, f"{HOSTILE}é in [Bonn 50.0%]."),
+        (ANSWERED | {"text": "", "start": 0, "end": 0}, f"{HOSTILE}é in Bonn.(no answer) 50.0%"),
+        ({"text": HOSTILE, "id": 7, "value": 3.5}, f"{HOSTILE}3.5"),
+        ({"text": "a", "probabilities": {HOSTILE: 0.2, "x": 0.8}, "label": "x"}, None),
+        ({"text": "a", "choices": [HOSTILE, "x"], "probabilities": [0.2, 0.8], "index": 1}, None),
+    ],
+)
+def test_notebooks_show_answers_and_never_run_texts(row, text):
+    """Oracle: Python's HTML parser; the texts and shares, by hand."""
+    shown = Shown(Answer(row))
+    tags = [tag for tag, _ in shown.elements]
+    assert {*tags} <= {"div", "mark", "small", "i", "table", "tr", "td", "bdi"}
+    assert shown.text == (text or f"ax80.0%{HOSTILE}20.0%")
+    bars = [style for _, style in shown.elements if style.startswith("width: ") and "#" in style]
+    widths = [] if text else ["width: 80.0%", "width: 20.0%"]
+    assert [style.partition(";")[0] for style in bars] == widths
+
+
+def test_long_lists_are_cut():
+    """Oracle: the numbers that are left out."""
+    row = {"text": "a" * 5000, "probabilities": {f"c{n}": 0.01 for n in range(30)}, "label": "c1"}
+    text = Shown(Answers([Answer(row)] * 25)).text
+    assert text.endswith("... and 5 more") and text.count("... and 20 more") == 20
+    assert text.count("1.0%") == 200 and text.count("a") < 25_000

@@ -1,4 +1,4 @@
-"""Answers of a model: as JSON, as lines to read, and as notebooks show them."""
+"""Predictions of a model: as JSON, as lines to read, and as notebooks show them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -163,7 +163,7 @@ def _cropped(text: str) -> str:
     return text if len(text) <= 2 * half else f"{text[:half]} … {text[-half:]}"
 
 
-class Answer(dict):
+class Prediction(dict):
     """An example with its answer, as `predict --json` prints it; a notebook draws it."""
 
     def _repr_html_(self) -> str:
@@ -175,7 +175,7 @@ class Answer(dict):
         return f'<div style="margin: 0.6em 0; max-width: 60em">{texts}{table}{note}</div>'
 
 
-class Answers(list):
+class Predictions(list):
     """The answers to several examples; a notebook draws the first ones."""
 
     def _repr_html_(self) -> str:

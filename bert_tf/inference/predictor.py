@@ -14,13 +14,13 @@ from bert_tf.base.files import shortened
 from bert_tf.base.progress import counted, with_progress
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
 from bert_tf.finite import check_computed
-from bert_tf.inference.answers import Answer, Answers, JsonAnswer, answer_of
+from bert_tf.inference.answers import Prediction, Predictions, JsonAnswer, answer_of
 from bert_tf.inference.inference_options import LITE, ONNX, FineTunedOptions, PredictorOptions
 from bert_tf.inference.models import load_tokenizer
 from bert_tf.inference.prediction_files import cells_of
 from bert_tf.inference.single_file import open_single_file
 from bert_tf.inference.texts import Example, columns_of_run, examples_of, in_groups
-from bert_tf.inference.values import is_example, is_frame, rows_of
+from bert_tf.inference.values import is_example, is_frame, given_rows
 from bert_tf.models.encoder import skip_padding
 from bert_tf.tables.columns import Columns
 from bert_tf.weights.checkpoint import Checkpoint
@@ -106,10 +106,10 @@ class Predictor:
         before = self.num_truncated
         with names_of_arguments():
             given = Columns(text_column, text_b_column)
-            rows = rows_of([values] if single else values, self.signature, self.columns, given)
+            rows = given_rows([values] if single else values, self.signature, self.columns, given)
             examples = [*itertools.chain.from_iterable(examples_of(rows, self.signature))]
             found = zip(examples, self.predict(examples, progress=True), strict=True)
-            answers = Answers(Answer(example | answer) for example, answer in found)
+            answers = Predictions(Prediction(example | answer) for example, answer in found)
             self.warn_about_length(self.num_truncated - before, mark="")
         if frame is not None:
             return _with_answers(frame, answers, [spec.name for spec in self.signature])
@@ -148,7 +148,7 @@ class Predictor:
             yield from in_groups(same, lambda i: max(sizes[i][1], _CHARACTERS), characters)
 
 
-def _with_answers(frame: Any, answers: Answers, inputs: Sequence[str]) -> Any:
+def _with_answers(frame: Any, answers: Predictions, inputs: Sequence[str]) -> Any:
     """Returns a data frame with a column for each value of the answers."""
     known, columns = {*frame.columns}, {}
     for answer in answers:

@@ -28,7 +28,7 @@ def is_example(value: Any, signature: Sequence[tf.TensorSpec]) -> bool:
     return isinstance(value, str | bytes | Mapping)
 
 
-def rows_of(
+def given_rows(
     values: Any, signature: Sequence[tf.TensorSpec], trained: Columns, given: Columns
 ) -> Iterator[TextRow | ValueError]:
     """Yields the texts of a data frame, or of examples; or what is wrong with them.

@@ -10,7 +10,7 @@ import pytest
 
 import bert_tf
 from bert_tf.config import Head
-from bert_tf.inference.answers import Answer, Answers
+from bert_tf.inference.answers import Prediction, Predictions
 from bert_tf.predict import Options, run
 from export import classifier
 
@@ -57,8 +57,10 @@ def test_pairs_in_every_form_are_those_of_the_command(folder, predict, capsys):
     assert json.loads(json.dumps(predict(PAIRS))) == expected
     one = predict(PAIRS[0])
     assert one == predict(texts[0]) == predict(objects[0]) == predict(PAIRS[:1])[0]
-    assert type(one) is Answer and one["text_b"] == "on" and one["label"] == expected[0]["label"]
-    assert predict([]) == [] == predict(np.array([], str)) and type(predict([])) is Answers
+    assert (
+        type(one) is Prediction and one["text_b"] == "on" and one["label"] == expected[0]["label"]
+    )
+    assert predict([]) == [] == predict(np.array([], str)) and type(predict([])) is Predictions
     assert repr(predict) == f"Predictor({folder!r}: text, text_b -> no, yes)"
 
 
@@ -193,7 +195,7 @@ ANSWERED = {"question": HOSTILE, "context": "é in Bonn.", "text": "Bonn", "scor
 )
 def test_notebooks_show_answers_and_never_run_texts(row, text):
     """Oracle: Python's HTML parser; the texts and shares, by hand."""
-    shown = Shown(Answer(row))
+    shown = Shown(Prediction(row))
     tags = [tag for tag, _ in shown.elements]
     assert {*tags} <= {"div", "mark", "small", "i", "table", "tr", "td", "bdi"}
     assert shown.text == (text or f"ax80.0%{HOSTILE}20.0%")
@@ -205,6 +207,6 @@ def test_notebooks_show_answers_and_never_run_texts(row, text):
 def test_long_lists_are_cut():
     """Oracle: the numbers that are left out."""
     row = {"text": "a" * 5000, "probabilities": {f"c{n}": 0.01 for n in range(30)}, "label": "c1"}
-    text = Shown(Answers([Answer(row)] * 25)).text
+    text = Shown(Predictions([Prediction(row)] * 25)).text
     assert text.endswith("... and 5 more") and text.count("... and 20 more") == 20
     assert text.count("1.0%") == 200 and text.count("a") < 25_000

@@ -1,4 +1,4 @@
-"""Predictions of a model: as JSON, as lines to read, and as notebooks show them."""
+"""Answers of a model: as JSON, as lines to read, and as notebooks show them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape

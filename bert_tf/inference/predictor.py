@@ -14,13 +14,13 @@ from bert_tf.base.files import shortened
 from bert_tf.base.progress import counted, with_progress
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
 from bert_tf.finite import check_computed
-from bert_tf.inference.answers import Prediction, Predictions, JsonAnswer, answer_of
+from bert_tf.inference.answers import JsonAnswer, Prediction, Predictions, answer_of
 from bert_tf.inference.inference_options import LITE, ONNX, FineTunedOptions, PredictorOptions
 from bert_tf.inference.models import load_tokenizer
 from bert_tf.inference.prediction_files import cells_of
 from bert_tf.inference.single_file import open_single_file
 from bert_tf.inference.texts import Example, columns_of_run, examples_of, in_groups
-from bert_tf.inference.values import is_example, is_frame, given_rows
+from bert_tf.inference.values import given_rows, is_example, is_frame
 from bert_tf.models.encoder import skip_padding
 from bert_tf.tables.columns import Columns
 from bert_tf.weights.checkpoint import Checkpoint

@@ -20,8 +20,8 @@ from bert_tf.finetuning.serving import ServingModule
 from bert_tf.models.encoder import skip_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
+from export.encoder_module import Int8Model
 from export.export_options import ModelOptions
-from export.int8_weights import Int8Model
 from export.saved_models import add_vocab, license_of, save_model
 
 WARMUP = "assets.extra/tf_serving_warmup_requests"

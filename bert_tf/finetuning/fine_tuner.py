@@ -10,10 +10,10 @@ import tensorflow as tf
 from bert_tf.base.progress import with_progress
 from bert_tf.config import ModelSpec
 from bert_tf.finetuning.batches import batch_sizes, eval_batches, train_batches
-from bert_tf.finetuning.class_weights import class_weights, describe_weights
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.task import TRAIN, Outputs, Task
+from bert_tf.finetuning.tasks.classification import class_weights, describe_weights
 from bert_tf.learning import Learner, Training
 from bert_tf.session import Session
 from bert_tf.training.driver import Phase, Plan

@@ -22,8 +22,8 @@ from support import int32_only, one_line, save_run, two_replicas
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
-from export import check, encoder, int8_weights, saved_models
-from export.encoder_module import EncoderModule
+from export import check, encoder, saved_models
+from export.encoder_module import EncoderModule, quantize
 from tfrecords.vocabulary import Vocabulary
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]
@@ -295,7 +295,7 @@ def test_a_quarter_of_the_size(model, run_folder, tmp_path):
     matrix = np.random.default_rng(0).normal(size=[8, 5]).astype(np.float32)
     matrix[:, 2] = 0
     for axis in (0, 1):
-        values, scale = int8_weights.quantize(matrix, axis)
+        values, scale = quantize(matrix, axis)
         assert values.dtype == np.int8 and np.abs(values).max() == 127
         assert scale.shape == ((8, 1) if axis == 0 else (1, 5))
         assert np.all(np.abs(values * scale - matrix) <= scale * 0.5001)
@@ -305,7 +305,7 @@ def test_a_quarter_of_the_size(model, run_folder, tmp_path):
     for weight, exact in zip(rounded.weights, model.weights, strict=True):
         value = exact.numpy()
         if value.ndim == 2:
-            value, scale = int8_weights.quantize(value, int("embeddings" not in weight.path))
+            value, scale = quantize(value, int("embeddings" not in weight.path))
             value = value * scale
         weight.assign(value)
     outputs, expected = hub.load(output)(inputs), rounded.encoder(inputs)

@@ -7,7 +7,7 @@ import tensorflow as tf
 from sklearn.utils.class_weight import compute_class_weight
 
 from bert_tf.finetuning import metrics, objectives
-from bert_tf.finetuning.class_weights import class_weights, describe_weights
+from bert_tf.finetuning.tasks.classification import class_weights, describe_weights
 from bert_tf.models.inputs import INPUTS
 
 WEIGHTS = tf.constant([1.0, 1.0, 0.0])

@@ -1,5 +1,8 @@
-"""Classification of texts or pairs of texts: one class, or any number of classes at once."""
+"""Classification of texts or pairs of texts: one class, or any number; weights of classes."""
 
+import math
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -7,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import softmax
 
+from bert_tf.base.files import shortened, similar
+from bert_tf.base.progress import counted
 from bert_tf.config import Head
 from bert_tf.finetuning.features import Features, note_constant
 from bert_tf.finetuning.metrics import OF_A_CLASS, of_classes, precision_recall_f1
@@ -15,7 +20,7 @@ from bert_tf.finetuning.predictions import class_columns, draw_confusion, write_
 from bert_tf.finetuning.serving import Tensors
 from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask, constant_predictions
-from bert_tf.tables.table import as_json, is_plain, join_classes
+from bert_tf.tables.table import as_json, as_number, is_plain, join_classes
 
 # If one class has at least this share, accuracy says little.
 _MOSTLY = 0.9
@@ -222,3 +227,49 @@ class MultiLabelTask(TextTask):
     @property
     def predicted(self) -> str:
         return f"the probabilities of {', '.join(self.labels)}, and the predicted labels"
+
+
+BALANCED = "balanced"
+
+
+def class_weights(value: str, labels: Sequence[str], targets: np.ndarray) -> tuple[float, ...]:
+    """Returns the weight of each class.
+
+    "balanced" gives every class the same total weight: examples / (classes * examples of the
+    class), counting only classes that occur. The mean weight of an example is then 1.
+
+    Args:
+        value: "balanced", or `label=weight` separated by commas; other classes weigh 1.
+        targets: the classes of the training examples, int [N].
+    """
+    if value != BALANCED:
+        # A label may hold commas, a weight none.
+        items = re.sub("(=[^,]*),", "\\1\n", value).split("\n")
+        stated = dict(_parse(item, labels) for item in items)
+        if len(stated) < len(items):
+            raise ValueError(f"--class_weights={value} names a class twice")
+        return tuple(stated.get(label, 1.0) for label in labels)
+    counts = np.bincount(targets, minlength=len(labels))
+    present = np.count_nonzero(counts)
+    return tuple(len(targets) / (present * count) if count else 0.0 for count in counts.tolist())
+
+
+def describe_weights(weights: Sequence[float], labels: Sequence[str], targets: np.ndarray) -> str:
+    """Returns a line that tells the user the weights and where they apply."""
+    counts = np.bincount(targets, minlength=len(labels))
+    parts = [
+        f"{label} {weight:.4g} ({counted(count, 'example')})"
+        for label, weight, count in zip(labels, weights, counts.tolist(), strict=True)
+    ]
+    return f"Class weights: {', '.join(parts)}."
+
+
+def _parse(item: str, labels: Sequence[str]) -> tuple[str, float]:
+    label, _, number = unicodedata.normalize("NFC", item).rpartition("=")
+    weight = as_number(number)
+    if label not in labels or not 0 < weight < math.inf:
+        raise ValueError(
+            f"--class_weights: {item!r} is neither `{BALANCED}` nor label=weight, with a weight "
+            f"above 0 and one of the labels {shortened(labels, 20)}{similar(label, labels)}"
+        )
+    return label, weight

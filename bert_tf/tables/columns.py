@@ -21,11 +21,9 @@ class Columns:
     """The names of the columns to read.
 
     Attributes:
-        text: the column of the text; None to find it.
-        text_b: the column of the second text; None for single texts.
+        text, text_b: the columns of the text, None to find it, and of the second text, if any.
         labels: the columns to predict; () to find one.
-        id: the column of ids; None if there is none.
-        negative: the column of wrong second texts; None if there are none.
+        id, negative: the columns of ids and of wrong second texts, if any.
     """
 
     text: str | None = None
@@ -56,13 +54,9 @@ def find_columns(
     same holds for the label. If two columns with other names are left, their contents decide: texts
     are longer and less often repeated, or not numbers. Prints what it guessed.
 
-    Args:
-        labelled: whether the table must have labels.
-        names: the default names of the columns of the text and the label.
-
-    Returns:
-        the names of the columns as the file spells them. If the table has no labels, `labels` holds
-        the names that their columns would have.
+    A `labelled` table must have labels. `names` are the default names of the columns of the text
+    and the label. Returns the names of the columns as the file spells them. If the table has no
+    labels, `labels` holds the names that their columns would have.
     """
     if len(table.columns) == 1 and _DELIMITERS & {*min(table.columns)} - {*(wanted.text or "")}:
         raise ValueError(

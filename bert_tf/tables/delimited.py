@@ -25,14 +25,10 @@ _Fields = tuple[int, list[str] | ValueError]
 def csv_rows(
     path: str, lines: Iterator[str], head: str, longest: float, delimiter: str | None = None
 ) -> Iterator[Numbered]:
-    """Yields the rows of a `.csv` file; see `rows.read_rows`.
+    """Yields the rows of a `.csv` file, given its lines with their ends; see `rows.read_rows`.
 
-    Args:
-        path: the file, for messages.
-        lines: with their ends.
-        head: at least the first line, to find the delimiter.
-        longest: the most characters of a field, so that a missing quote does not turn the rest of
-            a file into one.
+    The `head` is at least the first line, to find the delimiter. `longest` is the most characters
+    of a field, so that a missing quote does not turn the rest of a file into one.
     """
     if stated := DELIMITER_LINE.match(head):
         # The end of the line stays, so that all others keep their numbers.
@@ -60,12 +56,9 @@ def csv_rows(
 def tsv_rows(
     path: str, lines: Callable[[], Iterator[str]], head: str | None, longest: float
 ) -> Iterator[Numbered]:
-    """Yields the rows of a `.tsv` file.
+    """Yields the rows of a `.tsv` file; see `csv_rows`.
 
-    Args: as of `csv_rows`, but
-
-        lines: opens the lines.
-        head: those lines that decide whether the fields are quoted; None for all.
+    Here, `lines` opens the lines; the `head`, or else all, decide whether the fields are quoted.
     """
     while head and head.count('"') % 2:  # the last row may be incomplete
         head = head[: head.rfind("\n", 0, head.rfind('"')) + 1]

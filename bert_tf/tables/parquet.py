@@ -22,14 +22,9 @@ def import_pyarrow() -> ModuleType:
 
 
 def parquet_rows(path: str, column: str | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields the numbers of rows, and their cells by the name of their column.
+    """Yields the numbers of rows, and their cells by the name of their column, or only of one.
 
-    Args:
-        column: the only column to read, if not all.
-
-    Raises:
-        ValueError: the file is damaged, or there is no such column.
-        OSError: it cannot be read.
+    Raises a ValueError for a damaged file or a missing column, and an OSError if it cannot be read.
     """
     number = 0
     with _opened(path, lambda: number + 1) as content:

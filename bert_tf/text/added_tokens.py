@@ -19,11 +19,8 @@ class AddedTokens(tf.Module):
     """Splits text at added tokens, and leaves the text between them to another function.
 
     Like Hugging Face's tokenizers, it matches from the left, and prefers the longest of the tokens
-    that begin at the same place.
-
-    Args:
-        tokens: the tokens. If two have the same content, the first counts.
-        apart: a regular expression for characters that are words of their own, if there are any.
+    that begin at the same place. If two have the same content, the first counts. `apart` is a
+    regular expression for characters that are words of their own, if there are any.
 
     Source: tokenizers/src/tokenizer/added_vocabulary.rs `find_matches`.
     """

@@ -16,12 +16,8 @@ class StopRequest:
 
     In a process of the user's, which must not end, the second one raises a KeyboardInterrupt.
 
-    Args:
-        on_request: what to call, right after the first signal, in a thread of its own. The main
-            thread may be inside TensorFlow, where Python handles no signals.
-
-    Attributes:
-        signal: the number of the signal received while listening, or None.
+    `on_request` is called right after the first signal, in a thread of its own: the main thread may
+    be inside TensorFlow, where Python handles no signals. `signal` is its number, or None.
     """
 
     def __init__(self, on_request: Callable[[], None]) -> None:

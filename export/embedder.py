@@ -52,8 +52,7 @@ class Options(ModelOptions, TokenizerOptions):
 def run(options: Options) -> None:
     """Exports the model, and prints what was written and what to run next."""
     from bert_tf.checkpoint import open_checkpoint
-    from bert_tf.finetuning.serving import TextModule
-    from bert_tf.inference.embedder import build_embedder, embedding_settings
+    from bert_tf.inference.embedder import build_embedder, embedding_module, embedding_settings
     from bert_tf.inference.models import load_tokenizer
     from export.saved_models import check_output
     from export.text_models import write_text_model
@@ -72,13 +71,7 @@ def run(options: Options) -> None:
         checkpoint,
         tokenizer,
         lambda: build_embedder(checkpoint, settings),
-        lambda model: TextModule(
-            model,
-            tokenizer,
-            settings.max_seq_length,
-            pairs=False,
-            outputs=lambda vectors: {"embedding": vectors},
-        ),
+        lambda model: embedding_module(model, tokenizer, settings.max_seq_length),
         kind="text to vectors",
         about=f"A SavedModel of a BERT that maps raw text to vectors ({pooling}); the tokenizer is "
         f"inside. Texts are truncated to {settings.max_seq_length} tokens. TensorFlow Serving "

@@ -1,4 +1,4 @@
-"""Converts classifiers and encoders to LiteRT."""
+"""Converts encoders, classifiers, taggers and embedders to LiteRT."""
 
 import io
 import tempfile
@@ -15,8 +15,8 @@ from export.portable import Function, Source
 
 
 def make_file(source: Source, texts: Mapping[str, str], quantize: str) -> bytes:
-    """Returns the LiteRT model of a classifier or an encoder, with texts behind it."""
-    weights = source.model.trainable_weights
+    """Returns the LiteRT model of a source, with texts behind it."""
+    weights = source.model.weights
     return with_files(to_lite(source.function, weights, source.length, quantize), texts)
 
 

@@ -1,10 +1,10 @@
-"""Exports an encoder or a classifier as an ONNX model.
+"""Exports an encoder, classifier, tagger or embedder as an ONNX model.
 
   python -m export.onnx --checkpoint=run-sst2 --output_file=sst2.onnx
 
 --checkpoint is the output folder of run_finetuning, whose best weights become a model from token
-ids to logits and probabilities; or the output folder of run_pretraining, or a checkpoint of another
-program, whose encoder is exported.
+ids to probabilities or vectors; a sentence-transformers folder; or the output folder of
+run_pretraining, or a checkpoint of another program, whose encoder is exported.
 
 The inputs, int64 [batch, sequence], are input_ids, attention_mask and token_type_ids, the names
 that other programs expect. What turns text into them is not part of the model. Its metadata has

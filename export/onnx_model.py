@@ -1,4 +1,4 @@
-"""Converts encoders and classifiers to ONNX."""
+"""Converts encoders, classifiers, taggers and embedders to ONNX."""
 
 import logging
 import math
@@ -13,7 +13,7 @@ from bert_tf.base.process import needed
 from bert_tf.config import Head
 from bert_tf.inference.single_file import ONNX_INPUTS, SEAL, sealed
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.models.task_model import BertTaskModel
+from bert_tf.models.task_model import BertEmbedder, BertTaskModel
 from export.portable import Source
 
 with needed("onnx onnxruntime", "ONNX models need"):
@@ -27,11 +27,13 @@ _ACTIVATIONS = {
     "gelu": ("Gelu", {"approximate": "none"}),
     "gelu_new": ("Gelu", {"approximate": "tanh"}),
     "relu": ("Relu", {}),
+    "tanh": ("Tanh", {}),
+    "linear": ("Identity", {}),
 }
 
 
 def make_file(source: Source, texts: Mapping[str, str], quantize: str) -> bytes:
-    """Returns the ONNX model of a classifier or an encoder, with texts in its metadata.
+    """Returns the ONNX model of a source, with texts in its metadata.
 
     "int8" is ONNX Runtime's dynamic quantization, which also computes in 8 bits and quantizes the
     inputs of matrix products as it runs.
@@ -91,32 +93,45 @@ class _Graph:
         kernel, bias = getattr(layer, f"{name}_kernel"), getattr(layer, f"{name}_bias")
         return self.affine(x, kernel.path.removesuffix("_kernel"), kernel.numpy(), bias.numpy())
 
+    def activated(self, x: str, name: str) -> str:
+        """Applies an activation."""
+        kind, attributes = _ACTIVATIONS[name]
+        return self.add(kind, x, **attributes)
+
     def normalized(self, x: str, norm: keras.layers.LayerNormalization) -> str:
         gamma, beta = self.variable(norm.gamma), self.variable(norm.beta)
         return self.add("LayerNormalization", x, gamma, beta, epsilon=norm.epsilon)
 
 
-def make_onnx(model: BertEncoder | BertTaskModel, head: Head | None = None) -> onnx.ModelProto:
-    """Returns the ONNX model of an encoder, or of a task model of the kind "classifier".
+def make_onnx(
+    model: BertEncoder | BertTaskModel | BertEmbedder, head: Head | None = None
+) -> onnx.ModelProto:
+    """Returns the ONNX model of an encoder, an embedder, a classifier or a tagger.
 
     Its inputs are `ONNX_INPUTS`, int64 [batch, sequence]. An encoder returns `last_hidden_state`
-    [batch, sequence, H] and `pooler_output` [batch, H]. A classifier returns `logits` and
-    `probabilities` [batch, C], or a `value` [batch] if its head has no labels.
+    [batch, sequence, H] and `pooler_output` [batch, H], an embedder `embedding` [batch, V]. A
+    classifier returns `logits` and `probabilities` [batch, C], or a `value` [batch] if its head has
+    no labels, and a tagger these logits and probabilities for each token, [batch, sequence, C].
 
     Raises:
         ValueError: the encoder is of another architecture than BERT and ALBERT.
     """
     graph = _Graph()
-    encoder = model.encoder if isinstance(model, BertTaskModel) else model
-    sequence, pooled = _encode(graph, encoder, first_only=encoder is not model)
+    encoder = getattr(model, "encoder", model)
+    classifies = getattr(model, "kind", "") == "classifier"
+    sequence = _encode(graph, encoder, first_only=classifies)
     if encoder is model:
+        pooled = _pool(graph, encoder, sequence)
         graph.add("Identity", sequence, name="last_hidden_state")
         graph.add("Identity", pooled, name="pooler_output")
         width = encoder.config.hidden_size
         outputs = {"last_hidden_state": ("batch", "sequence", width)}
         outputs["pooler_output"] = ("batch", width)
+    elif isinstance(model, BertEmbedder):
+        outputs = _embed(graph, sequence, model)
     else:
-        outputs = _classify(graph, graph.dense(pooled, model.head, "dense"), model, head)
+        read = _pool(graph, encoder, sequence) if classifies else sequence
+        outputs = _classify(graph, graph.dense(read, model.head, "dense"), model, head)
     inputs = dict.fromkeys(ONNX_INPUTS, ("batch", "sequence"))
     proto = helper.make_graph(
         graph.nodes,
@@ -145,15 +160,52 @@ def _classify(graph: _Graph, logits: str, model: BertTaskModel, head: Head) -> d
         graph.add("Sigmoid", logits, name="probabilities")
     else:
         graph.add("Softmax", logits, name="probabilities", axis=-1)
-    return dict.fromkeys(("logits", "probabilities"), ("batch", model.num_outputs))
+    axes = ("batch",) if model.kind == "classifier" else ("batch", "sequence")
+    return dict.fromkeys(("logits", "probabilities"), (*axes, model.num_outputs))
+
+
+def _pool(graph: _Graph, encoder: BertEncoder, sequence: str) -> str:
+    """Adds the pooler of the first token."""
+    first = _first(graph, sequence)
+    if not encoder.config.classifier_activation:
+        return first
+    return graph.add("Tanh", graph.dense(first, encoder.pooler, "dense"))
+
+
+def _first(graph: _Graph, sequence: str) -> str:
+    return graph.add("Gather", sequence, graph.weight("first", np.int64(0)), axis=1)
+
+
+def _embed(graph: _Graph, sequence: str, model: BertEmbedder) -> dict[str, tuple]:
+    """Adds the output of an embedder; returns its shape."""
+    seen, axis = graph.add("Cast", ONNX_INPUTS[1], to=TensorProto.BOOL), graph.ints(1)
+    seen = graph.add("Unsqueeze", seen, graph.ints(2))
+    if model.pooling == "cls":
+        x = _first(graph, sequence)
+    elif model.pooling == "max":
+        x = graph.add("Where", seen, sequence, graph.floats(-1e9))
+        x = graph.add("ReduceMax", x, axis, keepdims=0)
+    else:
+        x = graph.add("Where", seen, sequence, graph.floats(0.0))
+        x = graph.add("ReduceSum", x, axis, keepdims=0)
+        count = graph.add("Cast", seen, to=TensorProto.FLOAT)
+        count = graph.add("ReduceSum", count, axis, keepdims=0)
+        x = graph.add("Div", x, graph.add("Max", count, graph.floats(1e-9)))
+    if model.outputs:
+        x = graph.activated(graph.dense(x, model.head, "dense"), model.activation)
+    if model.normalize:
+        size = graph.add("ReduceL2", x, axis, keepdims=1)
+        x = graph.add("Div", x, graph.add("Max", size, graph.floats(1e-12)))
+    graph.add("Identity", x, name="embedding")
+    return {"embedding": ("batch", model.width)}
 
 
 def _infos(shapes: dict[str, Sequence[int | str]], type_: int) -> list[onnx.ValueInfoProto]:
     return [helper.make_tensor_value_info(name, type_, shape) for name, shape in shapes.items()]
 
 
-def _encode(graph: _Graph, encoder: BertEncoder, *, first_only: bool) -> tuple[str, str]:
-    """Adds an encoder; returns the names of its last layer's output and the pooled one.
+def _encode(graph: _Graph, encoder: BertEncoder, *, first_only: bool) -> str:
+    """Adds an encoder without its pooler; returns the name of its last layer's output.
 
     With `first_only`, the last layer computes only the first token, which the pooler reads.
     """
@@ -161,9 +213,6 @@ def _encode(graph: _Graph, encoder: BertEncoder, *, first_only: bool) -> tuple[s
     if config.model_type not in ("bert", "albert") or config.is_decoder:
         kind = "left-to-right" if config.is_decoder else config.model_type
         raise ValueError(f"{kind} encoders cannot be exported to ONNX: use export.encoder")
-    if config.hidden_act not in _ACTIVATIONS:
-        known = ", ".join(_ACTIVATIONS)
-        raise ValueError(f"hidden_act {config.hidden_act!r} cannot be exported to ONNX: {known}")
     ids, mask, types = ONNX_INPUTS
     embeddings = encoder.embeddings
     words = graph.variable(embeddings.word_embeddings)
@@ -183,10 +232,7 @@ def _encode(graph: _Graph, encoder: BertEncoder, *, first_only: bool) -> tuple[s
         if first_only and index == config.num_hidden_layers - 1:
             read = graph.add("Slice", x, graph.ints(0), graph.ints(1), graph.ints(1))
         x = _add_layer(graph, x, read, bias, encoder.block(index))
-    pooled = graph.add("Gather", x, graph.weight("first", np.int64(0)), axis=1)
-    if config.classifier_activation:
-        pooled = graph.add("Tanh", graph.dense(pooled, encoder.pooler, "dense"))
-    return x, pooled
+    return x
 
 
 def _checked_start(graph: _Graph) -> str:
@@ -206,8 +252,8 @@ def _add_layer(graph: _Graph, x: str, read: str, bias: str, block: keras.layers.
     """Adds a layer that computes `read`, which is x or a part of its tokens."""
     attended = _attend(graph, x, read, bias, block.attention)
     attended = graph.normalized(graph.add("Add", read, attended), block.attention_norm)
-    kind, attributes = _ACTIVATIONS[block.config.hidden_act]
-    hidden = graph.add(kind, graph.dense(attended, block, "intermediate"), **attributes)
+    hidden = graph.dense(attended, block, "intermediate")
+    hidden = graph.activated(hidden, block.config.hidden_act)
     output = graph.dense(hidden, block, "output")
     return graph.normalized(graph.add("Add", attended, output), block.output_norm)
 

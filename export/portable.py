@@ -1,6 +1,7 @@
 """What the exports to a single file have in common: what they read, compare and print.
 
-Such a file holds an encoder or a classifier, and texts that say how to tokenize.
+Such a file holds an encoder, a classifier, a tagger or an embedder, and texts that say how to
+tokenize.
 """
 
 import dataclasses
@@ -23,15 +24,19 @@ from bert_tf.finetuning.fine_tune import read_features
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.finetuning.registry import options_of_run
 from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.tasks.tagging import TaggingTask
 from bert_tf.finetuning.tasks.text_task import TextTask
 from bert_tf.finite import check_computed
+from bert_tf.inference.embedder import build_embedder, embedding_settings
 from bert_tf.inference.single_file import CLASSIFIER, FILE_FORMS, outputs_of
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.inputs import INPUTS
+from bert_tf.models.task_model import BertEmbedder
 from bert_tf.resolution import check_length, fitting_length
 from bert_tf.runs.run import Run
 from bert_tf.training.strategy import set_precision
 from bert_tf.weights.checkpoint import Checkpoint, load_or_warn
+from bert_tf.weights.formats.sentence_transformers import settings_of
 from export.export_options import SingleFileOptions
 
 Function = Callable[[dict], dict[str, tf.Tensor]]
@@ -41,14 +46,21 @@ Function = Callable[[dict], dict[str, tf.Tensor]]
 class Source:
     """What to export: a function from the encoder's inputs to outputs by name, and its model.
 
-    It reads examples of `length` tokens. An encoder has no task.
+    It reads examples of `length` tokens. Encoders and embedders have no task.
     """
 
     checkpoint: Checkpoint
     length: int
     function: Function
     model: keras.Model
-    task: TextTask | None = None
+    task: TextTask | TaggingTask | None = None
+
+    @property
+    def kind(self) -> str:
+        """What it is: of fine-tuned models, the kind of their head."""
+        if self.task:
+            return self.task.head.kind
+        return EMBEDDING if isinstance(self.model, BertEmbedder) else "encoder"
 
 
 def export_file(options: SingleFileOptions) -> None:
@@ -66,27 +78,31 @@ def export_file(options: SingleFileOptions) -> None:
     vocab_size, run_model = checkpoint.spec.config.vocab_size, form(data).run
     found = largest_differences(source.function, run_model, vocab_size, source.length)
     atomic_write(path, data, overwrite=False)
-    kind, before = "classifier" if source.task else "encoder", 4 * source.model.count_params()
+    before = 4 * source.model.count_params()
     shown = ", ".join(f"{name} {value:.2g}" for name, value in found.items())
     print(
-        f"Wrote the {kind} of {checkpoint.path} to {path}: {len(data) / 1e6:.2f} MB; its weights "
-        f"are {before / 1e6:.2f} MB in float32. Inside: {', '.join(['the model', *files])}.\n"
+        f"Wrote the {source.kind} of {checkpoint.path} to {path}: {len(data) / 1e6:.2f} MB; its "
+        f"weights are {before / 1e6:.2f} MB in float32. Inside: "
+        f"{', '.join(['the model', *files])}.\n"
         f"Largest differences from the model's outputs for random inputs: {shown}."
     )
     if features:
         print(_evaluation(source, features, run_model))
-    if source.task:
-        text = "One text. ||| Another." if source.task.pairs else "A text."
+    if CLASSIFIER in files:
+        text = "One text. ||| Another." if getattr(source.task, "pairs", False) else "A text."
         say(f"Next: {command_line('bert_tf.predict', text, checkpoint=path)}")
 
 
 def _open(options: SingleFileOptions) -> Source:
     path, length = options.checkpoint, options.max_seq_length
-    if "task" not in Run(path).flags:
+    run = Run(path)
+    if "task" not in run.flags or (run.head and run.head.kind == EMBEDDING):
         checkpoint = open_checkpoint(path)
-        if not checkpoint.head and not options.pairs:
-            return _encoder(checkpoint, length)
-    return _classifier(*open_fine_tuned(path, None, length, options.pairs))
+        head = checkpoint.head
+        if not options.pairs and (not head or head.kind == EMBEDDING):
+            make = _embedder if settings_of(checkpoint) else _encoder
+            return make(checkpoint, length)
+    return _predictor(*open_fine_tuned(path, None, length, options.pairs))
 
 
 def _encoder(checkpoint: Checkpoint, length: int | None) -> Source:
@@ -103,24 +119,33 @@ def _encoder(checkpoint: Checkpoint, length: int | None) -> Source:
     return Source(checkpoint, length, encode, model)
 
 
-def _classifier(checkpoint: Checkpoint, task: TextTask, length: int) -> Source:
+def _embedder(checkpoint: Checkpoint, length: int | None) -> Source:
+    settings = embedding_settings(checkpoint, None, None, length)
+    model = build_embedder(checkpoint, settings)
+
+    def embed(inputs):
+        return {"embedding": model(inputs, training=False)}
+
+    return Source(checkpoint, settings.max_seq_length, embed, model)
+
+
+def _predictor(checkpoint: Checkpoint, task: TextTask | TaggingTask, length: int) -> Source:
     head = task.head
-    if head and head.kind == EMBEDDING:
-        raise ValueError(f"{checkpoint.path} only computes vectors: use export.embedder")
-    if not head or head.kind != "classifier":
+    if not head or head.kind not in ("classifier", "tagger"):
         raise ValueError(
             f"{checkpoint.path} is a model for {task.name}: of fine-tuned models, only those that "
-            "predict classes or a number can be exported to a single file"
+            "predict classes, a number, tags or vectors can be exported to a single file"
         )
-    if not checkpoint.spec.config.has_layers:
-        raise ValueError(f"{checkpoint.path} is a BiLSTM: use export.classifier")
+    if not checkpoint.spec.config.has_layers or getattr(task, "feature_based", None):
+        raise ValueError(f"{checkpoint.path} has LSTMs: use export.classifier")
     model = load_task_model(task, checkpoint, allow_non_finite=True)
 
     def classify(inputs):
         logits = model(inputs, training=False)
         if not head.labels:
             return {"value": logits}
-        logits = tf.reshape(logits, [-1, len(head.labels)])
+        if head.kind == "classifier":
+            logits = tf.reshape(logits, [-1, len(head.labels)])
         return {"probabilities": (tf.sigmoid if head.multi_label else tf.nn.softmax)(logits)}
 
     return Source(checkpoint, length, classify, model, task)
@@ -128,6 +153,8 @@ def _classifier(checkpoint: Checkpoint, task: TextTask, length: int) -> Source:
 
 def _dev_features(path: str, source: Source) -> Features:
     """Reads the dev set of a fine-tuning run."""
+    if source.kind == EMBEDDING:
+        raise ValueError("--evaluate is not for models that compute vectors: omit it")
     options = dataclasses.replace(options_of_run(Run(path)), max_seq_length=source.length)
     dev, spec = source.task.dev_splits[0], source.checkpoint.spec
     return read_features(options, source.task, spec, [dev], say)[dev]
@@ -152,14 +179,17 @@ def _files(source: Source) -> dict[str, str]:
         tokenizer |= spec.vocab.tokenizer_values()
         files["vocab.txt"] = spec.vocab.text
         files["tokenizer_config.json"] = json.dumps(tokenizer, indent=2) + "\n"
-    if task:
-        # The arguments of `classifier_task`.
-        about = {"labels": task.head.labels, "pairs": task.pairs}
-        if task.head.multi_label:
-            about |= {"multi_label": True, "label_separator": task.separator}
+    labels = task.head.labels if task else ()
+    if source.kind != "encoder":
+        about = {"labels": labels, "kind": source.kind}
+        if source.kind == "classifier":
+            # The arguments of `classifier_task`.
+            about = {"labels": labels, "pairs": task.pairs}
+            if task.head.multi_label:
+                about |= {"multi_label": True, "label_separator": task.separator}
         files[CLASSIFIER] = json.dumps(about, indent=2) + "\n"
-        if task.head.labels:
-            files["labels.txt"] = "".join(f"{label}\n" for label in task.head.labels)
+    if labels:
+        files["labels.txt"] = "".join(f"{label}\n" for label in labels)
     return files
 
 
@@ -199,8 +229,12 @@ def scores(task: Task, features: Features, run: Callable[[dict], dict]) -> dict[
     bar = dict(total=len(features), desc="Evaluating", unit="example", leave=False)
     for batch in progress_bar(iterable=batches, **bar):
         found = run({name: batch[name].numpy() for name in INPUTS})
-        rows[int(batch["example_index"][0])] = outputs_of(found, task.head)[0]
-    values = np.stack([rows[index] for index in range(len(features))])
+        row = outputs_of(found, task.head)[0]
+        rows[int(batch["example_index"][0])] = (
+            row[: int(tf.reduce_sum(batch["input_mask"]))] if task.token_outputs else row
+        )
+    values = [rows[index] for index in range(len(features))]
+    values = values if task.token_outputs else np.stack(values)
     outputs = {"logits" if task.head.labels else "values": values}
     check_computed(outputs)
     return task.score(task.decode(outputs, features), features)

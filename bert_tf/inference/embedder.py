@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING, Head
+from bert_tf.finetuning.serving import TextModule
 from bert_tf.finetuning.task import make_model
 from bert_tf.inference.models import load_model
 from bert_tf.inference.texts import in_chunks
@@ -16,6 +17,7 @@ from bert_tf.models.encoder import skip_padding
 from bert_tf.models.task_model import BertEmbedder
 from bert_tf.resolution import check_length, fitting_length, resolve_vocab
 from bert_tf.text.preprocessor import BertPreprocessor, without_shared_padding
+from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
 
@@ -136,6 +138,14 @@ def embedding_settings(
     if normalize is not None:
         settings = settings._replace(head=dataclasses.replace(settings.head, normalize=normalize))
     return settings._replace(max_seq_length=max_seq_length)
+
+
+def embedding_module(
+    model: BertEmbedder, tokenizer: WordPieceTokenizer, max_seq_length: int
+) -> TextModule:
+    """Builds the module that maps strings `text` [B] to `embedding`, float32 [B, V]."""
+    outputs = dict(outputs=lambda vectors: {"embedding": vectors})
+    return TextModule(model, tokenizer, max_seq_length, pairs=False, **outputs)
 
 
 def build_embedder(checkpoint: Checkpoint, settings: EmbeddingSettings) -> BertEmbedder:

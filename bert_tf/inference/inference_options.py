@@ -123,6 +123,10 @@ class PredictorOptions(FineTunedOptions):
 class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, PredictorOptions):
     """The flags of predict."""
 
+    keep_columns: bool = option(
+        False,
+        "Keep the other columns of a table beside the predictions of --json or --output_file.",
+    )
     output_file: str | None = option(
         None,
         "File to write for --input_file, in place of printing: .jsonl, .csv, .tsv, .parquet or "
@@ -132,6 +136,8 @@ class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, PredictorOpt
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.keep_columns and not (self.json or self.output_file):
+            raise ValueError("--keep_columns needs --json or --output_file")
         if not self.output_file:
             flags = (field.name for field in dataclasses.fields(RunnerOptions))
             self.refuse(flags, "has no effect without --output_file")
@@ -216,6 +222,11 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, TokenizerOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.checkpoint.endswith((LITE, ONNX)):
+            raise ValueError(
+                f"--checkpoint={self.checkpoint} has no vectors of tokens: predict --output_file "
+                "writes the vectors of an embedder in a single file"
+            )
         ending = os.path.splitext(self.output_file)[1]
         _check_ending(self.output_file, _VECTORS)
         if ending in (".jsonl", ".tsv"):

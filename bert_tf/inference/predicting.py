@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import json
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +13,7 @@ from bert_tf.base.progress import counted
 from bert_tf.inference.answers import line_of
 from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.inference_options import PredictOptions
-from bert_tf.inference.prediction_files import join_predictions
+from bert_tf.inference.prediction_files import join_predictions, json_line
 from bert_tf.inference.predictor import Predictor, open_predictor
 from bert_tf.inference.texts import NumberedRow, TextRow, example_of, read_examples, read_numbered
 from bert_tf.tables.parquet import import_pyarrow
@@ -35,7 +34,7 @@ def predict(options: PredictOptions) -> None:
         for examples in read_examples(options, predictor.signature, predictor.columns):
             for example, answer in zip(examples, predictor.predict(examples), strict=True):
                 if options.json:
-                    line = json.dumps(example | answer, ensure_ascii=False)
+                    line = json_line(example, answer)
                 else:
                     line = line_of(answer, example)
                 print(line, file=out)
@@ -82,7 +81,7 @@ def _write_part(
     before, names = predictor.num_truncated, [spec.name for spec in predictor.signature]
     examples = [example_of(row, names) for row in rows if row]
     lines = (
-        json.dumps(example | answer, ensure_ascii=False) + "\n"
+        json_line(example, answer) + "\n"
         for example, answer in zip(examples, predictor.predict(examples), strict=True)
     )
     atomic_write(file, "".join(lines))

@@ -3,7 +3,7 @@
 import csv
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,13 +13,19 @@ from bert_tf.base.files import read_file
 from bert_tf.base.output_files import join_files
 from bert_tf.base.progress import progress_bar
 from bert_tf.inference.inference_options import PredictOptions
-from bert_tf.inference.texts import in_groups, rows_in
+from bert_tf.inference.texts import Example, in_groups, rows_in, together
 from bert_tf.tables.parquet import import_pyarrow, write_tables
 from tfrecords.features import write_records
 
 _BATCH_ROWS = 1024
 # Opens the predictions, once more at each call.
 Read = Callable[[], Iterator[dict[str, Any]]]
+
+
+def json_line(example: Example, answer: Mapping[str, Any]) -> str:
+    """Returns an example and its prediction as JSON, without the end of the line."""
+    # Times, and what else JSON lacks, become strings.
+    return json.dumps(together(example, answer), ensure_ascii=False, default=str)
 
 
 def join_predictions(options: PredictOptions, parts: Sequence[str], path: str) -> None:
@@ -35,9 +41,9 @@ def join_predictions(options: PredictOptions, parts: Sequence[str], path: str) -
             yield from map(json.loads, read_file(part).splitlines())
 
     if ending == ".tfrecord":
-        write_records(path, map(_example, _with_plain_ids(read, {int})()))
+        write_records(path, map(_example, _with_plain_cells(read, {int})()))
     elif ending == ".parquet":
-        _write_parquet(path, _with_plain_ids(read, {int, float, bool, list, dict}))
+        _write_parquet(path, _with_plain_cells(read, {int, float, bool, list, dict}))
     else:
         _write_table(path, read, "\t" if ending == ".tsv" else ",")
 
@@ -64,19 +70,26 @@ def cells_of(row: dict[str, Any]) -> dict[str, Any]:
     cells = {}
     for name, value in row.items():
         if name == "probabilities" and isinstance(value, dict):
-            cells |= {f"p({label})": share for label, share in value.items()}
+            value = {f"p({label})": share for label, share in value.items()}
         else:
-            cells[name] = value
+            value = {name: value}
+        cells = together(cells, value)
     return cells
 
 
-def _with_plain_ids(read: Read, exact: set[type]) -> Read:
-    """Makes ids strings unless all have the same type, one that the format keeps exactly."""
-    ids = (row["id"] for row in read() if "id" in row)
-    kinds = {str if type(x) is int and abs(x) >= 2**63 else type(x) for x in ids}
-    if len(kinds) < 2 and kinds <= exact:
-        return read
-    return lambda: (row | {"id": _text(row["id"])} if "id" in row else row for row in read())
+def _with_plain_cells(read: Read, exact: set[type]) -> Read:
+    """Makes the cells of columns with several types strings.
+
+    Also ids, unless their type is one that the format keeps exactly.
+    """
+    kinds: dict[str, set[type]] = {}
+    for name, x in (cell for row in read() for cell in row.items() if cell[1] is not None):
+        kind = str if type(x) is int and abs(x) >= 2**63 else type(x)
+        kinds.setdefault(name, set()).add(kind)
+    inexact = [x for x, y in kinds.items() if len(y) > 1 or str in y or (x == "id" and y - exact)]
+    return lambda: (
+        row | {x: _text(row[x]) for x in inexact if row.get(x) is not None} for row in read()
+    )
 
 
 def _example(row: dict[str, Any]) -> bytes:
@@ -97,6 +110,8 @@ def _feature(value: Any) -> tf.train.Feature:
 
 
 def _text(value: Any) -> str:
+    if value is None:
+        return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

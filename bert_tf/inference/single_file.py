@@ -6,8 +6,9 @@ import os
 import re
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,15 +16,17 @@ import tensorflow as tf
 from bert_tf.base.files import parse_json, read_file
 from bert_tf.base.process import needed, silent
 from bert_tf.choices import SINGLE_LENGTH
-from bert_tf.config import Head
+from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.fine_tuned import classifier_task
-from bert_tf.finetuning.serving import TextModule
+from bert_tf.finetuning.serving import ServingModule
+from bert_tf.finetuning.tasks.tagging import TaggingTask
+from bert_tf.inference.embedder import embedding_module
 from bert_tf.inference.inference_options import LITE, ONNX
 from bert_tf.models.inputs import INPUTS
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
 
-# What a classifier reads and predicts, in the file of a model.
+# What a classifier, a tagger or an embedder reads and predicts, in its file.
 CLASSIFIER = "classifier.json"
 # The names that programs for ONNX models of BERT expect, in the order of `INPUTS`.
 ONNX_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -34,8 +37,9 @@ _MOST_BYTES = 1 << 26
 # The text in a file that its checksum replaces; see `sealed`.
 SEAL = "sha256=" + "0" * 64
 Arrays = Mapping[str, np.ndarray]
-# The kind of classifier.json: the arguments of `classifier_task`.
-_CLASSIFIER = {"labels": list[str], "pairs": bool, "multi_label?": bool, "label_separator?": str}
+# The kind of classifier.json: the arguments of `classifier_task`, or another kind of head.
+_CLASSIFIER = {"labels": list[str], "pairs?": bool, "multi_label?": bool, "label_separator?": str}
+_CLASSIFIER |= {"kind?": str}
 _TOKENIZER = {"model_max_length?": int, "do_lower_case?": bool | None}
 
 
@@ -65,19 +69,22 @@ class LiteFile:
     def run(self, inputs: Arrays, pad_id: int = 0) -> Arrays:
         """Maps the encoder's inputs by name, int32 [B, S], to the model's outputs by name.
 
-        The model computes one example at a time, padded with `pad_id` to the length that it has.
+        The model computes one example at a time, padded with `pad_id` to the length that it has;
+        outputs of tokens, [B, S, ...], are cut to S.
         """
+        own = inputs[INPUTS[0]].shape[1]
         length = self._run.get_input_details()[INPUTS[0]]["shape"][1]
         padding = dict.fromkeys(INPUTS, 0) | {INPUTS[0]: pad_id}
         padded = {
-            name: np.pad(x, [(0, 0), (0, length - x.shape[1])], constant_values=padding[name])
+            name: np.pad(x, [(0, 0), (0, length - own)], constant_values=padding[name])
             for name, x in inputs.items()
         }
         rows = [
             self._run(**{name: x[row : row + 1] for name, x in padded.items()})
             for row in range(len(padded[INPUTS[0]]))
         ]
-        return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+        found = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+        return {name: x[:, :own] if x.ndim == 3 else x for name, x in found.items()}
 
 
 class OnnxFile:
@@ -112,9 +119,9 @@ def import_onnxruntime() -> ModuleType:
 
 
 class FileModel:
-    """A classifier in a file that is called like a `BertTaskModel`.
+    """A model in a file that is called like a `BertTaskModel`, or like a `BertEmbedder`.
 
-    Call: the encoder's inputs, int32 [B, S] -> logits [B, C], or values [B] if there are no labels.
+    Call: the encoder's inputs, int32 [B, S] -> what `outputs_of` returns.
     """
 
     variables = ()
@@ -128,17 +135,25 @@ class FileModel:
             return outputs_of(found, self._head)
 
         outputs = tf.numpy_function(compute, [*inputs.values()], tf.float32)
-        labels = self._head.labels
-        return tf.ensure_shape(outputs, [None, len(labels)] if labels else [None])
+        return tf.ensure_shape(outputs, _shape(self._head))
+
+
+def _shape(head: Head, *shape: int) -> tf.TensorShape:
+    """Returns the shape of what `outputs_of` returns for inputs of a shape [B, S]."""
+    rows, length = shape or (None, None)
+    if head.kind == "tagger":
+        return tf.TensorShape([rows, length, len(head.labels)])
+    width = None if head.kind == EMBEDDING else len(head.labels)
+    return tf.TensorShape([rows] if width == 0 else [rows, width])
 
 
 def outputs_of(found: Arrays, head: Head) -> np.ndarray:
-    """Returns the logits, or the values, from which a classifier made its outputs.
+    """Returns the vectors, the values, or the logits from which a model made its outputs.
 
     Logits of classes that exclude each other are known only up to a constant.
     """
     if not head.labels:
-        return found["value"]
+        return found["embedding" if head.kind == EMBEDDING else "value"]
     tiny = np.finfo(np.float32).tiny
     logits = np.log(np.maximum(found["probabilities"], tiny))
     if head.multi_label:
@@ -153,12 +168,22 @@ def _check_fit(file: LiteFile | OnnxFile, head: Head, vocab: Vocabulary, length:
     ones = np.ones([1, length], np.int32)
     rows = (ones * (len(vocab) - 1), ones, 0 * ones)
     found = outputs_of(file.run(dict(zip(INPUTS, rows, strict=True)), vocab.pad_id), head)
-    if found.shape != (1, *([len(head.labels)] if head.labels else ())):
+    if not _shape(head, 1, length).is_compatible_with(found.shape):
         raise ValueError(f"it has {found.size} outputs for {len(head.labels)} labels")
 
 
-def open_single_file(path: str) -> TextModule:
-    """Returns what maps text to the predictions of a classifier in a file."""
+def _reader(
+    labels: list[str], kind: str = "", **about: Any
+) -> tuple[Head, Callable[..., ServingModule]]:
+    """Returns the head that the content of `CLASSIFIER` describes, and what builds its module."""
+    if kind == EMBEDDING:
+        return Head(EMBEDDING), embedding_module
+    task = TaggingTask(labels=labels) if kind == "tagger" else classifier_task(labels, **about)
+    return task.head, task.serving
+
+
+def open_single_file(path: str) -> ServingModule:
+    """Returns what maps text to the predictions of a classifier, tagger or embedder in a file."""
     form, writer = FILE_FORMS[os.path.splitext(path)[1]]
     if form is OnnxFile:
         import_onnxruntime()
@@ -171,21 +196,21 @@ def open_single_file(path: str) -> TextModule:
         file = form(data)
         texts = file.texts
         about = CLASSIFIER in texts and parse_json(texts[CLASSIFIER], _CLASSIFIER)
-        task = about and classifier_task(**about)
+        reader = about and _reader(**about)
         tokenizer = parse_json(texts.get("tokenizer_config.json", "{}"), _TOKENIZER)
         tokens = texts.get("vocab.txt", "").split("\n")[:-1]
         vocab = Vocabulary.from_values(tokens, tokenizer) if tokens else None
-        if task and vocab:
-            _check_fit(file, task.head, vocab, tokenizer["model_max_length"])
+        if reader and vocab:
+            _check_fit(file, reader[0], vocab, tokenizer["model_max_length"])
     except Exception as error:  # The libraries raise many types for files that were changed.
         reason = str(error).partition("\n")[0]
         raise ValueError(
             f"{path} is damaged, or {writer} did not write it ({reason}): export it again"
         ) from None
-    if not task:
+    if not reader:
         raise ValueError(
-            f"{path} is no classifier that this version of {writer} wrote: export it again, "
-            "from a fine-tuned model"
+            f"{path} is no classifier, tagger or embedder that this version of {writer} wrote: "
+            "export it again, from a fine-tuned model"
         )
     if not vocab or tokenizer.get("do_lower_case") is None:
         raise ValueError(
@@ -193,7 +218,8 @@ def open_single_file(path: str) -> TextModule:
             "tokenizer_config.json with do_lower_case beside the checkpoint, and export it again"
         )
     wordpiece = WordPieceTokenizer(vocab, tokenizer["do_lower_case"])
-    model = FileModel(file, task.head, vocab.pad_id)
-    module = task.serving(model, wordpiece, tokenizer["model_max_length"])
-    module.truncates = ("example", f"{writer} --max_seq_length")
+    model = FileModel(file, reader[0], vocab.pad_id)
+    module = reader[1](model, wordpiece, tokenizer["model_max_length"])
+    if module.truncates:
+        module.truncates = ("example", f"{writer} --max_seq_length")
     return module

@@ -30,10 +30,12 @@ class TextRow(NamedTuple):
     Attributes:
         texts: a line; or the texts of a row, UTF-8 bytes or a list of choices.
         id: the row's id; None if it has none.
+        others: the cells of the other columns, if --keep_columns keeps them.
     """
 
     texts: bytes | tuple
     id: Any = None
+    others: Example | None = None
 
     @property
     def content(self) -> bytes:
@@ -95,9 +97,20 @@ def examples_of(
 
 
 def example_of(row: TextRow, names: Sequence[str]) -> Example:
-    """Returns a row's texts by the `names` of the inputs, and its id if there is one."""
+    """Returns a row's texts by the `names` of the inputs, its id if there is one, and others."""
     texts = [x.decode("utf-8", "ignore") if isinstance(x, bytes) else x for x in row.texts]
-    return ({} if row.id in (None, "") else {"id": row.id}) | dict(zip(names, texts, strict=True))
+    found = {} if row.id in (None, "") else {"id": row.id}
+    return together(found | dict(zip(names, texts, strict=True)), row.others or {})
+
+
+def together(row: Example, more: Example) -> Example:
+    """Returns two parts of a row as one; raises a ValueError if both have a column."""
+    if same := next(filter(row.__contains__, more), None):
+        raise ValueError(
+            f"a column kept by --keep_columns is called {same!r}, like a part of the output: "
+            "rename it"
+        )
+    return row | more
 
 
 def read_each(
@@ -131,7 +144,8 @@ def read_numbered(
         raise ValueError(f"{path}: a table has no lists of choices: give a .jsonl file")
     if given.text_b and len(names) == 1:
         raise ValueError("--text_b_column is only for models of pairs of texts: omit it")
-    return read_texts(path, given, trained, names, has_choices)
+    keep = getattr(options, "keep_columns", False)  # Not every command has it.
+    return read_texts(path, given, trained, names, has_choices, keep)
 
 
 def _parsed_lines(
@@ -204,7 +218,11 @@ def in_groups(items: Iterable, size_of: Callable[[Any], int], most: int) -> Iter
 def rows_in(row: TextRow | dict[str, Any] | ValueError) -> int:
     """Returns how many rows of usual size take as much memory as a row."""
     texts = (
-        [row.content] if isinstance(row, TextRow) else row.values() if isinstance(row, dict) else ()
+        [row.content, *(row.others or {}).values()]
+        if isinstance(row, TextRow)
+        else row.values()
+        if isinstance(row, dict)
+        else ()
     )
     return 1 + sum(len(x) for x in texts if isinstance(x, str | bytes)) // _ROW_BYTES
 
@@ -219,6 +237,7 @@ def table_columns(options: ColumnOptions, path: str | None) -> Columns | None:
     if table_kind(path or ""):
         return given
     names = {"--text_column": given.text, "--text_b_column": given.text_b}
+    names["--keep_columns"] = getattr(options, "keep_columns", False)
     if flags := " and ".join(flag for flag, name in names.items() if name):
         raise ValueError(
             f"{flags} is only for an --input_file named .csv, .tsv, .json, .jsonl, .parquet or "
@@ -242,13 +261,14 @@ def read_texts(
     trained: Columns = Columns(),  # noqa: B008
     inputs: Sequence[str] = ("text",),
     has_choices: bool = False,
+    keep: bool = False,
 ) -> Iterator[NumberedRow]:
     """Reads a table as run_finetuning reads a test file; prints its guesses.
 
     `given` are the columns that flags name; see `texts_of_rows` for the others.
     """
     unit, numbered = read_rows(path)
-    return texts_of_rows(path, unit, numbered, given, trained, inputs, has_choices)
+    return texts_of_rows(path, unit, numbered, given, trained, inputs, has_choices, keep)
 
 
 def texts_of_rows(
@@ -259,6 +279,7 @@ def texts_of_rows(
     trained: Columns,
     inputs: Sequence[str],
     has_choices: bool,
+    keep: bool = False,
 ) -> Iterator[NumberedRow]:
     """Yields the texts of rows that have names for their cells; see `Table` for `path` and `unit`.
 
@@ -269,6 +290,7 @@ def texts_of_rows(
         trained: those that the model's run read; `inputs` replace them if the table has only these.
         inputs: the names of one or two texts.
         has_choices: whether the last one is a list of texts.
+        keep: whether to keep the other columns.
     """
     columns, without_id = None, 0
     for chunk in in_groups(numbered, lambda item: rows_in(item[1]), CHUNK_LINES):
@@ -283,8 +305,10 @@ def texts_of_rows(
             names = [name for name in (columns.text, columns.text_b, columns.id) if name]
         for line, row in chunk:
             if not isinstance(row, ValueError):
+                others = {x: y for x, y in row.items() if x not in names} if keep else None
                 try:
                     row = _row(Table.of(path, [(line, row)], unit, names), columns, has_choices)
+                    row = row._replace(others=others)
                     without_id += bool(columns.id) and row.id in (None, "")
                 except ValueError as error:
                     row = error

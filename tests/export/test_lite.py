@@ -15,8 +15,10 @@ import tensorflow as tf
 from support import save_run
 
 from bert_tf import predict
-from bert_tf.config import BertConfig, Head, ModelSpec
+from bert_tf.config import EMBEDDING, BertConfig, Head, ModelSpec
+from bert_tf.finetuning.task import make_model
 from bert_tf.inference import single_file
+from bert_tf.inference.embedder import load_embedder
 from bert_tf.inference.predictor import open_predictor
 from bert_tf.inference.single_file import CLASSIFIER, LiteFile, OnnxFile, open_single_file
 from bert_tf.models.pretrainer import BertPretrainer
@@ -121,6 +123,48 @@ def test_a_classifier_and_its_text_side(
         assert json.loads(line) == row
 
 
+@pytest.mark.parametrize("form", [LiteFile, OnnxFile])
+@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
+def test_an_embedder_and_its_text_side(tmp_path, capsys, pooling, form):
+    """Oracle: `load_embedder` for the same run."""
+    command, ending = (lite, "tflite") if form is LiteFile else (onnx, "onnx")
+    plain = {"cls": dict(normalize=True), "max": dict(outputs=24, activation="tanh"), "mean": {}}
+    head = Head(EMBEDDING, pooling=pooling, **plain[pooling])
+    file = f"{tmp_path}/embedder.{ending}"
+    run = save(f"{tmp_path}/run", make_model(head, CONFIG), head)
+    command.run(command.Options(checkpoint=run, output_file=file, max_seq_length=8))
+    assert capsys.readouterr().out.startswith("Wrote the embedding of ")
+    texts = ["a", "ab b a", "a " * 9]
+    expected = load_embedder(run, max_seq_length=8).encode(texts)
+    predict.run(predict.Options(checkpoint=file, texts=tuple(texts), json=True))
+    printed = capsys.readouterr()
+    found = [json.loads(line)["embedding"] for line in printed.out.splitlines()]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert f"truncated 1 example: {command.__name__} --max_seq_length" in printed.err
+
+
+@pytest.mark.parametrize("form", [LiteFile, OnnxFile])
+def test_a_tagger_and_its_text_side(tmp_path, capsys, form):
+    """Oracle: predict on the run itself, also for a text of several windows and an empty one."""
+    command, ending = (lite, "tflite") if form is LiteFile else (onnx, "onnx")
+    head, file = Head("tagger", ("O", "B-X", "I-X")), f"{tmp_path}/tagger.{ending}"
+    run = save(f"{tmp_path}/run", BertTaskModel(CONFIG, 3, "tagger"), head)
+    command.run(command.Options(checkpoint=run, output_file=file, max_seq_length=8))
+    texts, answers = ("a ab, a", "", "ab a " * 9), []
+    for checkpoint, flags in ((run, {"max_seq_length": 8}), (file, {})):
+        capsys.readouterr()
+        predict.run(predict.Options(checkpoint=checkpoint, texts=texts, json=True, **flags))
+        answers.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    expected, found = answers
+    assert len(found[2]["words"]) == 18 and len({x["tag"] for x in found[2]["words"]}) > 1
+    for row, other in zip(found, expected, strict=True):
+        assert row["text"] == other["text"]
+        for kind in ("words", "entities"):
+            for thing, same in zip(row[kind], other[kind], strict=True):
+                assert thing.pop("probability") == pytest.approx(same.pop("probability"), abs=1e-5)
+                assert thing == same
+
+
 @pytest.mark.parametrize("task", ["sst2", "csv"])
 def test_metrics_on_the_dev_set(tmp_path, capsys, task):
     """Oracle: the predictions of the Keras model."""
@@ -201,8 +245,8 @@ def test_what_cannot_be_exported(pretrainer, tmp_path):
     refuse("old.tflite exists: remove it or name", output_file=f"{tmp_path}/old.tflite")
     refuse("is not a fine-tuned model: give the output folder", pairs=True)
     refuse("max_seq_length 21 is more than the max_position_embeddings 20", max_seq_length=21)
-    tagger = save(f"{tmp_path}/tagger", BertTaskModel(CONFIG, 2, "tagger"), Head("tagger"))
-    refuse("is a model for ner: of fine-tuned models, only those", checkpoint=tagger)
+    span = save(f"{tmp_path}/span", BertTaskModel(CONFIG, 2, "span"), Head("span"))
+    refuse("is a model for squad: of fine-tuned models, only those", checkpoint=span)
 
 
 def test_what_predict_cannot_read(digits, tmp_path):
@@ -222,7 +266,7 @@ def test_what_predict_cannot_read(digits, tmp_path):
         return with_files(whole | {name: json.dumps(json.loads(whole[name]) | values)})
 
     for data, message in [
-        (with_files({"vocab.txt": ""}), "is no classifier that this version"),
+        (with_files({"vocab.txt": ""}), "is no classifier, tagger or embedder"),
         (with_files(about), "lacks its vocabulary or casing, as the checkpoint"),
         (with_files({CLASSIFIER: '{"pairs": true}'}), "write it .it has no 'lab"),
         (with_files(whole)[::-1], "its checksum is wrong"),

@@ -33,6 +33,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.predict import Options, run
 from bert_tf.runs.run import Run
 from bert_tf.tables.columns import Columns
+from bert_tf.tables.rows import read_rows
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
 
@@ -163,6 +164,41 @@ def test_tables_are_read_as_fine_tuning_reads_them(fine_tuned, tmp_path, capsys,
         for label, share in row["probabilities"].items():
             assert share == pytest.approx(float(other[f"p({label})"]), abs=2e-6)
     assert [row.get("id") for row in rows] == (["x", None, "z"] if "csv" in name else [None] * 2)
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet", ".tfrecord"])
+def test_other_columns_come_along(fine_tuned, tmp_path, capsys, ending):
+    """Oracles: the cells of the input, and the predictions without them. Mixed cells are text."""
+    flags = dict(label_type="class", text_column="Review", label_column="Mood", finished=True)
+    folder, _ = fine_tuned("csv", Head("classifier", ("no", "yes")), **flags)
+    kept = [{"stars": 5, "tags": ["x", "y"], "where": "a, b"}, {"stars": "?", "where": None}]
+    rows = [{"id": i, "Review": "the cat"[i:]} | row for i, row in enumerate(kept)]
+    file, output = tmp_path / "in.jsonl", f"{tmp_path}/out{ending}"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = Options(checkpoint=folder, input_file=str(file), json=True)
+    run(options)
+    plain = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    run(dataclasses.replace(options, keep_columns=True))
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert found == [x | y for x, y in zip(plain, kept, strict=True)]
+    bulk = dict(json=False, keep_columns=True)
+    run(dataclasses.replace(options, **bulk, output_file=output))
+    written = [row for _, row in read_rows(output)[1]]
+    assert [row["label"] for row in written] == [row["label"] for row in plain]
+    assert [str(row["stars"]) for row in written] == ["5", "?"]
+    assert [row.get("where") or None for row in written] == ["a, b", None]
+    assert written[0]["tags"] == ('["x", "y"]' if ending == ".csv" else ["x", "y"])
+    if ending == ".csv":
+        file.write_text('{"Review": "a", "p(no)": 1}\n')
+        with pytest.raises(ValueError, match=r"called 'p\(no\)', like a part of the output: ren"):
+            run(dataclasses.replace(options, **bulk, output_file=f"{tmp_path}/other.csv"))
+        file.write_text('{"Review": "a", "label": "no"}\n')
+        with pytest.raises(ValueError, match="called 'label', like a part of the output: rename"):
+            run(dataclasses.replace(options, **bulk, output_file=f"{tmp_path}/new.csv"))
+        with pytest.raises(ValueError, match="--keep_columns needs --json or --output_file"):
+            dataclasses.replace(options, **bulk)
+        with pytest.raises(ValueError, match="--keep_columns is only for an --input_file named"):
+            run(Options(checkpoint=folder, texts=("a",), json=True, keep_columns=True))
 
 
 def test_columns_of_json_lines_and_questions(tmp_path):

@@ -7,9 +7,14 @@ from typing import Self
 from bert_tf.base.files import expand_files
 from bert_tf.corpus.cleaning import line_rule, sentence_rule
 from bert_tf.corpus.corpus_options import CorpusOptions
-from bert_tf.corpus.lines import check_language, check_separator, read_documents, split_sentences
+from bert_tf.corpus.lines import (
+    check_language,
+    check_separator,
+    count_wrapped,
+    read_documents,
+    split_sentences,
+)
 from bert_tf.corpus.sources import Block, has_fields, read_blocks, tfds_blocks
-from bert_tf.corpus.wrapping import count_wrapped
 
 
 class Sums:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.progress import counted
-from bert_tf.corpus.tfds import prepare_dataset
+from bert_tf.corpus.sources import prepare_dataset
 
 # One in ten examples is held out of training.
 _PARTS = 10

@@ -7,8 +7,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from bert_tf.corpus.corpus_options import CorpusOptions
-from bert_tf.corpus.sources import tfds_blocks
-from bert_tf.corpus.tfds import prepare_dataset
+from bert_tf.corpus.sources import prepare_dataset, tfds_blocks
 from bert_tf.vocabulary.counting import count_words
 
 

@@ -112,10 +112,7 @@ def report_coverage(options: VocabularyOptions) -> None:
 
 
 def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
-    """Returns the input files, grouped by the name under which their coverage is reported.
-
-    A TFDS dataset has none.
-    """
+    """Returns the input files, grouped by the name under which their coverage is reported."""
     files = input_files(options)
     if options.tfds:
         return {f"TFDS {options.tfds}": []}
@@ -142,10 +139,7 @@ def _describe(options: VocabularyOptions, texts: dict[str, list[str]]) -> dict[s
 
 
 def _is_complete(options: VocabularyOptions, manifest: dict[str, Any], files: list[str]) -> bool:
-    """Returns whether the files exist and were made as the manifest says, the vocabulary first.
-
-    Raises an error for other files in their places, unless they may be replaced.
-    """
+    """Returns whether the files exist and were made as the manifest says, the vocabulary first."""
     before = _read_manifest(options)
     recorded = dict.fromkeys(files) | {files[0]: before.get("sha256")}
     path = files[0] + MANIFEST_END

@@ -121,10 +121,7 @@ def _keeps_all(options: CorpusOptions) -> bool:
 def _count_block(
     name: str, block: Block, lower_case: bool, options: CorpusOptions, vocab: Vocabulary
 ) -> tuple[str, list[str], list[int], dict[str, int], int]:
-    """Counts the words in a block of a text.
-
-    Returns the name of the text, words, their frequencies, invalid lines by file, and the bytes.
-    """
+    """Returns the name of a text, words, their frequencies, invalid lines by file, and bytes."""
     counts, data = ReadCounts(), block.data
     if block.kind == "text" and _keeps_all(options):
         for _ in block.texts(counts.invalid_lines):

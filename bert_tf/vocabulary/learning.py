@@ -78,11 +78,9 @@ def _alphabet(words: Counter[str], min_frequency: int) -> set[str]:
 
 
 def _sample(words: Counter[str], one_in: int) -> list[tuple[str, int]]:
-    """Returns the sorted words, and how often each occurs in a sample of 1 in `one_in`.
-
-    Samples at even distances in the sorted text, so that rare words with the same beginning, which
-    share tokens, together get their fair share.
-    """
+    """Returns the sorted words, and how often each occurs in a sample of 1 in `one_in`."""
+    # At even distances in the sorted text, so that rare words with the same beginning, which share
+    # tokens, together get their fair share.
     ordered = sorted(words.items())
     taken = np.cumsum([0] + [times for _, times in ordered]) // one_in
     return [(word, times) for (word, _), times in zip(ordered, np.diff(taken), strict=True)]

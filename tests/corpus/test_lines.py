@@ -1,4 +1,6 @@
-"""Tests splitting text into documents and sentences. Oracle: worked examples."""
+"""Tests splitting text into documents, sentences and unwrapped lines. Oracles: worked examples,
+and the text before it was wrapped.
+"""
 
 import json
 import random

@@ -20,8 +20,7 @@ from bert_tf.corpus.reading import input_files
 from bert_tf.resolution import read_vocab_file
 from bert_tf.runs.run import TOKENIZER, VOCAB, Run
 from bert_tf.vocabulary.counting import WordCounts, count_words, coverage_table, measure
-from bert_tf.vocabulary.extending import choose_new_tokens, extend
-from bert_tf.vocabulary.learning import learn_vocabulary
+from bert_tf.vocabulary.learning import choose_new_tokens, extend, learn_vocabulary
 from bert_tf.vocabulary.vocabulary_options import VocabularyOptions
 from tfrecords.vocabulary import (
     SPECIAL_TOKENS,

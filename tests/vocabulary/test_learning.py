@@ -1,11 +1,22 @@
-"""Tests learning. Oracles: merges worked by hand, the published order, and divided counts."""
+"""Tests learning and extending.
 
+Oracles: merges worked by hand, the published order, divided counts, a slow greedy choice, and the
+tokenizer.
+"""
+
+import itertools
+import random
 from collections import Counter
 
-from bert_tf.vocabulary.learning import learn_vocabulary
-from tfrecords.vocabulary import SPECIAL_TOKENS
+import pytest
+
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.vocabulary.learning import choose_new_tokens, extend, learn_vocabulary
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 HUGS = Counter({"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5})
+LETTERS = [f"{start}{letter}" for letter in "abcd" for start in ("", "##")]
+OLD = Vocabulary((*SPECIAL_TOKENS, "[unused0]", *LETTERS, "ab", "[unused1]"))
 
 
 def test_merges_by_hand():
@@ -48,3 +59,70 @@ def test_rare_characters_get_no_token():
     tokens = learn_vocabulary(words, 100, num_unused=0)
     assert "a" in tokens and "ab" in tokens
     assert not {"c", "##d", "é", "##é"} & set(tokens)
+
+
+def ids(*tokens: str) -> tuple[int, ...]:
+    return tuple(OLD.ids[token] for token in tokens)
+
+
+def test_choice_by_hand():
+    """abcd is ab ##c ##d and saves 2 tokens 5 times; abc alone saves 1 token 5 + 4 times.
+
+    After abcd, abc saves 4 and ##cd saves 3 (dcd is d ##c ##d), dcd saves 2 x 3, and ü is [UNK] 6
+    times.
+    """
+    words = Counter({"abcd": 5, "abc": 4, "dcd": 3, "ü": 6, "ab": 100, "ca": 1})
+    new = choose_new_tokens(words, OLD, 10, lower_case=False)
+    assert [*new.items()] == [
+        ("abcd", ids("ab", "##c", "##d")),
+        ("dcd", ids("d", "##c", "##d")),
+        ("ü", ids("[UNK]")),
+        ("abc", ids("ab", "##c")),
+    ]
+    assert [*choose_new_tokens(words, OLD, 2, lower_case=False)] == ["abcd", "dcd"]
+    # The rarest, "ca", saves one token, which only a lower min_frequency accepts.
+    assert [*choose_new_tokens(words, OLD, 10, False, min_frequency=1)][4] == "ca"
+
+
+def slow_choice(words: Counter[str], num_tokens: int) -> list[str]:
+    """Evaluates every run of tokens again for each new token."""
+    tokenizer = WordPieceTokenizer(OLD)
+    ids = dict(zip(words, tokenizer.tokenize_flat([*words]).to_list(), strict=True))
+    pieces = {word: [OLD.tokens[i] for i in own] for word, own in ids.items()}
+    chosen: list[str] = []
+    for _ in range(num_tokens):
+        worth: Counter[str] = Counter()
+        for word, own in pieces.items():
+            for first, limit in itertools.combinations(range(len(own) + 1), 2):
+                token = own[first] + "".join(p.removeprefix("##") for p in own[first + 1 : limit])
+                worth[token] += (limit - first - 1) * words[word]
+        best = min(worth, key=lambda token: (-worth[token], token))
+        if worth[best] < 2:
+            break
+        chosen.append(best)
+        for own in pieces.values():
+            for first, limit in itertools.combinations(range(len(own) + 1), 2):
+                joined = own[first] + "".join(p.removeprefix("##") for p in own[first + 1 : limit])
+                if limit <= len(own) and joined == best:
+                    own[first:limit] = [best]
+                    break
+    return chosen
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_choice_is_the_best_each_time(seed):
+    """No word has a letter twice, so a token occurs at most once in a word."""
+    generator = random.Random(seed)
+    words = Counter()
+    for _ in range(40):
+        word = "".join(generator.sample("abcd", generator.randint(2, 4)))
+        words[word] += generator.randint(1, 9)
+    chosen = list(choose_new_tokens(words, OLD, 12))
+    assert len(chosen) == 12
+    assert chosen == slow_choice(words, 12)
+
+
+def test_too_few_unused_tokens():
+    new = dict.fromkeys("wxyz", (OLD.unk_id,))
+    with pytest.raises(ValueError, match=r"has 2 \[unused\] tokens, fewer than the 4 .*=2"):
+        extend(OLD, new, "unused")

@@ -1,8 +1,10 @@
 """Progress in a terminal and in a file. Oracle: the lines expected."""
 
+import io
 import os
 import pty
 import re
+import sys
 import termios
 
 import pytest
@@ -23,6 +25,17 @@ def test_a_file_gets_whole_lines(capsys, monkeypatch):
     assert re.fullmatch(r"Reading:  33% 10/30 \[00:00<.*, .* tokens/s\]", first)
     assert re.fullmatch(r"Reading: 100% 30/30 \[00:00<00:00, .* tokens/s\]", last)
     assert "\r" not in captured.err
+
+
+def test_a_notebook_gets_one_line_that_changes(monkeypatch):
+    """Oracle: by hand; a stream of ipykernel is no terminal, but carriage returns work in it."""
+    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress_bar(total=3) as bar:
+        bar.update(3)
+    assert progress.shows_bars() and stream.getvalue().count("\n") == 1
+    last = stream.getvalue().rsplit("\r", 1)[1].rstrip("\n")
+    assert re.fullmatch(r"100%\|[█#]+\| 3/3 \[.*\]", last) and len(last) == 100
 
 
 def test_little_work_leaves_one_line(capsys):

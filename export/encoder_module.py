@@ -77,11 +77,7 @@ class Int8Weights:
 
 
 class Int8Model:
-    """A float32 model whose matrices are stored in 8 bits, to be called without training.
-
-    Attributes:
-        stored: what holds the weights, for the object to save.
-    """
+    """A float32 model whose matrices are `stored` in 8 bits, to be called without training."""
 
     # Those of Keras.
     variables = ()

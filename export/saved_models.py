@@ -43,10 +43,7 @@ def check_output(path: str) -> None:
 
 
 def add_vocab(module: tf.Module, vocab: Vocabulary, lower_case: bool) -> None:
-    """Gives a module its vocabulary as the asset `vocab_file`.
-
-    If the vocabulary has added tokens, the asset tokenizer_config.json holds them.
-    """
+    """Gives a module the asset `vocab_file`, and tokenizer_config.json if tokens were added."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     files = Run(folder)
@@ -67,10 +64,9 @@ def save_model(
 ) -> None:
     """Writes a SavedModel and its model card beside `path`, then renames the folder.
 
-    Args:
-        serving: the function of the default signature.
-        card, facts: the arguments of `model_card` after the first.
-        files: what else the folder holds, by name: text, or the records of a TFRecord file.
+    `serving` is the function of the default signature. `card` and `facts` are the arguments of
+    `model_card` after the first. `files` are what else the folder holds, by name: text, or the
+    records of a TFRecord file.
     """
     files = {CARD: model_card(path, *card, **facts), **(files or {})}
     with whole_folder(path) as temporary:
@@ -95,11 +91,9 @@ def model_card(
 ) -> str:
     """Returns a model card in the form of Hugging Face's: YAML, then Markdown.
 
-    Args:
-        kind, about: what the model is, in a few words and in a sentence or two.
-        code: Python that loads "FOLDER", which becomes `output_dir`, and calls it.
-        run: the run that trained it, if one did.
-        converted_from: the checkpoint of another program that the weights come from.
+    `kind` and `about` say what the model is, in a few words and in a sentence or two. `code` is
+    Python that loads "FOLDER", which becomes `output_dir`, and calls it. The `run` trained it, if
+    one did, or the weights are `converted_from` the checkpoint of another program.
     """
     name = os.path.basename(os.path.abspath(output_dir))
     code = code.replace('"FOLDER"', json.dumps(name))

@@ -40,15 +40,11 @@ class TaskColumn(NamedTuple):
 class GridRow:
     """A row: how it is pre-trained, and what the paper reports.
 
-    Attributes:
-        name: the value of --rows, and its folder.
-        flags: the flags of run_pretraining that it sets.
-        size: layers, width and heads; None for the size of the flags.
-        is_decoder: whether the encoder attends to the left only.
-        run: the pre-training run, if several rows share it.
-        percent: the share of the training steps.
-        beside: the paper's row, if it has another name.
-        published: the paper's results, by the names of columns.
+    The name is the value of --rows, and the row's folder. `flags` of run_pretraining are set by the
+    row, and `size` has layers, width and heads; None for the size of the flags. The encoder of a
+    decoder attends to the left only. Several rows may share the pre-training `run`, at the
+    `percent` of its steps. `beside` is the paper's row, if it has another name, and `published` its
+    results, by the names of columns.
     """
 
     name: str

@@ -42,10 +42,7 @@ _FEATURES_RATE, _LAYERS_OF_FEATURES = 1e-3, 4
 
 @dataclasses.dataclass(frozen=True)
 class RowPlan:
-    """The runs of a row: that of pre-training, which rows may share, and one for each column.
-
-    `step` is the training step of the checkpoint that is fine-tuned.
-    """
+    """The runs of a row; several may share pre-training, of which `step` is fine-tuned."""
 
     row: GridRow
     folder: str

@@ -37,14 +37,11 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
     """Pre-trains and fine-tunes every row of a grid, and compares them with the paper's.
 
     Finished runs are kept, and an interrupted one resumes. A run that diverges leaves its cell
-    empty. The table is written after each row, to GRID.txt and GRID.json.
+    empty. The table is written after each row, to GRID.txt and GRID.json, whose values are
+    returned.
 
-    Returns:
-        the values of GRID.json.
-
-    Raises:
-        ValueError, OSError: as `make_plan`; also if the folder holds rows of other flags.
-        Interrupted: a signal stopped training, after a checkpoint was saved.
+    Raises what `make_plan` does, also if the folder holds rows of other flags, and an Interrupted
+    if a signal stopped training, after a checkpoint was saved.
     """
     # This process trains nothing, and must leave the memory of GPUs to those that do.
     tf.config.set_visible_devices([], "GPU")
@@ -87,11 +84,7 @@ def _run_row(options: AblationOptions, plan: RowPlan) -> None:
 
 
 def read_scores(plan: RowPlan) -> dict[str, Score]:
-    """Reads the scores of a row from its run folders; what is not finished is left out.
-
-    Returns:
-        the scores by column, in the units of the papers: accuracies and F1 in percent.
-    """
+    """Reads the scores of a row's finished runs, by column; accuracies and F1 in percent."""
     scores = {}
     if evaluation := plan.evaluation:
         scores[PERPLEXITY] = Score(evaluation["masked_lm_perplexity"])
@@ -209,11 +202,9 @@ def entity_accuracy(
 ) -> dict[str, float]:
     """Returns the shares of phrases and of their tokens that are predicted correctly.
 
-    `batches` are the features of dynamic `records`, which state the share of tokens to predict.
-
-    Returns:
-        `entity_accuracy`, `token_accuracy` and the number of phrases, `entities`; {} if there are
-        none.
+    `batches` are the features of dynamic `records`, which state the share of tokens to predict. The
+    result has `entity_accuracy`, `token_accuracy` and the number of phrases, `entities`; it is
+    empty if there are none.
     """
 
     @tf.function(autograph=False, reduce_retracing=True)

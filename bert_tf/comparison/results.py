@@ -33,12 +33,10 @@ class Column(NamedTuple):
 
 
 class PublishedTable(NamedTuple):
-    """A table of published scores.
+    """A table of published scores: what was measured, on which split, for which systems.
 
-    Attributes:
-        title: what was measured, and on which split.
-        rows: (system, its scores), None where there is none.
-        average: whether the last score of a row is the mean of the others.
+    A row is a system and its scores, None where there is none; with `average`, the last one is the
+    mean of the others.
     """
 
     title: str
@@ -147,11 +145,9 @@ _SOURCES = (
 class Group:
     """Finished runs that differ in their seeds only.
 
-    Attributes:
-        folder: their common folder, relative to that of all runs.
-        scores: their metrics, by their names in `eval_results.json`.
-        metrics: the names of the scores by the metric that chooses the best weights, the dev set's
-            first; all names if the task is not registered.
+    The folder is their common one, relative to that of all runs, and `scores` are their metrics, by
+    their names in `eval_results.json`. `metrics` are the names of the scores by the metric that
+    chooses the best weights, the dev set's first; all names if the task is not registered.
     """
 
     folder: str
@@ -214,11 +210,7 @@ def _group(folder: str, results: Mapping[Run, Mapping[str, float]]) -> Group:
 
 
 def task_tables(groups: Sequence[Group]) -> list[ScoreTable]:
-    """Returns a table for each task, with a row for each group, the best first.
-
-    The columns are the flags in which the groups differ, and the metric that chooses the best
-    weights, on every split.
-    """
+    """Returns a table for each task: groups, the best first, their metrics and differing flags."""
     tables = []
     for task in dict.fromkeys(group.task for group in groups):
         own = [group for group in groups if group.task == task]
@@ -250,10 +242,7 @@ def _rank(group: Group, metric: str) -> float:
 
 
 def published_tables(groups: Sequence[Group]) -> list[ScoreTable]:
-    """Returns the published tables on the groups' tasks, in percent, with a row for each model.
-
-    For each model and task, the dev set chooses one of several groups.
-    """
+    """Returns the published tables in percent, with a row for each model, its best on dev sets."""
     tasks = {group.task for group in groups}
     models: dict[tuple, list[Group]] = {}
     for group in groups:

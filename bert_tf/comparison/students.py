@@ -110,10 +110,7 @@ def read_students(folder: str) -> tuple[list[Student], list[str]]:
 
 
 def measure_speed_ups(students: Sequence[Student]) -> list[float | None]:
-    """Measures how many times as fast as its teacher each student is.
-
-    Students whose teacher cannot be read get None, and a warning.
-    """
+    """Measures how many times as fast as its teacher, if that can be read, each student is."""
     encoders = {}
     for teacher in dict.fromkeys(student.teacher for student in students):
         try:

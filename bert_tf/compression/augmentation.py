@@ -73,10 +73,7 @@ class Glove:
         return digest.hexdigest()
 
     def neighbors(self, word: str) -> list[str]:
-        """Returns the nearest other words, the nearest first; none for a word without a vector.
-
-        Of equally near words, those that come first in the file count.
-        """
+        """Returns the nearest other words, the nearest and, if equal, first in the file first."""
         row = self._rows.get(word)
         if row is None:
             return []
@@ -236,9 +233,8 @@ def change(
 class Augmentation:
     """Makes copies of examples; equal examples and seeds give equal copies.
 
-    A resumed run reads the copies from its folder, because finding the words takes a long time.
-
-    Of the `copies` of an example, those that equal it or each other are left out. `model` finds the
+    A resumed run reads the copies from its folder, because finding the words takes a long time. Of
+    the `copies` of an example, those that equal it or each other are left out. `model` finds the
     candidates of words that are one token, and `glove` those of other words, if it is given.
     """
 

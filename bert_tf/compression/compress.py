@@ -63,10 +63,7 @@ def compress(options: CompressionOptions) -> dict[str, float]:
     """Trains a student of a fine-tuned model; resumes the run in output_dir.
 
     The output folder is that of a fine-tuning run, with `compression.json` in addition; see
-    `Outcome`.
-
-    Returns:
-        the results of the student; see `fine_tune`, also for what it raises.
+    `Outcome`. Returns the results of the student; see `fine_tune`, also for what it raises.
     """
     options = dataclasses.replace(options, task=task_name(options.task))
     if "," in options.task:
@@ -116,10 +113,7 @@ def compress_all(options: CompressionOptions) -> Mapping[str, float]:
 
 
 def hold_out_as_teacher(options: CompressionOptions, teacher: Checkpoint) -> CompressionOptions:
-    """Returns the flags with the seed that chose what the teacher held out.
-
-    With another seed, the teacher would have been trained on most of the student's dev set.
-    """
+    """Returns the flags with the seed that chose what the teacher held out, and did not learn."""
     if options.hold_out_seed is not None or teacher.run is None:
         return options
     seed, default = map(teacher.run.flags.get, ("hold_out_seed", "random_seed"))
@@ -155,10 +149,8 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     """Trains a student of a pre-trained model; resumes the run in output_dir.
 
     The output folder is that of a pre-training run. The student of a recipe that compares no
-    predictions is an encoder without a masked-LM head.
-
-    Returns:
-        the metrics of the last evaluation; see `pretrain`, also for what it raises.
+    predictions is an encoder without a masked-LM head. Returns the metrics of the last evaluation;
+    see `pretrain`, also for what it raises.
     """
     recipe, run = GENERAL_RECIPES[options.recipe], Run(options.output_dir)
     resumes = run.has_checkpoint
@@ -186,10 +178,7 @@ def distill(options: GeneralOptions) -> dict[str, float]:
 
 
 class GeneralStudent(PretrainingLearner):
-    """A student that learns from a pre-trained teacher with the loss of one of `GENERAL_RECIPES`.
-
-    `run_folder` is where the teacher's checksum is kept; None to keep none.
-    """
+    """A student of a pre-trained teacher, whose checksum the run folder keeps if it is given."""
 
     def __init__(self, loss: Loss, teacher: Checkpoint, run_folder: str | None = None):
         self._loss, self._teacher, self._run_folder = loss, teacher, run_folder

@@ -29,10 +29,7 @@ _FIRST_RATE = 0.3
 
 
 class StudentModel(keras.Model):
-    """A student and what its training adds. The weights of the student keep their paths.
-
-    Call: the inputs of the student -> its output.
-    """
+    """A student, whose weights keep their paths, and what its training adds; calls the student."""
 
     def __init__(self, student: keras.Model, name: str):
         super().__init__(name=name)
@@ -53,11 +50,9 @@ class StudentModel(keras.Model):
 class Distillation(StudentModel):
     """A student, the teacher that it learns from, and projections to the teacher's width.
 
-    The projections exist if the widths differ. The teacher's weights are not among those of the
-    model: they do not train, and checkpoints do not hold them.
-
-    `teacher` is None if it made its predictions before training; `projects` says whether hidden
-    states are compared.
+    The projections exist if the widths differ and hidden states are compared: `projects`. The
+    teacher's weights are not among those of the model: they do not train, and checkpoints do not
+    hold them. `teacher` is None if it made its predictions before training.
     """
 
     def __init__(self, student: keras.Model, teacher: keras.Model | None, projects: bool = True):

@@ -34,14 +34,11 @@ from bert_tf.training.trainer import Objective
 class ModelOutputs(NamedTuple):
     """What a model computed for a batch, in float32.
 
-    Attributes:
-        output: what the model returns.
-        logits: its predictions: the output of a task model, or the `mlm_logits` [B, P, V] of a
-            pre-trainer; None for an encoder.
-        hidden: the embeddings and the output of every layer, [B, S, H], with a row for every
-            choice; hidden[l] is the output of layer l, counted from 1. Empty if not asked for.
-        scores: the attention scores of every layer before the softmax, [B, N, S, S]. Empty if not
-            asked for.
+    The `output` is what it returns. The `logits` are its predictions: the output of a task model,
+    or the `mlm_logits` [B, P, V] of a pre-trainer; None for an encoder. `hidden` are the embeddings
+    and the output of every layer, [B, S, H], with a row for every choice; hidden[l] is the output
+    of layer l, counted from 1. `scores` are the attention scores of every layer before the softmax,
+    [B, N, S, S]. Both are empty if not asked for.
     """
 
     output: Any
@@ -57,11 +54,7 @@ class ModelOutputs(NamedTuple):
 def compute(
     model: keras.Model, batch: Mapping[str, tf.Tensor], reads: Collection[str], training: bool
 ) -> ModelOutputs:
-    """Calls a task model, a pre-trainer or an encoder; returns what `reads` names, and the logits.
-
-    Attention scores are computed from the input of each layer, because the attention itself does
-    not keep them.
-    """
+    """Calls a task model, pre-trainer or encoder; returns the logits and what `reads` names."""
     encoder, rows = getattr(model, "encoder", model), encoder_inputs(model, batch)
     if isinstance(model, BertTaskModel) and not reads:
         output = logits = model(batch, training=training)
@@ -229,11 +222,9 @@ def _mean(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 class Pair(NamedTuple):
     """What teacher and student computed for a batch.
 
-    Attributes:
-        mask: the `input_mask`, int [B, S], with a row for every choice.
-        progress: the share of the steps taken before this one, float32 [].
-        project: maps the student's embeddings or hidden states to the teacher's width; its second
-            argument says whether they are embeddings.
+    The `mask` is the `input_mask`, int [B, S], with a row for every choice, and `progress` the
+    share of the steps taken before this one, float32 []. `project` maps the student's embeddings or
+    hidden states to the teacher's width; its second argument says whether they are embeddings.
     """
 
     teacher: ModelOutputs

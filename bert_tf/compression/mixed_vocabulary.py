@@ -156,10 +156,7 @@ class DualObjective:
 
 
 class DualLearner(PretrainingLearner):
-    """Trains a student with a vocabulary of its own together with its pre-trained teacher.
-
-    `masked_lm_prob` is the share of the teacher's tokens to predict.
-    """
+    """Trains a student with a vocabulary of its own together with its pre-trained teacher."""
 
     def __init__(self, teacher: Checkpoint, masked_lm_prob: float):
         self._teacher, self._masked_lm_prob = teacher, masked_lm_prob

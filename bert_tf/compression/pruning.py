@@ -92,10 +92,7 @@ def head_importance(
 def gated_outputs(
     model: BertTaskModel, batch: Mapping[str, tf.Tensor], gates: Sequence[tf.Tensor]
 ) -> tf.Tensor:
-    """Computes the output of a model with factors on the outputs of its heads.
-
-    `gates` are the factors of each example, float32 [B, N], for every layer.
-    """
+    """Computes the output with factors, float32 [B, N] for every layer, on the outputs of heads."""
 
     def gated(factors: tf.Tensor, name: str, x: tf.Tensor) -> tf.Tensor:
         # What the heads compute, [B, S, N D] or, in the last layer of a classifier, [B, N D].
@@ -114,11 +111,7 @@ def gated_outputs(
 
 
 def least_important(importance: Sequence[np.ndarray], share: float) -> dict[int, list[int]]:
-    """Chooses the places of the heads to remove, by layer.
-
-    They are the least important ones of all layers together, except that the most important head
-    of a layer always stays.
-    """
+    """Chooses the places of the heads to remove, by layer; the best of each layer always stays."""
     spared = {(layer, int(np.argmax(values))) for layer, values in enumerate(importance)}
     order = sorted(
         (value, layer, head)
@@ -153,10 +146,7 @@ def sparsity_at(step: tf.Tensor, final: float, num_steps: int) -> tf.Tensor:
 
 
 def keep_mask(matrix: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
-    """Returns where a matrix keeps its values: false for a share of the smallest magnitudes.
-
-    Values equal to the largest that is dropped are dropped, too.
-    """
+    """Returns where a matrix keeps its values: not at a share of the smallest, nor at ties."""
     magnitudes = tf.sort(tf.abs(tf.reshape(matrix, [-1])))
     count = tf.cast(tf.round(share * matrix.shape.num_elements()), tf.int64)
     threshold = tf.where(count > 0, magnitudes[tf.maximum(count - 1, 0)], -1.0)

@@ -68,14 +68,10 @@ def num_groups(width: int, wanted: int) -> int:
 class Quantization:
     """How the matrices and tables of a model are quantized; its vectors stay in float32.
 
-    Layers have bits of their own. Whatever belongs to no layer, such as embeddings, has 8.
-
-    Attributes:
-        symmetric: whether the values of a group are symmetric about 0. Otherwise, they lie between
-            its smallest and its largest weight.
-        groups: the number of groups of neighboring columns in a matrix. Each group has a range of
-            its own. Query, key and value are three matrices. Where the columns cannot be shared
-            evenly, there are fewer groups.
+    Layers have bits of their own. Whatever belongs to no layer, such as embeddings, has 8. Each of
+    so many `groups` of neighboring columns in a matrix has a range of its own: `symmetric` about 0,
+    or from its smallest to its largest weight. Query, key and value are three matrices. Where the
+    columns cannot be shared evenly, there are fewer groups.
     """
 
     symmetric: bool

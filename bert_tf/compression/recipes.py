@@ -59,10 +59,8 @@ class Term(NamedTuple):
 class Loss:
     """What a student minimizes: the loss of its task, and terms that compare it with its teacher.
 
-    Attributes:
-        labels: the factor of the task's own loss.
-        labels_during: when that loss counts.
-        replaces: whether training mixes layers of teacher and student; see `mixed_logits`.
+    `labels` is the factor of the task's own loss, which counts during `labels_during`. `replaces`
+    says whether training mixes layers of teacher and student; see `mixed_logits`.
     """
 
     labels: float = 1.0

@@ -120,10 +120,7 @@ class MixedRows:
 
 
 def both_vocabularies(teacher: ModelSpec, student: ModelSpec) -> VocabularyMapping:
-    """Returns how the teacher's tables grow by the rows of the student's.
-
-    Each starts from the mean of its token's pieces in the teacher's vocabulary.
-    """
+    """Returns how the teacher's tables grow by the student's tokens, each from its pieces' mean."""
     first, rows = teacher.config.vocab_size, student.config.vocab_size
     tokens = student.vocab.tokens
     # A table may have more rows than the vocabulary has tokens.

@@ -26,13 +26,11 @@ from bert_tf.weights.names import part_of
 class Outcome:
     """A student beside its teacher.
 
-    Attributes:
-        student_bytes: the bytes of its weights; under gzip if training set weights to zero.
-        metric: the metric of both values on the dev set, such as "eval_accuracy".
-        sparsity: the share of zeros in the weights that `PruningAdamW` prunes.
-        student_nonzero: the number of its parameters that are not zero.
-        teacher_gzip_bytes: the bytes of the teacher's weights under gzip.
-        layer_bits: the bits of each layer, if its weights are quantized.
+    The `student_bytes` are those of its weights, under gzip if training set weights to zero; then
+    `sparsity` is the share of zeros in the weights that `PruningAdamW` prunes, `student_nonzero`
+    the number of its parameters that are not zero, and `teacher_gzip_bytes` what the teacher's
+    weights take under gzip. Both values are `metric`, such as "eval_accuracy", on the dev set.
+    `layer_bits` are the bits of each layer, if its weights are quantized.
     """
 
     recipe: str
@@ -103,10 +101,7 @@ class Outcome:
 
 
 def weights_of(checkpoint: Checkpoint) -> Iterator[tuple[str, Tensor]]:
-    """Yields the weights of a model, in order, without a pooler that the head does not read.
-
-    Some programs leave out such a pooler.
-    """
+    """Yields the weights of a model, in order, without a pooler that the head does not read."""
     unread = "pooler" if checkpoint.head and not checkpoint.head.reads_pooler else None
     for path in sorted(checkpoint.tensors):
         if path.split("/")[0] in ("encoder", "task_model") and part_of(path) != unread:
@@ -152,10 +147,7 @@ def _read(path: str) -> bytes:
 
 
 def check_same_teacher(run_folder: str, teacher: Checkpoint) -> None:
-    """Raises a ValueError unless a run resumes with its teacher.
-
-    The teacher's checksum is kept in the run folder.
-    """
+    """Raises a ValueError if a run resumes with another teacher; keeps this one's checksum."""
     path, digest = os.path.join(run_folder, PRECOMPUTED, "teacher"), fingerprint(teacher)
     stored = _read(path).decode(errors="replace")
     if stored and Run(run_folder).has_checkpoint:

@@ -92,10 +92,7 @@ def training_features(options: CompressionOptions, task: Task, model: Checkpoint
 
 
 def teacher_predictions(task: Task, teacher: Checkpoint, features: Features) -> np.ndarray:
-    """Returns what a teacher predicts for every example: logits [N, C] or numbers [N].
-
-    It computes on the first GPU, if there is one, or else on the CPU.
-    """
+    """Returns a teacher's logits [N, C] or numbers [N], computed on the first GPU or the CPU."""
     say(f"The teacher predicts {counted(len(features), 'training example')}.")
     gpus = tf.config.list_logical_devices("GPU")
     strategy = tf.distribute.OneDeviceStrategy(gpus[0].name if gpus else "/cpu:0")

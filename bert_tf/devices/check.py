@@ -148,13 +148,9 @@ def find_largest_batch(
 
     Memory grows linearly with the batch, except that the compiler makes different choices when
     memory is plentiful or tight. Every estimate is therefore compiled and improves the next one,
-    until a size fits and fills the memory well.
-
-    Args:
-        compile_for: returns the step compiled for a number of sequences, or the error.
-        size: the size that was tried first; smaller ones are tried until one fits.
-        step: the result of `compile_for` for `size`.
-        memory: bytes of memory of a replica.
+    until a size fits and fills the `memory` of a replica, in bytes, well. `compile_for` returns the
+    step compiled for a number of sequences, or the error. It returned `step` for `size`, which was
+    tried first; smaller sizes are tried until one fits.
 
     Returns the number of sequences and the step compiled for it; 0 and None if not even one fits.
     """

@@ -21,9 +21,8 @@ from bert_tf.devices.topology import USABLE, Topology
 class DoesNotFit(Exception):
     """The step needs more memory than a replica has.
 
-    Attributes:
-        needed: bytes that the compiler reports, sometimes without those of the arguments.
-        available: bytes of the replica, without those that the system reserves.
+    `needed` are the bytes that the compiler reports, sometimes without those of the arguments, and
+    `available` those of the replica that the system does not reserve.
     """
 
     def __init__(self, needed: int, available: int):
@@ -59,10 +58,8 @@ class CompiledStep:
 class Target(abc.ABC):
     """What the compilers of TPUs and GPUs do differently, for one replica of a topology.
 
-    Attributes:
-        kind: "TPU" or "GPU".
-        device: jax's description of the device.
-        memory_limit: bytes of memory for programs; None if the compiler itself refuses more.
+    The `kind` is "TPU" or "GPU", and `device` jax's description. Programs may use `memory_limit`
+    bytes; None if the compiler itself refuses more.
     """
 
     kind: str
@@ -87,12 +84,7 @@ def compile_step(
     step: Callable[[Mapping[str, tf.Tensor]], Any],
     batch: Mapping[str, tf.Tensor],
 ) -> CompiledStep:
-    """Compiles `step(batch)`.
-
-    Raises:
-        DoesNotFit: it needs too much memory.
-        ValueError: it cannot be compiled.
-    """
+    """Compiles `step(batch)`; raises a `DoesNotFit`, or a ValueError if it cannot be compiled."""
     from jax.errors import JaxRuntimeError
     from jax.interpreters.mlir import make_ir_context
     from jaxlib._hlo import XlaComputation
@@ -287,11 +279,7 @@ _LIBRARY_PRODUCT = re.compile(
 
 
 def library_flops(module: str) -> int:
-    """Returns the arithmetic of the products in cuBLAS, which XLA does not count.
-
-    Args:
-        module: the text of an optimized program.
-    """
+    """Counts the products in cuBLAS, which XLA leaves out, in the text of an optimized program."""
     flops = 0
     for shape, batch_axes, left, right in _LIBRARY_PRODUCT.findall(module):
         sizes = [int(size) for size in shape.split(",")]

@@ -13,12 +13,10 @@ USABLE = 0.98
 
 @dataclass(frozen=True)
 class Topology:
-    """GPUs of one machine, or a TPU slice: chips in a grid of two or three dimensions.
+    """GPUs of one machine, or a TPU slice: chips in a grid of two or three dimensions, the `shape`.
 
-    Attributes:
-        name: "h100", "h100:8", or the name that the TPU compiler and Cloud TPU use, "v5e:2x2".
-        version: a key of `GPUS` or `TPUS`.
-        shape: chips in each dimension.
+    The name is "h100", "h100:8", or the one that the TPU compiler and Cloud TPU use, "v5e:2x2". The
+    version is a key of `GPUS` or `TPUS`.
     """
 
     name: str
@@ -72,11 +70,7 @@ class Topology:
         return sum(size > 1 for size in self.shape)
 
     def peak_flops(self, precision: str) -> float:
-        """Returns the FLOP/s of a replica in products of matrices.
-
-        Raises:
-            ValueError: the device does not have this precision.
-        """
+        """Returns the FLOP/s of a replica in products of matrices; raises a ValueError if none."""
         peak = self.chip.replica_flops(precision)
         if peak is None:
             raise ValueError(
@@ -89,10 +83,8 @@ class Topology:
 class StepTime(NamedTuple):
     """The seconds of a training step, estimated from peak figures.
 
-    Attributes:
-        compute: the arithmetic, at the peak rate.
-        memory: all memory accesses, at full bandwidth.
-        all_reduce: summing the gradients over the chips.
+    `compute` is the arithmetic at the peak rate, `memory` all memory accesses at full bandwidth,
+    and `all_reduce` sums the gradients over the chips.
     """
 
     compute: float

@@ -29,11 +29,9 @@ def train_batches(
 ) -> tf.data.Dataset:
     """Returns batches of examples that are reshuffled in every epoch; the seed decides the order.
 
-    Args:
-        batch_size: examples per step, over all replicas.
-        steps: the steps to take, counted from 0 at the start of the run; a resumed run skips some.
-        device: for which devices to pad; see `padded_lengths`.
-        context: input context from `distribute_datasets_from_function`.
+    `batch_size` counts the examples per step, over all replicas. `steps` are those to take, counted
+    from 0 at the start of the run; a resumed run skips some. `device` is for which to pad; see
+    `padded_lengths`. `context` comes from `distribute_datasets_from_function`.
     """
     order = features.train_order(batch_size, steps.stop, seed)[steps.start * batch_size :]
     rows, batch_size = _share(tf.data.Dataset.from_tensor_slices(order), batch_size, context)
@@ -90,10 +88,7 @@ def padded_lengths(features: Features, device: str) -> np.ndarray:
 
 
 def batch_sizes(features: Features, device: str) -> tuple[np.ndarray, int]:
-    """Returns the number of tokens of each example, int [N], and its places with the most padding.
-
-    They are those of all rows together.
-    """
+    """Returns each example's tokens in all rows, int [N], and its places with the most padding."""
     places = int(padded_lengths(features, device).max())
     if features.ids.shape.rank == 2:
         return features.lengths, places

@@ -119,10 +119,7 @@ def find_file(data_dir: str, *names: str, advice: str = "name their folder as --
 
 
 def tfds_rows(name: str, split: str) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
-    """Returns the rows of a dataset of tensorflow-datasets, and its features.
-
-    Downloads the dataset if necessary.
-    """
+    """Returns rows and features of a dataset of tensorflow-datasets; downloads it if necessary."""
     # Slow to import, and not needed for local files.
     import tensorflow_datasets as tfds
 
@@ -140,11 +137,7 @@ def _targets(labels: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamples]:
-    """Holds out a random tenth of the examples; returns the rest and that tenth.
-
-    If `labels` are classes, int [N], it holds out about a tenth of every class; see
-    `choose_held_out`.
-    """
+    """Holds out a random tenth of the examples, by class; returns the rest and that tenth."""
     labels, groups = examples.targets.get("labels"), np.zeros(len(examples), np.int32)
     only = np.zeros(len(examples), bool)
     if labels is not None and labels.ndim == 1:
@@ -162,14 +155,9 @@ def choose_held_out(
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Chooses a tenth of the examples at random, and at least one.
 
-    That is about a tenth of every group, with at least one example of each as long as the total
-    stays at a tenth.
-
-    Args:
-        groups: the group of each example, int [N].
-        only: whether an example is the only one of a class, bool [N]; it then stays in training.
-
-    Returns whether each example was chosen, bool [N], and notes on their number.
+    That is about a tenth of every group, int [N], with at least one example of each as long as the
+    total stays at a tenth. An example that is the `only` one of a class, bool [N], stays in
+    training. Returns whether each example was chosen, bool [N], and notes on their number.
     """
     random = np.random.default_rng(seed)
     found, sizes = np.unique(groups[~only], return_counts=True)

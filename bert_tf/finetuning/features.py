@@ -183,15 +183,12 @@ def _packer(tokenizer: WordPieceTokenizer, max_seq_length: int, num_columns: int
 def make_windows(row_splits: tf.Tensor, size: int) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Lays windows of `size` tokens over texts; neighbors overlap by half or more.
 
-    A text of up to `size` tokens is one window. Works eagerly and in graphs.
+    A text of up to `size` tokens is one window. Works eagerly and in graphs. `row_splits` say where
+    the texts begin among all tokens, and the end; int64 [texts + 1].
 
-    Args:
-        row_splits: where the texts begin among all tokens, and the end; int64 [texts + 1].
-
-    Returns:
-        the tokens of each window, int64 [W, (tokens)], as indices into all tokens of all texts; and
-        for which of them it has the `most_context`, bool [W, (tokens)]: once for every token, so
-        that they are all tokens in order.
+    Returns the tokens of each window, int64 [W, (tokens)], as indices into all tokens of all texts;
+    and for which of them it has the `most_context`, bool [W, (tokens)]: once for every token, so
+    that they are all tokens in order.
     """
     stride = max(1, size // 2)
     lengths = row_splits[1:] - row_splits[:-1]
@@ -207,15 +204,10 @@ def make_windows(row_splits: tf.Tensor, size: int) -> tuple[tf.RaggedTensor, tf.
 def most_context(begin: tf.Tensor, length: tf.Tensor) -> tf.RaggedTensor:
     """Returns for each token of each window whether no other window serves better.
 
-    Among the windows with a token, the best one has the most context on the smaller side of it; the
-    first one counts if there are several. Works eagerly and in graphs.
-
-    Args:
-        begin, length: the first of the numbered tokens in each window, and how many it has, int64
-            [W].
-
-    Returns:
-        bool [W, (length)].
+    The result is bool [W, (length)]. Among the windows with a token, the best one has the most
+    context on the smaller side of it; the first one counts if there are several. Works eagerly and
+    in graphs. `begin` and `length` are the first of the numbered tokens in each window, and how
+    many it has, int64 [W].
 
     Source: google-research/bert run_squad.py `_check_is_max_context`.
     """

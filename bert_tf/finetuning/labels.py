@@ -98,10 +98,7 @@ def read_several(table: Table, column: str, separator: str | None) -> list[tuple
 
 
 def check_class_separator(table: Table, column: str, separator: str | None) -> None:
-    """Checks that names of classes are not separated by something else.
-
-    `separator` is that of the flag; None for the default, a comma.
-    """
+    """Checks that names are separated by the flag's separator (None: a comma), not another."""
     cells = [cell for cell in table.column(column) if isinstance(cell, str)]
     if not table.marks_lists and not separator and any("," in cell for cell in cells):
         say(
@@ -181,10 +178,7 @@ def measure_numbers(path: str, column: str, values: np.ndarray) -> tuple[float, 
 
 
 def cosine_range(path: str, column: str, values: np.ndarray) -> tuple[float, float]:
-    """Returns the numbers that the cosines 0 and 1 stand for, given those in a training file.
-
-    Numbers from -1 to 1 are cosines. Otherwise, the smallest one is 0 and the largest is 1.
-    """
+    """Returns the numbers for the cosines 0 and 1: 0 and 1 for cosines, or else the extremes."""
     measure_numbers(path, column, values)  # checks them
     low, high = float(values.min()), float(values.max())
     if -1 <= low and high <= 1:

@@ -30,10 +30,7 @@ _TASK = "task"
 
 @dataclass(frozen=True, kw_only=True)
 class MultiFeatures(Features):
-    """The examples of several tasks, one task after the other.
-
-    The target `task`, int32 [N], is the index of the task. Targets are named `<task>/<target>`.
-    """
+    """Examples of several tasks in turn, with `task`, int32 [N], and targets `<task>/<target>`."""
 
     parts: Mapping[str, Features]
 

@@ -46,10 +46,7 @@ class Score(NamedTuple):
 
 
 class ScoreTable(NamedTuple):
-    """A table: its title, the names of its columns, and its rows of names and scores.
-
-    `factor` and `form` are those of the scores as text.
-    """
+    """A table: title, names of columns, rows of names and scores, and how scores become text."""
 
     title: str
     header: list[str]
@@ -97,10 +94,9 @@ Results = Mapping[str, float]
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """The runs of one setting of the flags, which differ in their seeds.
+    """The runs of one setting of the flags, by folder; they differ in their seeds.
 
     `name` is its folder in --output_dir, "" without --grid; `flags` are those that --grid sets.
-    `runs` has the options of each run, by its folder in --output_dir.
     """
 
     name: str
@@ -195,10 +191,7 @@ def _finished_results(options: FineTuningOptions) -> Results | None:
 
 
 def summarize(results: Sequence[Results]) -> dict[str, Score]:
-    """Returns the score of each metric that all runs have.
-
-    A tagger, for example, has one for every type of entity that it predicts.
-    """
+    """Returns the score of each metric that all runs have; taggers may have others, too."""
     names = [name for name in results[0] if name != "global_step"] if results else []
     shared = [name for name in names if all(name in run for run in results)]
     return {name: Score.of([run[name] for run in results]) for name in shared}

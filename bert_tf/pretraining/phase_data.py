@@ -36,10 +36,7 @@ from tfrecords.vocabulary import Vocabulary
 
 
 class PretrainingLearner(Learner):
-    """Trains a `BertPretrainer`; other learners of records replace parts of it.
-
-    `next_sentence` says whether its objective includes that of pairs of segments.
-    """
+    """Trains a `BertPretrainer`, with or without pairs; other learners of records replace parts."""
 
     def __init__(self, next_sentence: bool):
         self._next_sentence = next_sentence
@@ -61,10 +58,9 @@ class PretrainingLearner(Learner):
 
 @dataclasses.dataclass(eq=False)
 class PhaseData:
-    """Batches and evaluations of one phase.
+    """Batches and evaluations of one phase, and the warnings of the run so far.
 
-    `warned` holds the warnings that the run has already printed, in all phases. `counts` says how
-    often the first evaluation masked each token.
+    `counts` says how often the first evaluation masked each token.
     """
 
     training: Training
@@ -182,10 +178,7 @@ def announce_duration(
     peak_flops: float,
     flops_per_sequence: Flops = training_flops,
 ) -> str:
-    """Estimates how long the steps after `step` will take, without evaluations.
-
-    `peak_flops` are those of all devices together, in FLOP/s.
-    """
+    """Estimates how long the steps after `step` take, at the peak FLOP/s of all devices."""
     flops = 0
     for phase in phases:
         records = phase.train

@@ -47,14 +47,10 @@ Contents = dict[str, dict[str, FILE_KIND]]
 class NamedRecords:
     """The files of a phase, and the manifests beside them.
 
-    Attributes:
-        phase: the flags with the values of the phase.
-        first_step, until_step: the phase takes the steps after `first_step`, up to `until_step`.
-        files, eval_files: the files to train and to evaluate on; the same unless the user gave
-            separate ones.
-        inputs: --input_file or --eval_input_file -> file -> bytes, for the files that this run
-            reads.
-        manifests: path -> manifest, for these files.
+    `phase` are the flags with the values of the phase, which takes the steps after `first_step`, up
+    to `until_step`. It trains on `files` and evaluates on `eval_files`, the same unless the user
+    gave separate ones. `inputs` maps --input_file or --eval_input_file to the bytes of each file
+    that this run reads, and `manifests` the paths of their manifests to these.
     """
 
     phase: SharedOptions
@@ -140,10 +136,7 @@ def check_records(
     records: Sequence[NamedRecords],
     held_out_from: Sequence[str],
 ) -> list[PhaseRecords]:
-    """Checks the records of every phase against flags, manifests and the model.
-
-    `held_out_from` are the files from which the run has held out records so far.
-    """
+    """Checks the records of every phase against flags, manifests, model and held-out files."""
     phases = []
     for number, named in enumerate(records, start=1):
         with phase_named(options, number):

@@ -39,10 +39,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Point:
-    """One expectation, in words.
-
-    `check` raises a `Wrong` if it does not hold. If it is not `required`, that is only advice.
-    """
+    """One expectation; `check` raises a `Wrong` if it does not hold, advice unless `required`."""
 
     name: str
     expected: str

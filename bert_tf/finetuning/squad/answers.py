@@ -20,10 +20,7 @@ CERTAINLY_NULL = 1e6
 
 
 class Candidate(NamedTuple):
-    """A possible answer to a question, its probability, and the logits of its ends.
-
-    The empty text stands for no answer.
-    """
+    """A possible answer ("" for none), its probability, and the logits of its ends."""
 
     text: str
     probability: float
@@ -34,10 +31,9 @@ class Candidate(NamedTuple):
 class Answer(NamedTuple):
     """What was found for a question.
 
-    Attributes:
-        text: the best answer that is not empty; "" if no span is valid.
-        null_odds: the score of having no answer minus that of `text`; 0 if every question has one.
-        candidates: the best candidates, the likeliest first.
+    `text` is the best answer that is not empty; "" if no span is valid. `null_odds` is the score of
+    having no answer minus that of `text`; 0 if every question has one. The best candidates come
+    first.
     """
 
     text: str
@@ -46,10 +42,7 @@ class Answer(NamedTuple):
 
 
 class Spans(NamedTuple):
-    """Valid spans [N]: the first and the last token in the context, and their logits.
-
-    `question` is the index of the question; ascending.
-    """
+    """Valid spans [N] of ascending questions: first and last token, and the logits of both."""
 
     question: tf.Tensor
     start: tf.Tensor

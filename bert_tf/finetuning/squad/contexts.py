@@ -18,10 +18,7 @@ _SPECIAL_TOKENS = 3
 
 
 class SquadOptions(NamedTuple):
-    """The flags of the same names.
-
-    `threshold` is --null_score_diff_threshold, or None if every question has an answer.
-    """
+    """The flags of these names; `threshold` is None if every question has an answer."""
 
     doc_stride: int
     max_query_length: int
@@ -33,12 +30,10 @@ class SquadOptions(NamedTuple):
 class Places(NamedTuple):
     """Where windows lie, int64 [W] each.
 
-    Attributes:
-        question: the index of the question; ascending.
-        begin: the first token in the window, among those of the contexts of all questions.
-        offset: which token of its context that is.
-        first: the position of that token in the window.
-        length: the number of tokens of the context in the window.
+    `question` is the index of the question; ascending. `begin` is the first token in the window,
+    among those of the contexts of all questions, `offset` which token of its context that is, and
+    `first` its position in the window. `length` is the number of tokens of the context in the
+    window.
     """
 
     question: tf.Tensor
@@ -67,14 +62,9 @@ def split_contexts(
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, Places]:
     """Splits contexts into overlapping windows; a context without tokens has one empty window.
 
-    Args:
-        questions, contexts: token ids, int32 [Q, (tokens)]; a question leaves room for at least one
-            token of the context.
-        doc_stride: tokens between the starts of neighboring windows, or less where windows are
-            shorter.
-
-    Returns:
-        ids and types, int32 [W, (length)], and where the windows lie.
+    Both have token ids, int32 [Q, (tokens)]; a question leaves room for at least one token of the
+    context. There are `doc_stride` tokens between the starts of neighboring windows, or less where
+    windows are shorter. Returns ids and types, int32 [W, (length)], and where the windows lie.
     """
     query_lengths, lengths = questions.row_lengths(), contexts.row_lengths()
     room = max_seq_length - _SPECIAL_TOKENS - query_lengths
@@ -99,11 +89,9 @@ def split_contexts(
 class SquadFeatures(Features):
     """Windows; the targets are `start` and `end`, the positions of the answer or 0.
 
-    Attributes:
-        examples: the questions.
-        windows: where the windows lie, as NumPy arrays.
-        starts, limits: the byte offsets of every token, int64 [contexts, (tokens)].
-        max_query_length: the largest number of tokens of a question; longer ones were truncated.
+    `windows` says where they lie, as NumPy arrays. `starts` and `limits` are the byte offsets of
+    every token, int64 [contexts, (tokens)]. Longer questions than `max_query_length` were
+    truncated.
     """
 
     examples: SquadExamples
@@ -184,10 +172,7 @@ def _targets(
 def answer_tokens(
     examples: SquadExamples, starts: tf.RaggedTensor, limits: tf.RaggedTensor
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the first and the last token of each answer in its context, or -1 and -1; int64 [Q].
-
-    These are the tokens that overlap with the answer.
-    """
+    """Returns the first and last token that overlap with each answer, or -1 and -1; int64 [Q]."""
     splits = starts.row_splits.numpy()
     starts, limits = starts.values.numpy(), limits.values.numpy()
     found = np.full((2, len(examples)), -1)

@@ -24,14 +24,11 @@ _ROW |= {"answers?": ({"text": list[str], "answer_start": list[int]}, NoneType)}
 
 
 class Question(NamedTuple):
-    """A question on a context.
+    """A question on a context; `id` identifies it in files of predictions.
 
-    Attributes:
-        id: what identifies it in files of predictions.
-        text: the question.
-        context: the index of its context.
-        answers: the correct answers; () if it is unanswerable, None if they are unknown.
-        span: the byte offsets of the answer to train on, start and limit; None if there is none.
+    `context` is the index of its context. The answers are the correct ones; () if it is
+    unanswerable, None if they are unknown. `span` has the byte offsets of the answer to train on,
+    start and limit; None if there is none.
     """
 
     id: str
@@ -43,13 +40,10 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True)
 class SquadExamples:
-    """The questions of a split.
+    """The questions of a split, in the order of the file, and their contexts, UTF-8 bytes.
 
-    Attributes:
-        contexts: UTF-8 bytes.
-        questions: the questions, in the order of the file.
-        has_answers: whether the answers of all questions are known.
-        notes: faults in the data, with their counts.
+    `has_answers` says whether the answers of all questions are known. The notes are faults in the
+    data, with their counts.
     """
 
     contexts: list[bytes]
@@ -90,10 +84,9 @@ class _Row(NamedTuple):
 def read_squad_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
     """Reads a file in the format of SQuAD 1.1 or 2.0, or a table of its questions.
 
-    Args:
-        path: the file. The columns of a table (.jsonl or .parquet) are those of Hugging Face's.
-        split: "train", "dev" or "test". Only the questions of "test" may lack answers.
-        unanswerable: whether a question may have no answer, as in 2.0.
+    The columns of a table (.jsonl or .parquet) are those of Hugging Face's. Only the questions of
+    the split "test" may lack answers. `unanswerable` says whether a question may have none, as in
+    2.0.
     """
     check_single(path)
     with errors_at(path):

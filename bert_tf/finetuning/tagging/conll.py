@@ -44,9 +44,8 @@ def read_conll(path: str, word: int = 0, tag: int = 0, learn: bool = False) -> T
     words, `en:`, are left out. The notes of the text say so. Without -DOCSTART- lines, every
     sentence is a document.
 
-    Args:
-        word, tag: the columns, from 1; 0 to find them. A file without the latter has no tags.
-        learn: whether the tags are to be learned, so that a column with a single one is passed by.
+    `word` and `tag` are the columns, from 1; 0 to find them. A file without the latter has no tags.
+    If they are to be learned, a column with a single one is passed by.
     """
     documents, notes = _documents(path)
     sentences = [[cells for _, cells in rows] for document in documents for rows in document]
@@ -140,10 +139,7 @@ def _filled(cells: list[str]) -> int:
 
 
 def read_tfds(split: str) -> TaggedText:
-    """Reads a split of CoNLL-2003, "train", "dev" or "test", from tensorflow-datasets.
-
-    It does not say where documents begin.
-    """
+    """Reads "train", "dev" or "test" of CoNLL-2003 from TFDS, without where documents begin."""
     rows, features = examples.tfds_rows("conll2003", split)
     name, documents = features["ner"].feature.int2str, []
     for number, row in enumerate(rows, start=1):
@@ -156,10 +152,7 @@ def read_tfds(split: str) -> TaggedText:
 
 
 def write_conll(path: str, text: TaggedText, predicted: Sequence[str]) -> None:
-    """Writes word, tag if known, and predicted tag, the input of conlleval, whole or not at all.
-
-    Spaces in words and tags become underscores. `predicted` are the tags of all words.
-    """
+    """Writes word, tag if known, and predicted tag for conlleval; spaces become underscores."""
     tags, lines = iter(text.by_sentence(predicted)), []
     for document in text.documents:
         if text.marks_documents:

@@ -32,12 +32,9 @@ def find_tag_columns(
 ) -> tuple[int, int | None]:
     """Returns the columns of the words and tags of a file, from 0; None if there are no tags.
 
-    Converts tags in brackets to BIO in place.
-
-    Args:
-        sentences: the cells of each word; every word has the same number of cells.
-        word, tag: the columns, from 1; 0 to find them.
-        learn: whether the tags are to be learned, so that there must be several.
+    Converts tags in brackets to BIO in place. `word` and `tag` are the columns, from 1; 0 to find
+    them in the cells of each word, which are as many for every word. With `learn`, there must be
+    several tags.
     """
     if is_ontonotes([row for rows in sentences for row in rows]):
         word, tag = word or ONTONOTES[0], tag or ONTONOTES[1]
@@ -86,11 +83,7 @@ def is_ontonotes(rows: Cells) -> bool:
 
 
 def without_ranges(documents: list[list[list]]) -> tuple[list[list[list]], int]:
-    """Leaves out token ranges and empty nodes of CoNLL-U; returns their number, too.
-
-    Args:
-        documents: the sentences of each document, with the number and cells of each line.
-    """
+    """Leaves out token ranges and empty nodes of CoNLL-U; returns their number, too."""
     kept = [
         [[row for row in rows if not _NO_WORD.fullmatch(row[1][0])] for rows in document]
         for document in documents

@@ -22,10 +22,9 @@ _APOSTROPHE = "['\u2019]"
 class RawWords(NamedTuple):
     """The words of B texts.
 
-    Attributes:
-        ids: the tokens of each text, int32 [B, (tokens)].
-        first: the first token of each word, among all tokens of all texts, int64 [B, (words)].
-        starts, limits: the byte offsets of each word in its text, int64 [B, (words)].
+    `ids` are the tokens of each text, int32 [B, (tokens)], and `first` the first token of each
+    word, among all tokens of all texts, int64 [B, (words)]. `starts` and `limits` are the byte
+    offsets of each word in its text, int64 [B, (words)].
     """
 
     ids: tf.RaggedTensor
@@ -159,13 +158,10 @@ def word_windows(
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Lays windows over the words of texts, [CLS] and [SEP] around each.
 
-    Args:
-        ids: the tokens of each text, [B, (tokens)].
-        first: the first token of each word, among all tokens.
-
-    Returns:
-        the ids of the windows, [W, (length)], and which of their outputs are the predictions of all
-        words, in order, bool [W, (length)]: the first token of each word, in one window.
+    `ids` are the tokens of each text, [B, (tokens)], and `first` the first token of each word,
+    among all tokens. Returns the ids of the windows, [W, (length)], and which of their outputs are
+    the predictions of all words, in order, bool [W, (length)]: the first token of each word, in one
+    window.
     """
     positions, central = make_windows(ids.row_splits, max_seq_length - 2)
     is_first = tf.scatter_nd(

@@ -44,16 +44,12 @@ class Sentence(NamedTuple):
 
 @dataclass(frozen=True)
 class TaggedText:
-    """Documents of sentences.
+    """Documents of sentences: at least one each, which have at least one word each.
 
-    Attributes:
-        path: the file, for messages.
-        documents: at least one sentence each, which have at least one word each.
-        marks_documents: whether the file says where documents begin; otherwise every sentence is a
-            document.
-        notes: faults in the data, with their counts.
-        columns: values of flags for the columns in which the words and tags were found, if these
-            are not the usual ones.
+    Unless the file, `path` in messages, says where documents begin, `marks_documents`, every
+    sentence is a document. The notes are faults in the data, with their counts. `columns` are
+    values of flags for the columns in which the words and tags were found, if these are not the
+    usual ones.
     """
 
     path: str
@@ -90,10 +86,7 @@ class TaggedText:
         return f"{line} and {documents}" if self.marks_documents else line
 
     def word_splits(self, by_document: bool) -> np.ndarray:
-        """Returns where the documents, or else the sentences, begin among the words, and the end.
-
-        int64 [documents or sentences + 1].
-        """
+        """Returns where documents, or else sentences, begin among the words, and the end; int64."""
         texts = self.documents if by_document else [[sentence] for sentence in self.sentences]
         lengths = [sum(len(sentence.words) for sentence in text) for text in texts]
         return np.append(0, np.cumsum(lengths))
@@ -170,11 +163,7 @@ def _warn_about_units(text: TaggedText) -> None:
 
 
 def prepare_tags(text: TaggedText, labels: Sequence[str]) -> TaggedText:
-    """Returns the text in BIO, and warns of faults in its tags.
-
-    Args:
-        labels: the tags that the model knows. Others count as errors of the model.
-    """
+    """Returns the text in BIO, and warns of faults in its tags and of tags not in `labels`."""
     tags = {*text.tags}
     if tag_entities(labels) and (any(map(is_entity_tag, tags)) or spellings(tags)):
         text, messages = _in_bio(text)

@@ -233,14 +233,11 @@ BALANCED = "balanced"
 
 
 def class_weights(value: str, labels: Sequence[str], targets: np.ndarray) -> tuple[float, ...]:
-    """Returns the weight of each class.
+    """Returns the weight of each class, given those of the training examples, int [N].
 
     "balanced" gives every class the same total weight: examples / (classes * examples of the
-    class), counting only classes that occur. The mean weight of an example is then 1.
-
-    Args:
-        value: "balanced", or `label=weight` separated by commas; other classes weigh 1.
-        targets: the classes of the training examples, int [N].
+    class), counting only classes that occur. The mean weight of an example is then 1. Any other
+    value is `label=weight` separated by commas; other classes weigh 1.
     """
     if value != BALANCED:
         # A label may hold commas, a weight none.

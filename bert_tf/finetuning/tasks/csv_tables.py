@@ -35,12 +35,9 @@ _PAIRS_FLAGS = (*_FLAGS[:5], "negative_column", "temperature")
 def make_csv_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
     """Creates the task of the user's files.
 
-    Args:
-        head: the head of the trained model; without one, the training file names the classes.
-
-    Raises:
-        ValueError: flags contradict each other, or the training file is malformed.
-        OSError: the training file cannot be read.
+    The head is that of the trained model; without one, the training file names the classes. Raises
+    a ValueError if flags contradict each other or the training file is malformed, and an OSError if
+    it cannot be read.
     """
     if options.label_type == "tags":
         return make_tagging(name, options, head)
@@ -91,12 +88,7 @@ _Rows = list[tuple[str, ...]] | np.ndarray
 
 
 class TableReader:
-    """Reads the user's tables.
-
-    Attributes:
-        separator: goes between the classes in a cell.
-        guessed: the flags that name the columns which the training file's contents showed.
-    """
+    """Reads tables; `guessed` are flags for columns that the training file's contents showed."""
 
     def __init__(self, options: FineTuningOptions):
         self._type, self._stated_separator = options.label_type, options.label_separator
@@ -110,10 +102,7 @@ class TableReader:
         self.guessed: Mapping[str, str] = {}
 
     def learn(self, files: DataFiles) -> Head:
-        """Returns a head with the classes of the training file, or the scale of its numbers.
-
-        Classes are sorted, or the names of their columns.
-        """
+        """Returns a head with the sorted classes of the training file, or with its scale."""
         if self._type == "pairs":
             return Head(EMBEDDING)
         if not files.train_file:

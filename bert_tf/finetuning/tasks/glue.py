@@ -27,20 +27,15 @@ _LABELLED = ("train", "dev", "dev_mismatched")
 
 @dataclass(frozen=True, kw_only=True)
 class GlueFiles:
-    """The layout of the files of a task.
+    """The layout of the files of a task in its `folder` of the official archive.
 
-    Attributes:
-        folder: name of the task's folder in the official archive.
-        text_a, text_b, label: names of the columns.
-        labels: the classes as written in the files, in the order of `ClassificationTask.labels`;
-            () if the labels are numbers.
-        limits: the least and the greatest of such numbers, by the definition of the task.
-        index: name of the column that numbers the examples, in files that have it.
-        names: the possible names of a split's file, where it is not `<split>.tsv`; with "/" for
-            a file in a folder beside `folder`.
-        header: the columns of files without a header; only some files of CoLA have none.
-        skips_short_lines: whether labelled files have lines without some of the columns, which
-            are skipped and counted.
+    `text_a`, `text_b` and `label` name the columns, as does `index`, which numbers the examples, in
+    files that have it. `labels` are the classes as written in the files, in the order of
+    `ClassificationTask.labels`; () if the labels are numbers, which have `limits` by the definition
+    of the task. `names` are the possible names of a split's file, where it is not `<split>.tsv`;
+    with "/" for a file in a folder beside `folder`. Only some files of CoLA have no header:
+    `header`. With `skips_short_lines`, lines of labelled files without some of the columns are
+    skipped and counted.
     """
 
     folder: str
@@ -278,10 +273,7 @@ def make_similarity(options: FineTuningOptions, head: Head | None) -> embedding.
 def write_submission(
     runs: Iterable[str], output_file: str, overwrite: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Zips the files for GLUE's server in the output folders of run_finetuning.
-
-    Returns the names of the files in the zip file and of those that are missing.
-    """
+    """Zips the files for GLUE's server in run folders; returns their names and those missing."""
     paths = {}
     for run in runs:
         found = [name for name in SUBMISSION if tf.io.gfile.exists(f"{run}/{name}")]

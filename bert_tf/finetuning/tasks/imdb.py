@@ -21,10 +21,7 @@ def read_review_file(path: str, split: str) -> TextExamples:
 
 
 def read_folder(data_dir: str, split: str) -> TextExamples:
-    """Reads `aclImdb/<split>/{neg,pos}/*.txt`, or `aclImdb/test/*.txt` without labels.
-
-    `data_dir` is the folder aclImdb, or its parent.
-    """
+    """Reads `aclImdb/<split>/{neg,pos}/*.txt` or `aclImdb/test/*.txt`, from it or its parent."""
     root = f"{data_dir}/aclImdb" if tf.io.gfile.isdir(f"{data_dir}/aclImdb") else data_dir
     folders = [f"{split}/{label}" for label in LABELS]
     labelled = split != "test" or any(tf.io.gfile.isdir(f"{root}/{name}") for name in folders)

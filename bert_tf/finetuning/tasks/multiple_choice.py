@@ -29,13 +29,10 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 
 @dataclass(frozen=True)
 class ChoiceExamples:
-    """Texts with choices.
+    """Texts, UTF-8 bytes [N], and the choices of each, [N][K].
 
-    Attributes:
-        texts: UTF-8 bytes [N].
-        choices: the choices of each text, [N][K].
-        targets: `labels`, the number of the right choice, int [N]; {} if unknown.
-        notes: faults in the data, with their counts.
+    The targets are `labels`, the number of the right choice, int [N]; {} if unknown. The notes are
+    faults in the data, with their counts.
     """
 
     texts: list[bytes]
@@ -160,11 +157,7 @@ def read_swag(data_dir: str, split: str) -> ChoiceExamples:
 
 
 def read_swag_file(path: str, split: str) -> ChoiceExamples:
-    """Reads a file; the column `label` of test sets may be empty or missing.
-
-    As in the paper, the text is the first sentence, `sent1`, and a choice is the second one, the
-    beginning `sent2` with an ending.
-    """
+    """Reads `sent1`, and `sent2` with each ending, as in the paper; test sets may lack labels."""
     table = read_table(path)
     texts, beginnings = map(table.texts, ("sent1", "sent2"))
     endings = [*zip(*map(table.texts, ENDINGS), strict=True)]

@@ -56,12 +56,10 @@ class AnswerModule(ServingModule):
     """Maps strings `question` and `context` [B] to the answers, [B] each.
 
     The outputs are `text`; `start` and `end`, int64, its byte offsets in the context; and `score`,
-    float32, its probability. Contexts may have any length. If questions may be unanswerable, the
-    text of such a question is "", its offsets are 0, and a further output, `null_odds`, float32, is
-    the score of having no answer minus that of the best answer.
-
-    Args:
-        max_seq_length: the length of the windows.
+    float32, its probability. Contexts may have any length; windows have `max_seq_length`. If
+    questions may be unanswerable, the text of such a question is "", its offsets are 0, and a
+    further output, `null_odds`, float32, is the score of having no answer minus that of the best
+    answer.
     """
 
     truncates = ("question", "the --max_query_length of the run")

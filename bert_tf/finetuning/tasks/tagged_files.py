@@ -35,11 +35,7 @@ _OWN_FLAGS = {_NER: ("data_dir", "document_context", "feature_based"), "csv": ("
 
 
 def make_tagging(name: str, options: FineTuningOptions, head: Head | None) -> TaggingTask:
-    """Creates a task; its tags are those of the trained model or else of the training file.
-
-    Args:
-        name: "ner" for CoNLL files, CoNLL-2003's by default; "csv" for tables.
-    """
+    """Creates the task "ner" or "csv" with the tags of the trained model or the training file."""
     files, reader = DataFiles.of(options), _Reader(name, options)
     labels = head.labels if head else label_names(reader.learn(files))
     return TaggingTask(

@@ -32,9 +32,8 @@ Logits = Mapping[str, list[np.ndarray]]
 class TaggingFeatures(Features):
     """Windows over documents or sentences; `examples` is the `TaggedText`.
 
-    Attributes:
-        predicted: bool [N, (length)], the tokens whose outputs are the predictions of all words, in
-            order: the first token of each word, in one window.
+    `predicted`, bool [N, (length)], are the tokens whose outputs are the predictions of all words,
+    in order: the first token of each word, in one window.
     """
 
     predicted: tf.RaggedTensor
@@ -219,8 +218,7 @@ def tokenize_each(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Tokenizes words one by one; a word of which cleaning leaves nothing is [UNK].
 
-    Returns:
-        the ids, int32 [tokens], and where the words begin, int64 [words + 1].
+    Returns the ids, int32 [tokens], and where the words begin, int64 [words + 1].
     """
     lines = [word.encode(errors="replace") for word in words]
     ids, splits = tokenizer.tokenize_lines(lines)

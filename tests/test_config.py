@@ -162,10 +162,7 @@ def test_an_unknown_preset_is_named():
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_attention_starts_alike_at_every_width(name):
-    """Oracle: the standard deviation of attention's logits, initializer_range**2 * width, in base.
-
-    Wider presets keep the published 0.02.
-    """
+    """Oracle: the deviation of attention's logits in base; wider presets keep 0.02."""
     config = preset_config(name)
     if config.hidden_size > 768:
         assert config.initializer_range == 0.02

@@ -264,10 +264,7 @@ def test_a_vocabulary_that_changed_is_noticed(run, tmp_path):
 
 
 def test_exports_take_vocabulary_and_casing_from_the_run(run, tmp_path, capsys):
-    """Oracle: a cased run, with a vocabulary without capitals.
-
-    Whatever would export it as uncased is refused.
-    """
+    """Oracle: a cased run, without capitals in its vocabulary; exports as uncased are refused."""
     run.write(ModelSpec(CONFIG, VOCAB, False))
     vocab_file = run.file("vocab.txt")
     assert resolve_vocab(opened(run), None, None) == (VOCAB, False)

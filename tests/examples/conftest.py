@@ -26,10 +26,7 @@ def corpus(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture
 def folder(corpus) -> pathlib.Path:
-    """Holds vocab.txt, and text-0.txt and text-1.txt with 30 documents of six lines.
-
-    It has the same path and the same times of modification in all tests: manifests contain both.
-    """
+    """Holds vocab.txt, text-0.txt and text-1.txt; manifests contain its path, which is the same."""
     folder = corpus.with_name("folder")
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(corpus, folder)

@@ -20,10 +20,7 @@ def test_one_worker_is_this_process():
 
 @pytest.mark.slow
 def test_two_workers(monkeypatch):
-    """Shares two processes, which take seconds to start, between all checks.
-
-    Oracles: the results in this process; half of the cores.
-    """
+    """Oracles: the results in this process; half of the cores. Starting two takes seconds."""
     monkeypatch.setattr("bert_tf.jobs.workers.available_cores", lambda: 6)
     with open_workers(2) as results:
         numbers = range(50)

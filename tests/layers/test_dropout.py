@@ -152,10 +152,7 @@ def test_round_trip():
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 @pytest.mark.parametrize("rematerialize", ["none", "layers"])
 def test_every_dropout_of_a_model_has_its_number(rate, rematerialize, monkeypatch):
-    """Oracle: embeddings 0, then attention, hidden and output of each layer, however many drop.
-
-    The head of a task model drops with another seed than all of them.
-    """
+    """Oracle: embeddings 0, attention, hidden, output of each layer; a head has another seed."""
     masks = calls_of(monkeypatch, dropout, "dropout_mask")
     config = dataclasses.replace(CONFIG, attention_probs_dropout_prob=rate)
     model = BertTaskModel(config, 2, encoder=BertEncoder(config, rematerialize))

@@ -55,9 +55,7 @@ PUBLISHED = json.loads("""{"attention_probs_dropout_prob": 0.1, "hidden_act": "r
 
 @pytest.mark.parametrize(("shared", "expected"), [(True, 24_581_888), (False, 25_359_104)])
 def test_golden_parameter_counts(shared, expected):
-    """Oracles: those of google/mobilebert-uncased in transformers; 25.3M (arXiv:2004.02984 table
-    1), where each of queries and keys has a dense layer of its own.
-    """
+    """Oracles: google/mobilebert-uncased in transformers; 25.3M (arXiv:2004.02984 table 1)."""
     config = BertConfig.from_dict(PUBLISHED | {"key_query_shared_bottleneck": shared})
     found = entries(own_rows(config), config, ["encoder"])
     assert sum(int(np.prod(entry.our_shape)) for entry in found) == expected
@@ -66,10 +64,7 @@ def test_golden_parameter_counts(shared, expected):
 
 
 def test_queries_and_keys_with_dense_layers_of_their_own():
-    """Oracle: a model that shares one which changes nothing, in a bottleneck as wide as the layers.
-
-    For shared queries and keys, huggingface_golden.npz has the outputs of transformers.
-    """
+    """Oracle: a model that shares one which changes nothing, as wide as the layers."""
     wide = dataclasses.replace(CONFIG, intra_bottleneck_size=16)
     own = randomize(BertPretrainer(dataclasses.replace(wide, key_query_shared_bottleneck=False)))
     shared, values = BertPretrainer(wide), {weight.path: weight for weight in own.weights}
@@ -86,9 +81,7 @@ def test_queries_and_keys_with_dense_layers_of_their_own():
 
 
 def test_files_keep_every_weight_and_the_configuration(model, tmp_path):
-    """Oracles: the weights, read back from a run folder and from Keras' file; the messages of
-    formats that have no place for them.
-    """
+    """Oracles: the weights, from a run folder and Keras' file; the messages of other formats."""
     found = open_checkpoint(save_run(tmp_path, model, None))
     assert found.spec.config == model.config
     again = pretrainer(found)

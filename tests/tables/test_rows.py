@@ -26,10 +26,7 @@ TEXTS = [
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_csv_files_return_what_was_written(tmp_path, delimiter, line_end, capsys):
-    """Oracle: the texts that the standard library's writer wrote, after a byte order mark.
-
-    A lone carriage return becomes a space. The fields with line breaks are counted, by hand.
-    """
+    """Oracles: the texts that csv wrote, but for lone carriage returns; fields counted by hand."""
     with open(tmp_path / "a.csv", "w", newline="", encoding="utf-8-sig") as file:
         writer = csv.writer(file, delimiter=delimiter, lineterminator=line_end)
         writer.writerows([("text", "label"), *((text, "x") for text in TEXTS)])

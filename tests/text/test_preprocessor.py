@@ -91,10 +91,7 @@ def test_special_ids_come_from_the_vocabulary():
 
 
 def test_graphs_for_static_and_dynamic_lengths():
-    """Oracles: the static shape, and a worked example.
-
-    oneDNN prints an error about transposed integers.
-    """
+    """Oracles: the static shape, a worked example, and no error of oneDNN."""
     pack = tf.function(lambda a, b, length: pack_segments([a, b], length, VOCAB))
     spec = tf.RaggedTensorSpec([None, None], tf.int32)
     static = pack.get_concrete_function(spec, spec, 8)

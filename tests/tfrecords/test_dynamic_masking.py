@@ -278,10 +278,7 @@ def test_every_epoch_has_new_masks_that_depend_on_the_seed(tmp_path):
 def test_a_step_has_the_same_rows_and_masks_under_every_strategy(
     tmp_path, units, pipelines, first_step
 ):
-    """Oracle: the uninterrupted run of one replica over three epochs.
-
-    Each pipeline has two replicas. tests/tfrecords/test_reader.py has static records.
-    """
+    """Oracle: the uninterrupted run of one replica over three epochs; each pipeline has two."""
     file = _write(tmp_path / "records", dynamic_arrays(30))
     whole = _training(file, 8, 12, units=units)[first_step:]
     replicas = 2 * pipelines

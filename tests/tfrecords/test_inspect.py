@@ -190,10 +190,7 @@ def test_each_rule(vocab_file, changes, message):
 
 
 def test_all_bad_records_are_named_and_the_others_read(tmp_path, capsys, monkeypatch):
-    """Oracle: where the bad records are, by hand, the first one and in two batches; their number.
-
-    Bytes that are no record, or a record of another kind, must not hide the good records around it.
-    """
+    """Oracle: where the bad records are, by hand, the first and in two batches; their number."""
     bad = {
         1: (b"junk", "not a tf.train.Example"),
         3: (changed(STATIC, masked_lm_ids={0: -1}), "masked_lm_ids has -1, outside 0 to "),

@@ -123,10 +123,7 @@ def test_the_checkpoint_before_a_damaged_one_is_used(
 
 
 def test_a_checkpoint_that_a_kill_left_unlisted_is_the_newest(tmp_path, trainer, make_checkpointer):
-    """Oracles: the checkpoint, complete though the file that lists it is missing; a user's files.
-
-    Their names begin like those of checkpoints.
-    """
+    """Oracles: the checkpoint, complete though unlisted; a user's files with names like those."""
     path = make_checkpointer(tmp_path, trainer).save()
     (tmp_path / "checkpoint").unlink()
     assert latest_checkpoint(str(tmp_path)) == path

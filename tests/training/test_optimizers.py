@@ -110,10 +110,7 @@ def test_lamb_does_not_scale_the_rate_where_a_norm_is_0():
 
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_two_replicas_give_the_result_of_one(name):
-    """Oracle: the formula in NumPy; each replica has a part of the gradient.
-
-    After every step comes one that is not finite and changes nothing.
-    """
+    """Oracle: the formula in NumPy; after every step comes one that changes nothing, not finite."""
     strategy = two_replicas()
     with strategy.scope():
         variables = make_variables()

@@ -79,10 +79,7 @@ def test_values_read_back_bit_for_bit(tmp_path):
 
 @pytest.mark.parametrize("cut", ["", '{"step": 11, "lo', '{"step": 11}', "\0\0\0"])
 def test_a_resumed_run_has_the_metrics_of_an_uninterrupted_one(tmp_path, cut):
-    """Oracle: the file of a run that was not killed; the kill came within a line or not.
-
-    The resumed run ends before the step that the killed one had reached.
-    """
+    """Oracle: the file of a run without the kill, which came later than the resumed run's end."""
     whole, resumed = tmp_path / "whole.jsonl", tmp_path / "resumed.jsonl"
     write_steps(whole, range(1, 10))
     write_steps(resumed, range(1, 7))
@@ -153,10 +150,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_the_process_at_once(number):
-    """Oracle: the shell's exit codes, 128 plus the signal's number; a real process.
-
-    The first one calls the function given, although the main thread never returns.
-    """
+    """Oracle: the shell's exit code, 128 plus the number; the first calls the function given."""
     process = subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, str(int(number))],
         stdin=subprocess.PIPE,

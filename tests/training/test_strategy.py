@@ -161,10 +161,7 @@ def test_the_peak_of_all_replicas(monkeypatch, kind, name, precision, tera):
 
 
 def test_the_cpu_is_measured(monkeypatch):
-    """Oracle: by hand; on this clock, four products of 512 x 512 matrices take a second.
-
-    That is long enough for a measurement. Two replicas do twice as much in that second.
-    """
+    """Oracle: by hand; on this clock, four products of 512 x 512 matrices take a second."""
     clock = itertools.count()
     monkeypatch.setattr(chips, "time", types.SimpleNamespace(perf_counter=lambda: next(clock)))
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")

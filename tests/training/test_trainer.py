@@ -33,10 +33,7 @@ def one_device_losses(losses) -> list[float]:
 def test_the_losses_are_those_of_one_device(
     losses, one_device_losses, monkeypatch, replicas, parts, compiled, atol
 ):
-    """Oracle: one device, the same batch undivided, without XLA; dropout is 0.
-
-    The rows have unequal numbers of masked tokens.
-    """
+    """Oracle: one device, the same batch undivided, without XLA; dropout is 0."""
     monkeypatch.setattr("bert_tf.training.trainer.compiles", lambda _: compiled)
     strategy = two_replicas() if replicas == 2 else one_device()
     found = losses(strategy, accumulation_steps=parts)
@@ -98,10 +95,7 @@ def test_gradients_are_clipped_as_one_vector(
 def test_gradients_that_are_not_finite_change_nothing(
     make_trainer, make_iterator, eagerly, capsys, precision, replicas, parts, value, steps
 ):
-    """Oracle: the state before these steps, after one that is finite; their numbers.
-
-    One value of a gradient is bad, in one part of the batch or on one replica. Losses are finite.
-    """
+    """Oracle: the state before these steps, where a value of a gradient is bad; their number."""
     keras.config.set_dtype_policy(precision)
     strategy = two_replicas() if replicas == 2 else one_device()
     trainer, iterator = make_trainer(strategy, accumulation_steps=parts), make_iterator(strategy)

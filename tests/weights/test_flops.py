@@ -15,10 +15,7 @@ BATCH, LENGTH, PREDICTIONS = 2, 36, 5
 
 
 def product_flops(graph: tf.Graph) -> int:
-    """Adds up 2 m k n of all matrix products in a graph, including each product of a batch.
-
-    Products that only sum the rows of a matrix, for gradients of biases, do not count.
-    """
+    """Adds up 2 m k n of all matrix products in a graph but those that only sum rows."""
     total = 0
     for operation in graph.get_operations():
         if operation.type in ("MatMul", "BatchMatMulV2"):

@@ -25,11 +25,7 @@ CONFIG = BertConfig(len(VOCAB), 8, 2, 2, 12, max_position_embeddings=10)
 
 
 def variables(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """Returns the variables of run_pretraining.py: BERT's, or ALBERT's for a single group.
-
-    Written down from google-research/bert's and google-research/albert's modeling.py and
-    run_pretraining.py, not from the table under test.
-    """
+    """The variables that run_pretraining.py of google-research/bert and albert makes."""
     hidden, inner, vocab = config.hidden_size, config.intermediate_size, config.vocab_size
     width = config.embedding_size or hidden
     dense = {
@@ -73,11 +69,7 @@ def random_values(shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
 
 
 def save(prefix: str, values: dict[str, np.ndarray], adam: bool = False) -> None:
-    """Saves variables as a TensorFlow 1 program does.
-
-    Args:
-        adam: whether the program is in training, with an optimizer, and saves its graph, too.
-    """
+    """Saves variables as TensorFlow 1 does; with `adam`, as in training, its graph, too."""
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         created = [v1.get_variable(name, initializer=value) for name, value in values.items()]
@@ -218,10 +210,7 @@ def test_tensorflow_1_reads_what_is_written(folder, tmp_path):
 
 
 def test_an_archive_opens_like_the_folder_in_it(folder):
-    """Oracle: the folder; the name of the archive of a miniature states the casing.
-
-    Messages name the archive, not the folder that it is extracted to.
-    """
+    """Oracle: the folder; the name of the archive states the casing; messages name the archive."""
     empty = shutil.make_archive(str(folder), "gztar", folder.parent, folder.name)
     assert_refused(empty, f"^{empty}: no checkpoint found")
     (folder / "tokenizer_config.json").unlink()

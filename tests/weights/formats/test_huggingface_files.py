@@ -250,10 +250,7 @@ def test_labels_are_in_the_order_of_their_ids(folder, capsys):
     ],
 )
 def test_other_forms_of_weights_are_refused(folder, file, how):
-    """Oracle: the message says how to get safetensors.
-
-    They are put beside the vocabulary and the settings of sentence-transformers.
-    """
+    """Oracle: the message says how to get safetensors."""
     (folder / FILE).rename(folder / file)
     message = how.format("BertForSequenceClassification.from_pretrained(", repr(str(folder)))
     for path in (folder, folder / file):

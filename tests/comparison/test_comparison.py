@@ -53,10 +53,7 @@ def compare(tmp_path, capsys):
 
 
 def test_the_published_figures_are_consistent():
-    """Oracle: the paper's averages are the means of the other figures, up to rounding.
-
-    Those of BiLSTM+ELMo+Attn have a mean of 70.94, which the paper rounds to 71.0.
-    """
+    """Oracle: the paper's averages are means, up to rounding (70.94 as 71.0 for ELMo+Attn)."""
     for system, (*scores, average) in GLUE.rows:
         assert np.mean(scores) == pytest.approx(average, abs=0.07), system
     for table in TABLES:

@@ -325,9 +325,7 @@ def test_arrays_are_computed_again_for_other_inputs(tmp_path, capsys):
 
 
 def test_a_run_keeps_its_teacher(teacher, config, make_learner, tmp_path):
-    """Oracles: the message for a teacher with another weight, once there is a checkpoint; that for
-    a file of the user.
-    """
+    """Oracles: the messages for a teacher with another weight, and for a file of the user."""
     source, folder = open_checkpoint(teacher), str(tmp_path / "run")
     name, tensor = next(iter(source.tensors.items()))
     changed = dataclasses.replace(tensor, read=lambda: tensor.read() + 1)

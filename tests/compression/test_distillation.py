@@ -229,9 +229,7 @@ def test_a_mobilebert_imitates_one_layer_more_at_a_time(config, mobile, batch):
 
 
 def test_a_narrower_student_imitates_scores_states_and_embeddings(config, batch):
-    """Oracle: TinyBERT (arXiv:1909.10351) equations 7 to 9, layers 1 and 2 against 2 and 3, in
-    NumPy.
-    """
+    """Oracle: TinyBERT (arXiv:1909.10351) equations 7 to 9, layers 1, 2 against 2, 3, in NumPy."""
     narrow = dataclasses.replace(config, num_hidden_layers=2, hidden_size=8)
     model, objective = make(config, "tinybert", narrow)
     found = sums_at(0, model, objective, batch, training=False)

@@ -93,9 +93,7 @@ def test_the_least_important_heads_go_but_one_stays_in_each_layer():
 
 @pytest.mark.usefixtures("eagerly")
 def test_a_student_without_heads(make_options, config, tmp_path, capsys, run_and_resume):
-    """Oracles: the parameters of 3 of 6 heads; the uninterrupted run; what reads fine-tuned models;
-    one head per layer.
-    """
+    """Oracles: the parameters of 3 of 6 heads; the uninterrupted run; what reads such models."""
     options = make_options("heads", sparsity=0.5, num_train_epochs=1.0, max_seq_length=None)
     lines = run_and_resume(run, options, rtol=1e-7, atol=1e-6)[1].splitlines()
     # Oracle: the teacher's positions.
@@ -183,10 +181,7 @@ def smallest(values: np.ndarray, share: float) -> np.ndarray:
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_weights_become_zero_and_stay_so(devices):
-    """Oracle: AdamW without pruning, whose smallest values become 0 after each step, in NumPy.
-
-    After two steps, an optimizer with the slots of the first one goes on.
-    """
+    """Oracle: AdamW in NumPy, whose smallest values become 0 after each step, also resumed."""
     strategy = two_replicas() if devices == 2 else tf.distribute.get_strategy()
     arguments = dict(sparsity=0.5, num_steps=4, bias_correction=True)
     plain = make_variables()
@@ -229,9 +224,7 @@ def test_weights_are_sorted_at_most_ten_times():
 @pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_a_sparse_student(teacher, make_options, tmp_path, monkeypatch, run_and_resume):
-    """Oracles: the request, in every matrix at every evaluation; the weights of the best epoch; the
-    uninterrupted run.
-    """
+    """Oracles: the request, at each evaluation; the best epoch's weights; the uninterrupted run."""
     options = make_options("weights", sparsity=0.75, student_layers="1")
     evaluate, shares = Evaluator.evaluate, []
 

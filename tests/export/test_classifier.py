@@ -129,11 +129,7 @@ def test_padding_is_skipped(tmp_path, monkeypatch):
 def test_heads_and_precisions_of_other_programs(
     kind, size, labels, inputs, outputs, tmp_path, run_card
 ):
-    """Oracles: the task with the model that was converted; the types of the stored weights;
-    export.check.
-
-    The code of the card loads the model and calls it as its task is called.
-    """
+    """Oracles: the task with the converted model; stored types; export.check; the card's code."""
     config = dataclasses.replace(CONFIG, max_position_embeddings=128)
     model, other = BertTaskModel(config, size, kind), tmp_path / "other"
     run = save_run(tmp_path / "run", model, VOCAB, head=Head(kind, labels))

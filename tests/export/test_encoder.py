@@ -237,10 +237,7 @@ print(outputs["pooled_output"].numpy().tolist())
 
 
 def test_the_folder_keeps_the_contract_where_it_is_moved(folder, tmp_path, capsys):
-    """Oracle: export.check, which passes on the Model Garden's own exports, too.
-
-    Among the points is that the model survives being loaded, saved, moved and loaded again.
-    """
+    """Oracle: export.check, which passes on the Model Garden's own exports, also once moved."""
     moved = str(shutil.copytree(folder, tmp_path / "moved"))
     check.run(check.Options(saved_model_dir=moved))
     lines = capsys.readouterr().out.splitlines()
@@ -274,10 +271,7 @@ def stored(folder: str, *types) -> list[np.ndarray]:
 
 
 def test_half_the_size_for_serving(model, loaded, tmp_path):
-    """Oracle: the export in float32; the variables file has each variable once.
-
-    The tests of classifiers have bfloat16, too.
-    """
+    """Oracle: the export in float32; the variables file has each variable once."""
     run = save_run(tmp_path / "run", model.encoder, Vocabulary(tuple(VOCAB)))
     with int32_only():
         output = export(run, tmp_path / "half", precision="float16")

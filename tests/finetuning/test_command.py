@@ -80,10 +80,7 @@ def test_learns_the_words(finished, sentences, config, pack, load_best):
 def test_exports_a_classifier_of_raw_text(
     finished_and_printed, sentences, config, pack, load_best, tmp_path, capsys, run_printed
 ):
-    """Oracles: the best weights in a Keras model; the code that the command prints.
-
-    The command is the one that fine-tuning printed.
-    """
+    """Oracles: the best weights in a Keras model; the code and the command that were printed."""
     finished, line = finished_and_printed[0], finished_and_printed[1].splitlines()[-1]
     folder = f"{tmp_path}/classifier"
     run_printed(line, output_dir=folder)
@@ -284,10 +281,7 @@ def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capfd):
 
 
 def test_a_run_does_not_mix_data(finished, files, tmp_path):
-    """Oracle: the files; an unfinished run with unchanged ones resumes, even if they were moved.
-
-    A finished run is not evaluated on other examples, be it alone or one of several seeds.
-    """
+    """Oracle: the files; only a run on unchanged ones, even if moved, resumes or is evaluated."""
     data = pathlib.Path(shutil.copytree(files, tmp_path / "data"))
     folder = Run(str(shutil.copytree(finished.output_dir, tmp_path / "runs/seed-12345")))
     options = dataclasses.replace(finished, output_dir=folder.path, data_dir=str(data))
@@ -315,10 +309,7 @@ def test_a_run_does_not_mix_data(finished, files, tmp_path):
 
 @pytest.mark.slow
 def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypatch):
-    """Oracle: the uninterrupted run; the kill comes after the first epoch, before its evaluation.
-
-    The next test is about a kill amid an epoch.
-    """
+    """Oracle: the uninterrupted run; the kill comes after an epoch, before its evaluation."""
     folder = str(tmp_path / "broken")
     options = dataclasses.replace(finished, output_dir=folder)
 

@@ -39,10 +39,7 @@ def test_the_batches_of_all_tasks_are_shuffled(batch_size, shares):
 
 
 def test_the_loss_of_a_batch_is_that_of_its_task():
-    """Oracle: the task's own model and objective, with the same weights; so are the predictions.
-
-    The loss of a batch with both tasks is the mean over its examples.
-    """
+    """Oracle: the task's own model and objective; with both tasks, the mean over the examples."""
     tasks = [TASKS["mrpc"], TASKS["stsb"]]
     together = MultiTask(tasks)
     model, objective = together.build_model(CONFIG), together.objective
@@ -94,10 +91,7 @@ def options(files, tmp_path_factory):
 
 
 def test_every_task_has_a_run_folder_of_its_own(options):
-    """Oracles: the evaluations of the run and of the folder, which is a run of one task.
-
-    A folder that was removed comes back when the run is started again.
-    """
+    """Oracles: the evaluations of the run and of the folder, a run of one task, also made again."""
     shutil.rmtree(f"{options.output_dir}/sst2")
     together = run(options)
     for name in ("sst2", "imdb"):

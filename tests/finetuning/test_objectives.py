@@ -29,10 +29,7 @@ def measure(objective, outputs, **batch) -> tuple[dict, dict]:
 
 @pytest.mark.parametrize(("weights", "first"), [(None, 1), ((1.0, 3.0), 3)])
 def test_classification(weights, first):
-    """Oracle: the losses log 2 and log 4/3; their mean is weighted as by torch.nn.CrossEntropyLoss.
-
-    It divides by the sum of the weights.
-    """
+    """Oracle: the losses log 2 and log 4/3; CrossEntropyLoss of torch divides by weights."""
     logits = [[0.0, 0.0], [np.log(3.0), 0.0], [5.0, 1.0]]
     objective = objectives.ClassificationObjective(class_weights=weights)
     means, outputs = measure(objective, logits, labels=[1, 0, 0])

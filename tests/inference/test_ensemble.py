@@ -72,10 +72,7 @@ def probabilities(path):
 
 
 def test_an_evaluation_and_files_of_predictions(fine_tuned, tmp_path, capsys):
-    """Oracle: the mean of what each member writes about the same file; by hand for the accuracy.
-
-    The output of --output_file remembers the weights of all members.
-    """
+    """Oracle: the mean of what each member writes about the same file; by hand for the accuracy."""
     file, head = str(tmp_path / "dev.csv"), Head("classifier", ("no", "yes"))
     lines = [f"{text},{'yes' if i % 3 else 'no'}" for i, text in enumerate("abcdefgh" * 2)]
     pathlib.Path(file).write_text("\n".join(["text,label", *lines]))

@@ -173,10 +173,7 @@ def test_json_lines_are_those_of_the_original(extract, oracle):
 
 
 def test_records_hold_half_precision(extract, oracle, vocab, monkeypatch):
-    """Oracle: tf.io.parse_tensor, with the encoder's outputs in float16.
-
-    The lines are computed in four parts.
-    """
+    """Oracle: tf.io.parse_tensor, with the encoder's outputs in float16, computed in four parts."""
     monkeypatch.setattr(extraction, "_CHUNK_BYTES", 20 * 3 * 16 * 4)
     path = extract(".tfrecord", dtype="float16")
     for index, record in enumerate(tf.data.TFRecordDataset(path)):
@@ -271,10 +268,7 @@ def test_pairs_are_packed_as_for_training(vocab, length):
 
 
 def test_default_length_and_layers(extract):
-    """Oracles: the vectors for the number of positions, 24; google-research/bert's own layers.
-
-    It cannot read fewer than four.
-    """
+    """Oracles: the vectors for the 24 positions; google-research/bert's layers, at least four."""
     found = arrays(extract(".npz", max_seq_length=None))
     expected = arrays(extract(".npz", max_seq_length=24, overwrite=True))
     np.testing.assert_array_equal(found["values"], expected["values"])

@@ -69,10 +69,7 @@ def _query_lengths(features) -> np.ndarray:
 
 
 def test_real_questions(shared_data, tmp_path):
-    """Oracles: run_squad.py's loop over the starts of windows; the texts of the answers.
-
-    32 of the first answers begin or end inside a word piece, such as "gold" in "golden".
-    """
+    """Oracles: run_squad.py's loop over the starts of windows; the texts, 32 cut inside a piece."""
     vocab = load_vocab(str(shared_data / "vocab" / "bert-base-uncased" / "vocab.txt"))
     path = tmp_path / "dev.json"
     path.write_bytes(lzma.open(shared_data / "squad" / "dev-v1.1.json.xz").read())

@@ -125,10 +125,7 @@ def test_cosines_learn_the_numbers_of_a_table(similar, capsys):
 
 
 def test_other_formats_have_the_vectors_of_the_run(similar, tmp_path, capsys):
-    """Oracles: the vectors of `load_embedder`; the length of the run.
-
-    tests/inference/test_embedder.py exports such folders as SavedModels.
-    """
+    """Oracles: the vectors of `load_embedder`; the length of the run."""
     texts = ["a good b", "bad", "c " * 40]
     expected = load_embedder(similar.output_dir)(texts)
     folder = str(tmp_path / "folder")
@@ -238,10 +235,7 @@ def test_a_text_is_its_own_partner_under_another_dropout_mask(files, sentences, 
 
 
 def test_a_folder_of_sentence_transformers_trains_as_it_is(similar, sentences, tmp_path):
-    """Oracles: its files; `load_embedder`; the values of the dense layer change and are kept.
-
-    Without training, the metrics are those of its vectors.
-    """
+    """Oracles: its files; `load_embedder`; the values of the dense layer change and are kept."""
     folder, rng = str(tmp_path / "folder"), np.random.default_rng(0)
     flags = dict(from_=similar.output_dir, output_dir=folder, to="huggingface")
     convert_checkpoint.run(convert_checkpoint.Options(**flags))

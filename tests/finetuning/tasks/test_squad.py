@@ -47,10 +47,7 @@ def _read(folder, name: str) -> dict:
 
 
 def test_from_files_to_answers(files, tmp_path, capsys, monkeypatch):
-    """Oracles: the word that gives the answer away; the exported module answers the same.
-
-    The answers to the dev set are found once per epoch.
-    """
+    """Oracles: the word that gives the answer away; the exported module; one search per epoch."""
     found = calls_of(monkeypatch, squad, "find_answers")
     _write(tmp_path / "train-v2.0.json", 200, seed=0)
     _write(tmp_path / "dev-v2.0.json", 40, seed=1)

@@ -39,10 +39,7 @@ def write(folder, name: str, rows: list[list], columns: int = len(HEADER)) -> No
 
 
 def test_reads_the_official_columns_from_the_folder_or_its_parent(tmp_path):
-    """Oracle: by hand. A choice is the beginning of the second sentence with an ending.
-
-    Empty endings are counted.
-    """
+    """Oracle: by hand; a choice is the beginning of the second sentence with an ending."""
     (tmp_path / "data").mkdir()
     rows = [
         row('A "man", he says, sits.', "He", ["runs, fast.", "b", "c", "d"], 2),
@@ -161,10 +158,7 @@ def test_scores_and_files_against_a_worked_example(tmp_path, monkeypatch):
 
 
 def test_from_files_to_the_served_model(files, tmp_path):
-    """Oracles: the word that tells the right ending; the predictions on disk.
-
-    Eagerly, which saves seconds; tests/export/test_classifier.py calls an exported graph.
-    """
+    """Oracles: the word that tells the right ending; the predictions on disk."""
     random = np.random.default_rng(0)
 
     def rows(count: int) -> list[list]:

@@ -177,10 +177,7 @@ def test_columns_of_the_training_file_are_those_of_others(folder):
 
 
 def test_lists_of_words_and_tags(folder):
-    """Oracle: by hand; IOB1 becomes BIO. A tenth is held out, and a test file may lack tags.
-
-    Repeated ids are those of the whole file.
-    """
+    """Oracle: by hand; IOB1 becomes BIO. A tenth is held out, and a test file may lack tags."""
     rows = 20 * _row(["U.N.", "official", "Ekeus"], ["I-ORG", "O", "I-PER"], id=7)
     task, splits = _read(folder, "train", rows)
     assert task.labels == ("O", "B-ORG", "B-PER") and task.metric == "f1"

@@ -140,10 +140,7 @@ def test_other_tags_are_measured_by_accuracy():
 
 @pytest.mark.parametrize("labels", [LABELS, ("S-X", "B-X", "E-X")])
 def test_served_tags_are_those_of_evaluation(labels):
-    """Oracle: the evaluation of the same words; seqeval's entities, cut from the text.
-
-    A model of another program may have tags in IOBES.
-    """
+    """Oracle: the evaluation of these words; seqeval's entities, cut from the text; IOBES, too."""
     keras.utils.set_random_seed(1)
     config = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=8, initializer_range=1.0)
     model, task = BertTaskModel(config, 3, "tagger"), _task(labels)
@@ -211,9 +208,7 @@ def test_conll_end_to_end(sentences, files, tmp_path):
 
 
 def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
-    """Oracles: the encoder's weights are those it began with; the best weights fit the model; the
-    exported module predicts what the evaluation predicted.
-    """
+    """Oracles: the encoder's weights before; the best weights fit; the exported module answers."""
     monkeypatch.setattr(lstms, "_UNITS", 8)
     for seed, name in enumerate(("train", "valid")):
         _conll(sentences, tmp_path / f"{name}.txt", 16, seed)

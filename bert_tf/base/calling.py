@@ -83,7 +83,7 @@ def python_function(name: str, module: str, form: Form) -> Callable:
 
     def function(*first: Any, quiet: bool = False, **others: Any) -> Any:
         as_called = {flag_name(fields[names[x]]): x for x in others if x in names}
-        with _in_python(spoken | as_called, options_type), quietly(quiet), embedded():
+        with in_python(spoken | as_called, options_type), quietly(quiet), embedded():
             used: dict[str, str] = {}
             for key in others:
                 if key not in names:
@@ -155,7 +155,7 @@ def _value(value: Any, flag: dataclasses.Field) -> Any:
 
 
 @contextlib.contextmanager
-def _in_python(spoken: Mapping[str, str], options_type: type) -> Iterator[None]:
+def in_python(spoken: Mapping[str, str], options_type: type) -> Iterator[None]:
     """Raises errors as the command prints them, with the names of arguments, and ends nothing."""
     try:
         yield

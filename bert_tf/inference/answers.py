@@ -144,18 +144,15 @@ def drawing_of(row: Mapping[str, Any]) -> dict[str, list]:
     *others, last = texts
     parts = [[(text, "", 0.0)] for text in others] + [_marked(last, marks)]
     return {
-        "texts": [[_part_of(text, kind) for text, kind, _ in each] for each in parts],
-        "bars": [{"token": str(name), "probability": share} for name, share in bars[:_MOST_BARS]],
+        "texts": [[_part_of(text, kind, "words" in row) for text, kind, _ in x] for x in parts],
+        "bars": [{"token": str(x), "probability": share} for x, share in bars[:_MOST_BARS]],
         "note": _cropped(note),
     }
 
 
-def _part_of(text: str, kind: str) -> dict[str, str]:
-    if not kind:
-        return {"text": _cropped(text), "kind": "", "color": ""}
-    # Kinds with a digit are the probabilities of answers.
-    letters = kind.encode() if kind.isalpha() else b""
-    return {"text": text, "kind": kind, "color": _COLORS[sum(letters) % len(_COLORS)]}
+def _part_of(text: str, kind: str, is_tag: bool) -> dict[str, str]:
+    color = _COLORS[sum(kind.encode()) % len(_COLORS) if is_tag else 0]
+    return {"text": text if kind else _cropped(text), "kind": kind, "color": color if kind else ""}
 
 
 def _cropped(text: str) -> str:

@@ -1,21 +1,27 @@
 """Predicts examples with the module of a fine-tuning task, in any form that it has on disk."""
 
-import contextlib
 import dataclasses
 import itertools
 import os
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.base.calling import in_python
+from bert_tf.base.command import advice_on
 from bert_tf.base.files import shortened
 from bert_tf.base.progress import counted, with_progress
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
 from bert_tf.finite import check_computed
 from bert_tf.inference.answers import JsonAnswer, Prediction, Predictions, answer_of
-from bert_tf.inference.inference_options import LITE, ONNX, FineTunedOptions, PredictorOptions
+from bert_tf.inference.inference_options import (
+    LITE,
+    ONNX,
+    FineTunedOptions,
+    PredictOptions,
+    PredictorOptions,
+)
 from bert_tf.inference.models import load_tokenizer
 from bert_tf.inference.prediction_files import cells_of
 from bert_tf.inference.single_file import open_single_file
@@ -30,6 +36,8 @@ from bert_tf.weights.formats.saved_model import is_text_model
 _CHARACTERS = 4096
 # What a model without labels predicts, by its last input.
 _OUTPUTS = {"context": "answer", "choices": "index"}
+# Arguments have the names of the flags.
+_NAMES = {field.name: field.name for field in dataclasses.fields(PredictOptions)}
 
 
 class Predictor:
@@ -104,7 +112,7 @@ class Predictor:
         values = texts.tolist() if hasattr(texts, "tolist") else texts
         single = is_example(values, self.signature)
         before = self.num_truncated
-        with names_of_arguments():
+        with in_python(_NAMES, PredictorOptions):
             given = Columns(text_column, text_b_column)
             rows = given_rows([values] if single else values, self.signature, self.columns, given)
             examples = [*itertools.chain.from_iterable(examples_of(rows, self.signature))]
@@ -158,15 +166,6 @@ def _with_answers(frame: Any, answers: Predictions, inputs: Sequence[str]) -> An
     return frame.assign(**columns)
 
 
-@contextlib.contextmanager
-def names_of_arguments() -> Iterator[None]:
-    """Lets errors name arguments where they name flags."""
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(re.sub(r"--(?=[a-z])", "", str(error))) from None
-
-
 def load_predictor(checkpoint: str | Sequence[str], **settings: Any) -> Predictor:
     """Loads a fine-tuned model to predict new texts, as the command `predict` does.
 
@@ -189,7 +188,11 @@ def load_predictor(checkpoint: str | Sequence[str], **settings: Any) -> Predicto
         ValueError: it is not a fine-tuned model, or a setting does not fit it.
     """
     paths = checkpoint if isinstance(checkpoint, list | tuple) else [checkpoint]
-    with names_of_arguments():
+    with in_python(_NAMES, PredictorOptions):
+        known = [field.name for field in dataclasses.fields(PredictorOptions)]
+        for name in settings.keys() - {*known}:
+            advice = advice_on(name, known, PredictorOptions, f"choose one of {', '.join(known)}")
+            raise ValueError(f"{name} is not an argument of load_predictor: {advice}")
         path = ",".join(map(os.fspath, paths))
         return open_predictor(PredictorOptions(checkpoint=path, **settings))
 

@@ -21,7 +21,7 @@ def json_lines(data: Any, name: str) -> str:
     """
     classes = _classes(getattr(data, "features", None) or {})
     lines = []
-    for row in _rows(data, name):
+    for row in rows_in_memory(data, name):
         row = {x: _named(y, classes.get(x)) for x, y in row.items()}
         lines.append(json.dumps(row, ensure_ascii=False, default=_plain) + "\n")
     if not lines:
@@ -29,7 +29,8 @@ def json_lines(data: Any, name: str) -> str:
     return "".join(lines)
 
 
-def _rows(data: Any, name: str) -> Iterator[dict[str, Any]]:
+def rows_in_memory(data: Any, name: str) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a table; see `json_lines`. What pandas calls missing is None."""
     if hasattr(data, "notna") and hasattr(data, "columns"):  # pandas
         known = data.astype(object).where(data.notna(), None)
         columns = {str(x): known.iloc[:, i].tolist() for i, x in enumerate(data.columns)}

@@ -101,7 +101,7 @@ class Explorer:
         if not self._predictor:
             return None
         try:
-            return drawing_of(self._predictor(text))
+            return drawing_of(self._predictor(text.decode("utf-8", "replace")))
         except ValueError as error:  # A text is no pair, as the model needs.
             return {"texts": [], "bars": [], "note": str(error)}
 

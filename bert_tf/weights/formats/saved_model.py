@@ -46,10 +46,7 @@ def recognizes(path: str) -> bool:
 
 
 def is_text_model(path: str) -> bool:
-    """Returns whether a path is the folder of a SavedModel from text to predictions, one of ours.
-
-    Preprocessors, which read text as well, have other attributes.
-    """
+    """Returns whether a path is the folder of our SavedModel from text to predictions."""
     if not recognizes(path):
         return False
     graph = read_graph(path)

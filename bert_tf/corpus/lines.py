@@ -153,14 +153,12 @@ def read_documents(
     """Yields the lines of each document, without blank lines and surrounding whitespace.
 
     Args:
-        text: that of a file, or a part of one that consists of whole documents.
-        kind: as in a `Block`.
+        text, kind: as in a `Block`.
         separator: what separates documents in plain text: "blank_line"; "file", which makes each
             file one document; or a regular expression. Each line that contains a match begins a
             document. A line that matches as a whole only separates documents and is left out.
         text_field: the field of JSON lines that holds a document.
-        is_wrapped: whether to join the lines of paragraphs, which are broken at a fixed width. The
-            lines of the result are then paragraphs.
+        is_wrapped: whether to join lines of a fixed width; those of the result are then paragraphs.
     """
     if kind == "json":
         for line in filter(None, map(str.strip, text.split("\n"))):

@@ -35,13 +35,9 @@ def _added(mine, theirs):
 class ReadCounts(Sums):
     """Sums over the text that was read.
 
-    Attributes:
-        lines: lines that are not blank, or paragraphs if those are split.
-        wrapped_lines: lines that look hard-wrapped and were not joined.
-        invalid_lines: lines that are not valid UTF-8, by the name of the file.
-        left_out: how many lines and sentences each rule of cleaning dropped.
-        characters: characters of the lines.
-        left_out_characters: how many of them cleaning dropped.
+    `lines` are not blank, or paragraphs if those are split; `wrapped_lines` look hard-wrapped and
+    were not joined, and `invalid_lines`, by file, are not valid UTF-8. Each rule of cleaning
+    dropped `left_out` lines and sentences, and all of them `left_out_characters`.
     """
 
     bytes: int = 0

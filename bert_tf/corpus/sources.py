@@ -29,10 +29,8 @@ _SECONDS_TO_ANSWER = 5
 class Block:
     """A piece of the input that consists of whole documents.
 
-    Attributes:
-        kind: "text" (lines) or "json" (a JSON object per line).
-        data: the decompressed bytes, not necessarily valid UTF-8.
-        files: the name of every file in the block, and where in `data` it begins.
+    The kind is "text" (lines) or "json" (a JSON object per line). The data are decompressed bytes,
+    not necessarily valid UTF-8; `files` says where in them every file begins.
     """
 
     kind: str

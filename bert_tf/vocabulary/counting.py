@@ -35,12 +35,10 @@ _PLAIN = Vocabulary(SPECIAL_TOKENS)
 
 @dataclass
 class WordCounts:
-    """The normalized words of each text, and how often they occur.
+    """The normalized words of each text, by its name, and how often they occur.
 
-    Attributes:
-        texts: word counts by the name of the text.
-        invalid_lines: lines that are not valid UTF-8, by the name of the file.
-        pruned: occurrences of rare words that were left out to keep the tables small.
+    `invalid_lines`, by file, are not valid UTF-8; `pruned` counts the occurrences of rare words
+    that were left out to keep the tables small.
     """
 
     texts: dict[str, Counter[str]]
@@ -68,10 +66,8 @@ def count_words(
     many are equally rare). Blocks are added up in the order of the files, so the result does not
     depend on the number of workers.
 
-    Args:
-        texts: the files of each text, by the name of the text; none for a TFDS dataset.
-        options: what to read and leave out, with all defaults resolved.
-        vocab: its added tokens are words of their own; its lines do not matter.
+    The `texts` are files by the name of the text; none for a TFDS dataset. The options have all
+    defaults resolved. Added tokens of a `vocab` are words of their own; its lines do not matter.
     """
     size = estimate_bytes([*itertools.chain(*texts.values())], options.text_field)
     useful = max(1, size // BYTES_PER_WORKER) if size else available_cores()
@@ -160,13 +156,7 @@ def _normalizer(
 
 @dataclass(frozen=True)
 class Coverage:
-    """How a vocabulary covers a text.
-
-    Attributes:
-        tokens: tokens that the words are split into; an [UNK] is one token.
-        unknown: words that are [UNK].
-        characters: characters of all words.
-    """
+    """How a vocabulary covers a text: its tokens, [UNK] included, and characters of all words."""
 
     words: int
     distinct: int

@@ -121,10 +121,7 @@ def choose_new_tokens(
     number of tokens that it saves in the text; replacing an [UNK] counts as one. The algorithm is
     greedy: it takes the token with the highest value, updates the words that contain it, which
     lowers the values of other tokens, and repeats. Code points break ties. It never takes a token
-    that saves fewer than `min_frequency` tokens.
-
-    Args:
-        words: normalized words, and how often they occur.
+    that saves fewer than `min_frequency` tokens. The words are normalized.
     """
     places = _Places()
     unknown: Counter[str] = Counter()

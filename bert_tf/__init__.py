@@ -12,6 +12,7 @@ Commands as functions:
 What they make, and checkpoints of other programs:
   open_run                opens a run: its metrics, predictions, figures and exports
   TrainedRun              what pretrain, finetune and open_run return
+  load_predictor          loads a fine-tuned model to predict new texts
   load                    loads model, tokenizer and configuration
   load_preprocessor       loads the Keras layer that turns text into inputs
   load_embedder           loads the Keras layer that turns text into vectors

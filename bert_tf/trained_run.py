@@ -109,11 +109,14 @@ def _confusion(path: str) -> "Figure":
     from bert_tf.plots import confusion_matrix
 
     run = Run(path)
-    lines = read_file(run.file("predictions_dev.tsv")).decode().split("\n")[:-1]
+    file = run.file("predictions_dev.tsv")
+    lines = read_file(file).decode().split("\n")[:-1] if tf.io.gfile.exists(file) else [""]
     header, *rows = (line.split("\t") for line in lines)
-    if not {"label", "prediction"} <= {*header} or not run.head.labels:
-        raise ValueError(f"{path} predicts no single class: there is no confusion to draw")
-    cells = [[row[header.index(name)] for row in rows] for name in ("label", "prediction")]
+    # Words have tags.
+    columns = ["tag" if "tag" in header else "label", "prediction"]
+    if not {*columns} <= {*header} or not run.head.labels:
+        raise ValueError(f"{path} has no predictions of one class: there is no confusion to draw")
+    cells = [[row[header.index(column)] for row in rows] for column in columns]
     names, used = [*run.head.labels], {*cells[0], *cells[1]}
     # The tasks of GLUE write numbers of classes.
     names = names if used <= {*names} else sorted(used)

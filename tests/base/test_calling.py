@@ -147,3 +147,9 @@ def test_every_function_has_the_flags_of_its_command(name):
     assert accepted == names | {"quiet"}
     text = pydoc.plain(pydoc.render_doc(function))
     assert f"{name}(" in text and max(map(len, text.splitlines()[3:])) <= 100
+
+
+def test_help_lists_every_name():
+    """Oracle: `__all__`."""
+    listed = {*re.findall(r"\w+", bert_tf.__doc__)}
+    assert {*bert_tf.__all__} - {"__version__"} <= listed and {*bert_tf.__all__} <= {*dir(bert_tf)}

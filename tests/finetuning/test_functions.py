@@ -7,9 +7,11 @@ import signal
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
 from support import assert_same_state, calls_of, one_line, quick_runs, without_tracing  # noqa: F401
 
 import bert_tf
+from bert_tf.plots import confusion, curves
 from bert_tf.run_finetuning import Options, run
 from bert_tf.training.trainer import Trainer
 
@@ -78,8 +80,6 @@ def test_the_command_and_the_function_make_the_same_run(finished, eagerly):
 
 def test_the_run_draws_and_exports(finished, frames, monkeypatch, tmp_path):
     """Oracles: the arrays that are drawn; the predictions in the run's file."""
-    from bert_tf.plots import confusion, curves
-
     made = finished[1]
     drawn = calls_of(monkeypatch, confusion.style, "name_cells")
     assert made.plot("confusion").axes[0].get_title("left") == "16 examples"
@@ -87,14 +87,15 @@ def test_the_run_draws_and_exports(finished, frames, monkeypatch, tmp_path):
     drawn = calls_of(monkeypatch, curves, "_draw_pair")
     made.plot()
     assert [len(x) for x in drawn[0].args[1:3]] == [8, 2]
-    with one_line('there is no figure of "?nothing'.replace('"?', "'")):
+    with one_line("there is no figure of 'nothing'"):
         made.plot("nothing")
-    import tensorflow as tf
-
-    folder = made.export(tmp_path / "classifier", quiet=True)
-    labels = tf.saved_model.load(folder)(frames[1]["text"].tolist())["label"].numpy()
+    texts = frames[1]["text"].tolist()
     lines = (pathlib.Path(made) / "predictions_dev.tsv").read_text().splitlines()
-    assert [x.decode() for x in labels] == [line.split("\t")[2] for line in lines[1:]]
+    predicted = [line.split("\t")[2] for line in lines[1:]]
+    assert [answer["label"] for answer in made.predict(texts)] == predicted
+    folder = made.export(tmp_path / "classifier", quiet=True)
+    labels = tf.saved_model.load(folder)(texts)["label"].numpy()
+    assert [x.decode() for x in labels] == predicted
 
 
 def test_changed_data_is_refused_and_the_same_call_reports(

@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import dataclasses
 import graphlib
 import importlib
 import pathlib
@@ -14,7 +15,7 @@ import pytest
 
 from bert_tf.__main__ import COMMANDS
 from bert_tf.base.command import VERSION
-from bert_tf.base.command_help import help_text
+from bert_tf.base.command_help import flag_name, help_text, is_required, value_type
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ("tfrecords", "bert_tf", "export")
@@ -218,3 +219,22 @@ def test_bert_tf_runs_a_command():
 def _bert_tf(*arguments, options=()):
     command = [sys.executable, *options, "-m", "bert_tf", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_numeric_flag_has_limits(name):
+    """Oracle: the flag that the message names, for numbers that no flag can have."""
+    options_type = importlib.import_module(COMMANDS[name]).Options
+    fields = dataclasses.fields(options_type)
+    required = {
+        field.name: (*field.metadata["choices"], "x")[0] for field in fields if is_required(field)
+    }
+    for field in fields:
+        if value_type(field) not in (int, float):
+            continue
+        # Thresholds of scores have no lower limit.
+        small = [-1, -(2**70)] * (field.name != "null_score_diff_threshold")
+        large = [2**70, 10**400, float("inf"), -float("inf"), float("nan")]
+        for value in (*small, *large):
+            with pytest.raises(ValueError, match=f"^--{flag_name(field)} is .*: it must be "):
+                options_type(**required | {field.name: value})

@@ -78,10 +78,11 @@ def export_file(options: SingleFileOptions) -> None:
     vocab_size, run_model = checkpoint.spec.config.vocab_size, form(data).run
     found = largest_differences(source.function, run_model, vocab_size, source.length)
     atomic_write(path, data, overwrite=False)
+    kind = "embedder" if source.kind == EMBEDDING else source.kind
     before = 4 * source.model.count_params()
     shown = ", ".join(f"{name} {value:.2g}" for name, value in found.items())
     print(
-        f"Wrote the {source.kind} of {checkpoint.path} to {path}: {len(data) / 1e6:.2f} MB; its "
+        f"Wrote the {kind} of {checkpoint.path} to {path}: {len(data) / 1e6:.2f} MB; its "
         f"weights are {before / 1e6:.2f} MB in float32. Inside: "
         f"{', '.join(['the model', *files])}.\n"
         f"Largest differences from the model's outputs for random inputs: {shown}."

@@ -123,8 +123,10 @@ def test_a_classifier_and_its_text_side(
         assert json.loads(line) == row
 
 
-@pytest.mark.parametrize("form", [LiteFile, OnnxFile])
-@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
+@pytest.mark.parametrize(
+    ("form", "pooling"),
+    [(LiteFile, "mean"), (OnnxFile, "mean"), (OnnxFile, "max"), (OnnxFile, "cls")],
+)
 def test_an_embedder_and_its_text_side(tmp_path, capsys, pooling, form):
     """Oracle: `load_embedder` for the same run."""
     command, ending = (lite, "tflite") if form is LiteFile else (onnx, "onnx")
@@ -133,7 +135,7 @@ def test_an_embedder_and_its_text_side(tmp_path, capsys, pooling, form):
     file = f"{tmp_path}/embedder.{ending}"
     run = save(f"{tmp_path}/run", make_model(head, CONFIG), head)
     command.run(command.Options(checkpoint=run, output_file=file, max_seq_length=8))
-    assert capsys.readouterr().out.startswith("Wrote the embedding of ")
+    assert capsys.readouterr().out.startswith("Wrote the embedder of ")
     texts = ["a", "ab b a", "a " * 9]
     expected = load_embedder(run, max_seq_length=8).encode(texts)
     predict.run(predict.Options(checkpoint=file, texts=tuple(texts), json=True))

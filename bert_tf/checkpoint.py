@@ -89,10 +89,7 @@ def open_checkpoint(
 
 @contextlib.contextmanager
 def local_folder(path: str) -> Iterator[str]:
-    """Downloads or extracts a checkpoint if necessary, and yields its local path.
-
-    Errors in the block name the archive, because the folder does not outlive the block.
-    """
+    """Yields the local path of a checkpoint, downloaded or extracted; errors name the archive."""
     path = local_path(path)
     with named_errors(f"cannot read {path}: download it first"):
         tf.io.gfile.exists(path)
@@ -108,10 +105,7 @@ def local_folder(path: str) -> Iterator[str]:
 
 
 def local_path(path: str) -> str:
-    """Downloads a path such as "hf:org/name" and returns the folder; returns other paths unchanged.
-
-    An existing file or folder with such a name is used as it is.
-    """
+    """Downloads a path such as "hf:org/name" and returns the folder; returns other paths as is."""
     path = os.fspath(path)
     prefix, colon, name = path.partition(":")
     if not colon or prefix not in DOWNLOADS or os.path.exists(path):

@@ -157,10 +157,7 @@ def inspect_files(
 
 
 def render_record(record: FeatureBatch, vocab: Vocabulary | None) -> str:
-    """Returns one record [length] as a line of text with word pieces joined and masks marked.
-
-    Without a vocabulary, tokens are shown as ids.
-    """
+    """Returns a record [length] as text, with marked masks; as ids without a vocabulary."""
     length = int(record["input_mask"].sum())
     shown = [_token(index, vocab) for index in record["input_word_ids"][:length].tolist()]
     # The hidden tokens determine which tokens continue a word.

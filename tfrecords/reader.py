@@ -133,10 +133,7 @@ def records_of_step(records: RecordSet, batch_size: int, step: int) -> list[tupl
 
 
 def count_records(files: Sequence[str]) -> list[int]:
-    """Returns the number of records of each file, from its manifest or by reading it.
-
-    The manifest is used only if it lists the file with its current size.
-    """
+    """Returns each file's number of records, from a manifest with its size, or by reading it."""
     listed, counts = listed_files(find_manifests(files)), []
     for file in files:
         entry = listed.get(normalized(file))

@@ -16,10 +16,7 @@ _FEW_RECORDS = 10
 
 
 def label_warning(positive: int, records: int, source: str = "the records") -> str | None:
-    """Returns a warning if nearly all `next_sentence_labels` are the same.
-
-    `positive` of them are 1; `source` names the records in the message.
-    """
+    """Returns a warning if nearly all labels of the `source` are the same; `positive` are 1."""
     share = max(positive, records - positive) / max(1, records)
     if records < _FEW_RECORDS or share <= _ONE_SIDED:
         return None
@@ -120,10 +117,7 @@ class RecordStatistics:
         return lines
 
     def plot(self, path: str, overwrite: bool) -> None:
-        """Writes a figure of lengths, fill and masked positions; the extension sets the format.
-
-        Without `overwrite`, the file must be new.
-        """
+        """Writes a figure of lengths, fill and masked positions, in the form of the extension."""
         # Imported here because it takes half a second and few runs plot.
         from matplotlib.figure import Figure
 

@@ -61,10 +61,7 @@ def read_text(file: str) -> bytes:
 
 
 def read_lines(file: str, size: int = READ_BYTES) -> Iterator[bytes]:
-    """Yields the decompressed content of a text file in parts of whole lines, `size` bytes or more.
-
-    Memory use grows with the longest line, not with the size of the file.
-    """
+    """Yields the decompressed content of a file in parts of whole lines, `size` bytes or more."""
     data = bytearray()
     for part in checked_content(file):
         start = max(len(data), size - 1)
@@ -88,10 +85,7 @@ def read_content(file: str) -> Iterator[bytes]:
 
 
 def estimate_content_bytes(files: Sequence[str]) -> int:
-    """Returns the total size of the files' content.
-
-    The size is exact for plain files and extrapolated from the beginning for compressed ones.
-    """
+    """Returns the total size of the files' content; that of compressed ones is extrapolated."""
     total = 0.0
     for file in files:
         with reading(file) as stream:
@@ -153,10 +147,7 @@ def _decompress(parts: Iterator[bytes], new: NewDecompressor, file: str) -> Iter
 
 
 def decode(data: bytes) -> tuple[str, int]:
-    """Returns the text and the number of lines that are not valid UTF-8.
-
-    Invalid bytes become U+FFFD, which the tokenizer drops.
-    """
+    """Returns the text, with U+FFFD for invalid bytes, and the number of lines that hold some."""
     try:
         return data.decode("utf-8"), 0
     except UnicodeDecodeError:
@@ -175,10 +166,7 @@ def is_unicode(text: str) -> bool:
 
 
 def check_encoding(data: bytes, name: str) -> None:
-    """Raises a ValueError if a text is UTF-16 or UTF-32, with or without a byte order mark.
-
-    The first `SAMPLE_BYTES` of the text are enough.
-    """
+    """Raises a ValueError if a text, or its first `SAMPLE_BYTES`, is UTF-16 or UTF-32."""
     head = data[:SAMPLE_BYTES]
     found = [encoding for encoding, marks in _MARKS.items() if head.startswith(marks)]
     # Even text without Latin letters has NULs there, in its spaces and line ends.

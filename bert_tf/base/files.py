@@ -66,10 +66,7 @@ def check_no_pipe(path: str) -> None:
 
 
 def read_file(path: str, size: int = -1) -> bytes:
-    """Returns the content of a file, or its first `size` bytes.
-
-    Raises an OSError if it cannot be read or is a Git LFS pointer.
-    """
+    """Returns a file, or its first `size` bytes; raises an OSError, also for Git LFS pointers."""
     with reading(path) as file:
         data = file.read(size)
     if data.startswith(b"version https://git-lfs."):
@@ -113,10 +110,7 @@ def parse_json(text: str | bytes, kind: Any = dict[str, Any]) -> Any:
 
 
 def fields_kind(cls: type) -> dict[str, Any]:
-    """Returns the kind of an object whose keys are the fields of a dataclass without a default.
-
-    Fields with a default may be missing.
-    """
+    """Returns the kind of an object with the fields of a dataclass; defaults may be missing."""
     hints, fields = get_type_hints(cls), dataclasses.fields(cls)
     return {
         x.name if x.default is dataclasses.MISSING else f"{x.name}?": hints[x.name] for x in fields
@@ -189,10 +183,7 @@ def current_entries(entries: Iterable[Mapping[str, Any]]) -> list[Mapping[str, A
 
 
 def output_stream(file: tf.io.gfile.GFile) -> SimpleNamespace:
-    """Returns a file for zipfile and pyarrow, which write from start to end if there is no `seek`.
-
-    Cloud storage cannot seek, and `GFile.seek` raises an error that they do not expect.
-    """
+    """Returns a file for zipfile and pyarrow, without `seek`, which cloud storage cannot do."""
     write = lambda data: file.write(data) or len(data)  # noqa: E731
     return SimpleNamespace(write=write, flush=file.flush, closed=False)
 

@@ -164,10 +164,7 @@ def write_json(path: str, values: Any, indent: int = 2, **arguments: Any) -> Non
 
 
 def join_files(parts: Sequence[str], path: str) -> None:
-    """Concatenates the files `parts` into `path` atomically.
-
-    Concatenated TFRecord files, even compressed ones, are a valid TFRecord file.
-    """
+    """Concatenates files into `path` atomically: TFRecord files, even compressed, stay valid."""
     with whole_file(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as target:
         for part in parts:
             with tf.io.gfile.GFile(part, "rb") as source:

@@ -53,10 +53,7 @@ def wrap_width(lines: Sequence[str]) -> int:
 
 
 def count_wrapped(lines: Sequence[str]) -> int:
-    """Returns how many lines of a document seem to have been wrapped: full, and in mid-sentence.
-
-    The lines have no blank ones among them.
-    """
+    """Returns how many lines, none of them blank, seem wrapped: full, and in mid-sentence."""
     width = wrap_width(lines)
     if not _MIN_WIDTH <= width <= _MAX_WIDTH:
         return 0
@@ -212,10 +209,7 @@ def _json_text(line: str, text_field: str, file: str) -> str:
 
 
 def check_language(language: str) -> None:
-    """Raises a ValueError that lists the known languages if `language` is not among them.
-
-    A region or script may follow the code of the language, as in "pt-br".
-    """
+    """Raises a ValueError that lists the languages unless one is known, as in "en" or "pt-br"."""
     if language.split("-")[0] not in _LANGUAGES:
         known = ", ".join(sorted(_LANGUAGES, key=lambda code: (len(code), code)))
         raise ValueError(

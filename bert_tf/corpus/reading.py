@@ -50,10 +50,7 @@ class ReadCounts(Sums):
 
 
 def input_files(options: CorpusOptions) -> list[str]:
-    """Returns the files of the text, none for a TFDS dataset.
-
-    Raises a ValueError for a flag that is wrong or would have no effect.
-    """
+    """Returns the files of the text, none for a TFDS dataset, after checking the flags."""
     if (options.input_file is None) == (options.tfds is None):
         raise ValueError("give either --input_file or --tfds")
     files = expand_files(options.input_file, allow_empty=True) if options.input_file else []

@@ -38,10 +38,7 @@ class Block:
     files: tuple[tuple[str, int], ...]
 
     def texts(self, invalid_lines: dict[str, int]) -> Iterator[tuple[str, str]]:
-        """Yields the name and the text of every file in the block; counts lines that are not UTF-8.
-
-        Invalid bytes become U+FFFD, which the tokenizer drops.
-        """
+        """Yields name and text of every file in the block; counts lines that are not UTF-8."""
         ends = [start for _, start in self.files[1:]]
         for (file, start), end in zip(self.files, [*ends, len(self.data)], strict=True):
             text, invalid = decode(self.data[start:end])

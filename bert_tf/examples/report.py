@@ -174,10 +174,7 @@ def next_steps(job: Job, input_file: str, num_examples: int) -> str:
 
 
 def estimate(job: Job, num_workers: int) -> str:
-    """Describes the time and disk space that a job would take. Writes nothing.
-
-    Tokenizes up to eight blocks, from files all over the input, and makes one pass over them.
-    """
+    """Describes the time and disk space that a job would take, after a pass over eight blocks."""
     chunks, text, tokenizing = _tokenize(job)
     started = time.process_time()
     examples, record_bytes = _make_examples(job, chunks)

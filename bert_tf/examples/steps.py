@@ -130,10 +130,7 @@ def tokenize_block(job: Job, file: str, block: Block) -> dict:
 
 
 def make_part(job: Job, chunk_files: Sequence[str], file: str, part: ShardPart) -> dict:
-    """Creates, shuffles and writes the examples of a part; returns the counts.
-
-    The chunks are in the order of their numbers in the plan.
-    """
+    """Creates, shuffles and writes the examples of a part; returns the counts."""
     records: list[bytes] = []
     total = ExampleCounts()
     for one_pass in part.passes:

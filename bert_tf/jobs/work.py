@@ -95,10 +95,7 @@ class UnfinishedWork:
         atomic_write(self._file(_JOB), json.dumps(state))
 
     def clear(self) -> None:
-        """Removes the unfinished work and no other file.
-
-        Raises a ValueError if no job.json describes the work.
-        """
+        """Removes the unfinished work and no other file; raises a ValueError without a job.json."""
         found = [name for name in (*_STAGES, _JOB) if tf.io.gfile.exists(self._file(name))]
         if found and not description_of(self.job).get("bert_tf"):
             raise ValueError(

@@ -43,10 +43,7 @@ def available_cores() -> int:
 
 
 def num_processes(asked: int | None, useful: int) -> int:
-    """Returns how many processes to use; says so if they are fewer than asked for.
-
-    Without --num_workers, more processes than `useful` would not save time.
-    """
+    """Returns how many processes to use, by default only `useful` ones; says if not as asked."""
     cores = available_cores()
     if asked is None:
         return min(cores, useful)

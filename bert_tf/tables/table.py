@@ -91,10 +91,7 @@ def as_json(name: str) -> str:
 
 
 def parse_list(text: str) -> list | None:
-    """Returns the items of a JSON list, or of a Python list, tuple or set, in quotes or not.
-
-    Returns None if the text does not start like a list.
-    """
+    """Returns the items of a JSON list, or of a Python list, tuple or set; None for other text."""
     text = text.strip()
     inside = text[1:-1].strip()
     if text[:1] in ("'", '"') and text[-1] == text[0] and _BROKEN_LIST.fullmatch(inside):
@@ -141,10 +138,7 @@ def resembles_list(text: str) -> bool:
 
 
 def split(text: str, separator: str) -> list[str]:
-    """Returns the parts of a text between separators, without empty ones.
-
-    Quotes around a part are left out; it may contain separators.
-    """
+    """Returns the parts of a text between separators, without empty ones, and without quotes."""
     pattern = rf"(?:{_QUOTED}|(.*?))(?:{re.escape(separator)}|\Z)"
     parts = (match[match.lastindex] for match in re.finditer(pattern, text, re.DOTALL))
     return [part for part in parts if part.strip()]

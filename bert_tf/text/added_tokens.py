@@ -41,10 +41,7 @@ class AddedTokens(tf.Module):
         return tf.strings.regex_full_match(text, f"(?s:.*{self._pattern}.*)")
 
     def split(self, text: tf.Tensor, tokenize: Callable[[tf.Tensor], Pieces]) -> Pieces:
-        """Tokenizes strings [B]. Each added token is a word of its own.
-
-        `tokenize` tokenizes the strings [N] between the added tokens.
-        """
+        """Tokenizes strings [B]: added tokens are words; `tokenize` does what is between them."""
         parts, starts, limits, ids = self._parts(text)
         places = tf.where(ids >= 0)[:, 0]
         pieces, *offsets = tokenize(tf.where(ids >= 0, "", parts.values))

@@ -145,10 +145,7 @@ def join_segments(
 
 
 def join_rows(*parts: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Joins the rows of ragged tensors [B, (tokens)], as `tf.concat` does along axis 1.
-
-    `tf.concat` transposes integers, which makes oneDNN print an error.
-    """
+    """Joins the rows of ragged tensors like `tf.concat`, which makes oneDNN print an error."""
     lengths = [part.row_lengths() for part in parts]
     total, places = tf.add_n(lengths), []
     starts = tf.cumsum(total, exclusive=True)

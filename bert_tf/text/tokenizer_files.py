@@ -106,10 +106,7 @@ class TokenizerFiles:
 
     @cached_property
     def vocab(self) -> Vocabulary | None:
-        """The vocabulary; None if there is none.
-
-        Prints a warning if the files and transformers give an added token different ids.
-        """
+        """The vocabulary, or None; warns of added tokens that have other ids in transformers."""
         source = self._path if tf.io.gfile.exists(self._path) else self._whole_path
         if source == self._path:
             lines = read_tokens(self._path)
@@ -138,10 +135,7 @@ class TokenizerFiles:
 
     @cached_property
     def lower_case(self) -> bool | None:
-        """Whether text is lower-cased; None if no file states it.
-
-        Prints a warning if the tokenizer splits text differently from ours.
-        """
+        """Whether text is lower-cased, None if unknown; warns of tokenizers unlike ours."""
         splits = self._stated("tokenize_chinese_chars", "handle_chinese_chars") is False
         kind = self.config.get("tokenizer_class") or _CLASSES[0]
         differences = ["tokenize_chinese_chars is False"] if splits else []

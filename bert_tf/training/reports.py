@@ -206,10 +206,7 @@ def _summarize(writer: tf.summary.SummaryWriter, step: int, values: Mapping[str,
 
 
 def append_metrics(path: str, *lines: Mapping[str, float]) -> None:
-    """Appends objects with a `step` to a `metrics.jsonl`. Floats are read back bit for bit.
-
-    Removes a last line that a kill cut short.
-    """
+    """Appends objects with a `step` to a `metrics.jsonl`; removes a last line that a kill cut."""
     if tf.io.gfile.exists(path):
         with reading(path) as file:
             file.seek(max(0, file.size() - 1))
@@ -223,10 +220,7 @@ def append_metrics(path: str, *lines: Mapping[str, float]) -> None:
 
 
 def read_metrics(path: str) -> list[dict[str, float]]:
-    """Reads a `metrics.jsonl` as `current` entries; [] without a file.
-
-    A last line without an end is one that a kill cut short, and left out.
-    """
+    """Reads a `metrics.jsonl` as `current` entries, but for a last line that a kill cut; or []."""
     if not tf.io.gfile.exists(path):
         return []
     entries = []

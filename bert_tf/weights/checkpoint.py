@@ -191,10 +191,7 @@ def check_fits(
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:
-    """Returns a checksum of a model: its weights, configuration, vocabulary, casing and head.
-
-    That of an ensemble depends on all members.
-    """
+    """Returns a checksum of weights, configuration, vocabulary, casing and head of all members."""
     spec = checkpoint.spec
     described = spec.config, spec.vocab and spec.vocab.sha256, spec.lower_case, checkpoint.head
     digest = hashlib.sha256(repr(described).encode())
@@ -261,10 +258,7 @@ def describe_non_finite(source: str, found: Mapping[str, str]) -> str:
 
 
 def load_or_warn(checkpoint: Checkpoint, weights: Sequence[keras.Variable]) -> list[str]:
-    """Sets weights from a checkpoint; warns of NaN, infinity and missing `OPTIONAL` parts.
-
-    Returns the missing parts, which stay random.
-    """
+    """Sets weights; warns of NaN, infinity and missing `OPTIONAL` parts; returns the latter."""
     path, tensors = checkpoint.path, checkpoint.tensors
     kept = load_weights(path, tensors, weights, None, OPTIONAL, allow_non_finite=True)
     if random := sorted({part_of(path) for path in kept}):

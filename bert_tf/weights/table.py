@@ -98,10 +98,7 @@ class Entry:
 def entries(
     rows: Iterable[Row], config: BertConfig, parts: Collection[str] = PARTS, classes: int = 0
 ) -> Iterator[Entry]:
-    """Yields the entries of the parts, layer by layer within the rows of the layers.
-
-    `classes` is the number of outputs of the head.
-    """
+    """Yields the entries of the parts and a head of `classes`, layer by layer within their rows."""
     chosen = [row for row in rows if part_of(row.weight.path) in parts]
     per_layer = {False: [0], True: range(num_layers(config))}
     # Consecutive rows of layers belong together: first all of layer 0, then all of layer 1.

@@ -156,10 +156,7 @@ def read_asset(vocab_file: str | None) -> Vocabulary | None:
 
 
 def read_preprocessor(path: str) -> tuple[Vocabulary, bool, int] | None:
-    """Returns vocabulary, lower-casing and length of a preprocessor; None for anything else.
-
-    It may be ours, the Model Garden's or TF Hub's.
-    """
+    """Returns vocabulary, lower-casing and length of any preprocessor; None for anything else."""
     if not recognizes(path):
         return None
     graph = read_graph(path)

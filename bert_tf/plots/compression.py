@@ -34,10 +34,7 @@ def compressed_models(
     title: str = "Size, quality and speed of compressed models",
     ax: Axes | None = None,
 ) -> Figure:
-    """Draws models as discs: size on the x-axis, quality on the y-axis, speed as the area.
-
-    `models` are measured, and those that are `published` become circles.
-    """
+    """Draws models as discs of size, quality and speed (area); `published` ones are circles."""
     axes = ax or style.new_axes(9, 5.5)
     original = Compressed("original", 1.0, 1.0, None, 1.0)
     axes.set_xscale("log")

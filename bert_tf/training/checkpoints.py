@@ -271,7 +271,10 @@ def _path(key: str) -> str | None:
 def check_shapes(
     checkpoint: str, saved: Mapping[str, tuple[int, ...]], targets: Mapping[str, tf.Variable]
 ) -> None:
-    """Raises a ValueError unless a checkpoint has just these weights, or also other parts."""
+    """Raises a ValueError unless the checkpoint holds exactly these weights in these shapes.
+
+    It may also hold other top-level parts of a model, such as a head.
+    """
     parts = {path.split("/")[0] for path in targets}
     if extra := sorted(p for p in saved if p not in targets and p.split("/")[0] in parts):
         raise ValueError(f"{checkpoint} has an additional {extra[0]}: it belongs to another model")

@@ -9,6 +9,7 @@ import contextvars
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
 
 _for_gpu = contextvars.ContextVar("for_gpu", default=False)
 
@@ -34,6 +35,11 @@ def argmax(x: tf.Tensor) -> tf.Tensor:
     `keras.ops.argmax` makes several passes over x to order negative zeros.
     """
     return tf.argmax(x, axis=-1, output_type=tf.int32)
+
+
+def compiled_by_xla() -> bool:
+    """Returns whether XLA compiles what is being traced, on whatever device."""
+    return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
 
 def recompute(function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], x: tf.Tensor) -> tf.Tensor:

@@ -1,16 +1,25 @@
 """Models of Keras 3 from raw strings, with `BertPreprocessor` and `BertEncoder`."""
 
+import dataclasses
+import pathlib
+import re
+
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
-from support import two_replicas
+from support import save_checkpoint, two_replicas
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.inputs import INPUTS
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.runs.run import Run
 from bert_tf.text.preprocessor import BertPreprocessor
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
+PAGE = pathlib.Path(__file__).parents[1] / "docs" / "keras.md"
 VOCAB = Vocabulary((*SPECIAL_TOKENS, *"abcde"))
 # Without dropout, so that the loss of so small a model falls steadily.
 CONFIG = BertConfig(len(VOCAB), 16, 1, 2, 32, "gelu", 0.0, 0.0)
@@ -33,14 +42,19 @@ def classifier(encoder: BertEncoder, text, inputs) -> keras.Model:
     return keras.Model(text, logits)
 
 
-def fit(model: keras.Model, data: tf.data.Dataset) -> list[float]:
+def fit(model: keras.Model, data: tf.data.Dataset, jit_compile: bool = False) -> list[float]:
     """Trains for 20 steps and returns the mean losses of the first and the last 5."""
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    # Compiling with XLA would take longer than the training.
-    model.compile(keras.optimizers.Adam(3e-3), loss, jit_compile=False)
+    model.compile(keras.optimizers.Adam(3e-3), loss, jit_compile=jit_compile)
     data = data.repeat()
     history = model.fit(data, epochs=4, steps_per_epoch=5, shuffle=False, verbose=0).history
     return history["loss"]
+
+
+def ids_model() -> tuple[keras.Model, BertEncoder]:
+    encoder = BertEncoder(CONFIG)
+    inputs = {name: keras.Input([None], dtype="int32", name=name) for name in INPUTS}
+    return classifier(encoder, inputs, inputs), encoder
 
 
 def values(model: keras.Model) -> list[np.ndarray]:
@@ -101,13 +115,65 @@ def test_several_replicas_train_from_a_mapped_dataset(preprocessor, learned):
     strategy = two_replicas()
     keras.utils.set_random_seed(0)
     with strategy.scope():
-        inputs = {
-            name: keras.Input([None], dtype="int32", name=name) for name in preprocessor(["a"])
-        }
-        model = classifier(BertEncoder(CONFIG), inputs, inputs)
-        fit(model, DATASET.map(lambda text, label: (preprocessor(text), label)))
+        model, _ = ids_model()
+        fit(model, preprocessor.dataset(TEXTS, BEGINS_WITH_B, batch_size=16))
     for one, two in zip(values(learned[0]), values(model), strict=True):
         np.testing.assert_allclose(one, two, atol=2e-3)
     text = text_input()
     whole = keras.Model(text, model(preprocessor(text)))
     np.testing.assert_allclose(whole(TEXTS), model(preprocessor(TEXTS)), atol=1e-6)
+
+
+def test_padding_is_skipped_unless_xla_compiles_the_step(preprocessor, learned, tmp_path):
+    """Oracles: the weights after the same steps with XLA, which computes padding; outputs of 0."""
+    keras.utils.set_random_seed(0)
+    model, fixed = ids_model()
+    data = preprocessor.dataset(TEXTS, BEGINS_WITH_B, batch_size=16, drop_remainder=True)
+    fit(model, data, jit_compile=True)
+    for one, two in zip(values(learned[0]), values(model), strict=True):
+        np.testing.assert_allclose(one, two, atol=2e-3)
+    (skipping,) = (layer for layer in learned[0].layers if isinstance(layer, BertEncoder))
+    assert (skipping.skips_padding, fixed.skips_padding) == (True, False)
+    skipping = BertEncoder.from_config(skipping.get_config())
+    inputs = preprocessor("a b")
+    at_padding = np.equal(inputs["input_mask"], 0)
+    for encoder, is_zero in ((skipping, True), (fixed, False)):
+        outputs = encoder(inputs)["sequence_output"].numpy()[at_padding]
+        assert np.all(outputs == 0) == is_zero and len(outputs) == 2
+
+
+def test_the_examples_of_the_page_on_keras_work(tmp_path, monkeypatch):
+    """Oracles: two forms of a model give the same logits; what is frozen, loaded or exported."""
+    if not PAGE.exists():
+        pytest.skip("the tests run without the checkout")
+    monkeypatch.chdir(tmp_path)
+    words = "a moving film waste of time great fun so dull".split()
+    vocab = Vocabulary((*SPECIAL_TOKENS, *words))
+    config = dataclasses.replace(
+        CONFIG, vocab_size=len(vocab), max_position_embeddings=64, num_hidden_layers=2
+    )
+    Run("run").write(ModelSpec(config, vocab, True))
+    save_checkpoint("run", BertPretrainer(config), step=1)
+    found, frozen = {}, []
+    for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S):
+        if "encoder.trainable = False" in code:
+            before = [weight.numpy() for weight in found["encoder"].weights]
+        exec(code, found)
+        if "encoder.trainable = False" in code:
+            frozen = [weight.numpy() for weight in found["encoder"].weights]
+    assert frozen and all(map(np.array_equal, before, frozen))
+    texts = np.array(found["texts"], dtype=object)
+    logits = found["model"].predict(texts)
+    np.testing.assert_allclose(
+        found["loaded"].predict(pd.Series(texts).to_numpy(object)), logits, atol=1e-6
+    )
+    served = tf.saved_model.load("serving").signatures["serving_default"](text=tf.constant(texts))
+    np.testing.assert_allclose(*served.values(), logits, atol=1e-6)
+    ids = found["preprocessor"].dataset(texts)
+    np.testing.assert_allclose(
+        found["whole"].predict(texts), found["classifier"].predict(ids), atol=1e-6
+    )
+    numbers = {"text": texts, "stars": found["numbers"]}
+    others = dict(numbers, stars=-found["numbers"])
+    assert np.abs(found["mixed"].predict(numbers) - found["mixed"].predict(others)).max() > 0.1
+    assert found["custom"].predict(texts).shape == (32, 2)

@@ -15,7 +15,7 @@ from bert_tf.layers.layer import Layer
 from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
 from bert_tf.layers.padding import SortedTokens, Tokens
 from bert_tf.models.inputs import BertModel
-from bert_tf.tensorflow_ops import recompute
+from bert_tf.tensorflow_ops import compiled_by_xla, recompute
 
 # Attention computes a batch in this many groups, of at least this many rows. With eight groups,
 # little more is gained.
@@ -27,8 +27,10 @@ def skip_padding(model: keras.Model) -> None:
     """Makes the encoders in a model compute nothing for padding, which saves time.
 
     The amount of computation then depends on the values of the mask, which XLA cannot compile in
-    training. With XLA, pass the input `token_places` instead. The outputs for tokens, and all
-    gradients, stay the same to rounding.
+    training: there, the encoders compute padding, unless they get the input `token_places`. The
+    outputs for tokens, and all gradients, stay the same to rounding.
+
+    A training step that XLA does not compile does the same for the encoders in it.
     """
     for layer in model._flatten_layers():
         if hasattr(layer, "skips_padding"):
@@ -70,6 +72,8 @@ class BertEncoder(BertModel):
               arithmetic, but includes random numbers, which are slow on a CPU.
             - "layers": everything but the inputs of the layers. This takes a third more
               arithmetic and much less memory. It fails on Keras' JAX backend.
+        skips_padding: whether to compute nothing for padding, whose outputs are then 0; see
+            `skip_padding`. Training that XLA does not compile sets it, as on a CPU.
 
     Call: a dict of int [B, S] tensors, `input_word_ids`, `input_mask` (1 for tokens, 0 for padding)
     and, if they are not all 0, `input_type_ids`; or the same under the names that transformers,
@@ -85,10 +89,6 @@ class BertEncoder(BertModel):
     reads, and the dict holds only `pooled_output` and `at_places` [M, H], the sequence output
     there.
 
-    Attributes:
-        skips_padding: whether to compute nothing for padding, whose outputs are then 0; see
-            `skip_padding`.
-
     Example:
         encoder = BertEncoder(preset_config("tiny"))
         ids = np.array([[101, 7592, 2088, 102]])
@@ -100,12 +100,18 @@ class BertEncoder(BertModel):
     Nets with Sublinear Memory Cost (arXiv:1604.06174) and `SelfAttention`.
     """
 
-    arguments = ("rematerialize",)
+    arguments = ("rematerialize", "skips_padding")
     default_name = "encoder"
 
-    def __init__(self, config: BertConfig, rematerialize: str = "none", **kwargs):
+    def __init__(
+        self,
+        config: BertConfig,
+        rematerialize: str = "none",
+        skips_padding: bool = False,
+        **kwargs,
+    ):
         super().__init__(config, **kwargs)
-        self.rematerialize = rematerialize
+        self.rematerialize, self.skips_padding = rematerialize, skips_padding
         embeddings, block = _LAYERS.get(config.model_type, (BertEmbeddings, EncoderBlock))
         policy = dict(dtype=self.dtype_policy)
         self.embeddings = embeddings(config, name="embeddings", **policy)
@@ -114,7 +120,6 @@ class BertEncoder(BertModel):
             for index in range(config.num_hidden_groups or config.num_hidden_layers)
         ]
         self.pooler = Pooler(config, name="pooler", **policy)
-        self.skips_padding = False
         rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
         if any(rates) or config.head_dropout_prob:
             self.seed_generator = keras.random.SeedGenerator(name="dropout_seed_generator")
@@ -128,7 +133,7 @@ class BertEncoder(BertModel):
     def call(self, inputs, seeds=None, training=None):
         mask = self.attention_mask(inputs["input_mask"])
         seeds = seeds or self.dropout_seeds(inputs, training)
-        tokens = self._tokens(inputs["input_mask"], inputs.get("token_places"))
+        tokens = self._tokens(inputs["input_mask"], inputs.get("token_places"), training)
         if tokens:
             mask = tokens.masks(mask)
         shared = dict(tokens=tokens, training=training)
@@ -161,9 +166,13 @@ class BertEncoder(BertModel):
             "encoder_outputs": outputs,
         }
 
-    def _tokens(self, mask, places) -> Tokens | None:
+    def _tokens(self, mask, places, training) -> Tokens | None:
         if places is not None:
             return Tokens(mask, places)
+        if training and keras.backend.backend() == "tensorflow":
+            if compiled_by_xla():
+                return None
+            self.skips_padding = True  # in evaluation, too, for a head that reads padding
         if not self.skips_padding:
             return None
         batch = ops.shape(mask)[0]

@@ -1,9 +1,11 @@
 """From text to the inputs of an encoder: [CLS] a [SEP] or [CLS] a [SEP] b [SEP], padded."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
@@ -29,8 +31,12 @@ class BertPreprocessor(keras.layers.Layer):
         seq_length: length of the inputs; longer texts are truncated. At most the encoder's
             max_position_embeddings.
 
-    Call: strings [B], and for pairs other strings [B] as the second argument. Returns a dict of
-    `input_word_ids`, `input_mask` and `input_type_ids`, int32 [B, seq_length]; see `pack_segments`.
+    Call: texts [B], and for pairs other texts [B] as the second argument: a tensor or array of
+    strings, a list, a pandas Series, or a single string. Returns a dict of `input_word_ids`,
+    `input_mask` and `input_type_ids`, int32 [B, seq_length]; see `pack_segments`.
+
+    Keras itself takes strings only as tensors and as arrays of objects: pass `fit` and `predict`
+    `np.array(texts, dtype=object)`, whether `texts` is a list or a Series.
 
     Example:
         preprocessor = bert_tf.load_preprocessor("run")
@@ -51,9 +57,8 @@ class BertPreprocessor(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(name=name, **kwargs)
-        # Keras would turn Python strings into tensors of numbers, and compile strings with XLA.
+        # Keras would make numbers of strings, and compile them with XLA.
         self._convert_input_args = False
-        self._allow_non_tensor_positional_args = True
         self.supports_jit = False
         if isinstance(vocab, Mapping):
             vocab = Vocabulary.from_values(vocab["lines"], vocab)
@@ -64,10 +69,62 @@ class BertPreprocessor(keras.layers.Layer):
         self.seq_length = seq_length
         self.built = True
 
-    def call(self, text, text_b=None):
+    def __call__(self, text, text_b=None, **kwargs):
         texts = [text] if text_b is None else [text, text_b]
-        segments = [self.tokenizer.tokenize_flat(_batch(text)) for text in texts]
+        return super().__call__(*map(_batch, texts), **kwargs)
+
+    def call(self, *texts):
+        segments = [self.tokenizer.tokenize_flat(text) for text in texts]
         return pack_segments(segments, self.seq_length, self.tokenizer.vocab)
+
+    def dataset(
+        self,
+        text,
+        labels=None,
+        text_b=None,
+        *,
+        others: Mapping[str, Any] = MappingProxyType({}),
+        batch_size: int = 32,
+        shuffle: bool = False,
+        drop_remainder: bool = False,
+    ) -> tf.data.Dataset:
+        """Returns batches of token ids, for `fit`, `evaluate` and `predict` on any device.
+
+        A model that begins with the encoder takes them: on several replicas, on a TPU and with XLA.
+
+        Args:
+            text, text_b: N texts, or pairs, of any kind that a call takes.
+            labels: N labels; a list, an array or a Series.
+            others: further inputs of the model by their names, N values each.
+            shuffle: whether to shuffle all texts, in another order in every epoch; the order
+                follows `keras.utils.set_random_seed`.
+            drop_remainder: whether to leave out a last batch with fewer than `batch_size` texts,
+                for which XLA would compile the step again. TPUs need it to train.
+
+        Example:
+            preprocessor = bert_tf.load_preprocessor("run", seq_length=64)
+            data = preprocessor.dataset(["a moving film", "dull"], [1, 0], shuffle=True)
+
+        Raises:
+            ValueError: the numbers of texts and of other values differ, or a text is missing.
+        """
+        texts = [_batch(text)] if text_b is None else [_batch(text), _batch(text_b)]
+        others = {name: np.asarray(values) for name, values in others.items()}
+        rows = (tuple(texts), others, *([] if labels is None else [np.asarray(labels)]))
+        if len(sizes := {len(x) for x in tf.nest.flatten(rows)}) > 1:
+            raise ValueError(f"texts, labels and others have different sizes: {sorted(sizes)}")
+        data = tf.data.Dataset.from_tensor_slices(rows)
+        if shuffle:
+            data = data.shuffle(len(texts[0]))
+        data = data.batch(batch_size, drop_remainder=drop_remainder)
+
+        def encode(texts, others, *labels):
+            # TPUs compile a step for a static number of rows.
+            rows = [texts[0].shape[0], self.seq_length]
+            ids = {name: tf.ensure_shape(x, rows) for name, x in self(*texts).items()}
+            return {**ids, **others}, *labels
+
+        return data.map(encode, tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
     def compute_output_spec(self, text, text_b=None):
         shape = (text.shape[0], self.seq_length)
@@ -84,10 +141,18 @@ class BertPreprocessor(keras.layers.Layer):
         }
 
 
-def _batch(text) -> tf.Tensor:
-    text = tf.convert_to_tensor(text, tf.string)
-    if text.shape.rank != 1:
-        raise ValueError(f"the preprocessor takes strings [batch], not of shape {text.shape}")
+def _batch(text) -> tf.Tensor | keras.KerasTensor:
+    """Returns texts as a tensor [B], before Keras would add pages of text to an error."""
+    if not (tf.is_tensor(text) or isinstance(text, keras.KerasTensor)):
+        text = np.asarray(text, dtype=object)
+        missing = [x for x in text.flat if not isinstance(x, str | bytes)]
+        if missing:
+            raise ValueError(f"a text is {missing[0]!r}, not a string: leave it out, or fill it in")
+        text = tf.constant(text, tf.string)
+    if text.ndim == 0:
+        text = text[None]
+    if text.ndim != 1:
+        raise ValueError(f"the preprocessor takes texts [batch], not of shape {text.shape}")
     return text
 
 

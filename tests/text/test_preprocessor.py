@@ -4,6 +4,7 @@ import itertools
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -34,13 +35,65 @@ def test_equals_tokenizer_and_packing(texts, lower_case):
     tokenizer = WordPieceTokenizer(VOCAB, lower_case)
     expected = pack_segments([tokenizer.tokenize_flat(x) for x in texts], 9, VOCAB)
     assert_equal(layer(*texts), expected)
-    assert_equal(layer(*map(np.array, texts)), expected)
+    for other in (
+        np.array,
+        lambda x: np.array(x, object),
+        pd.Series,
+        lambda x: pd.Series(x, dtype=object),
+    ):
+        assert_equal(layer(*map(other, texts)), expected)
+    for alone in (str, tf.constant):
+        first = {name: x[:1] for name, x in expected.items()}
+        assert_equal(layer(*(alone(x[0]) for x in texts)), first)
     batches = tf.data.Dataset.from_tensors(tuple(map(tf.constant, texts))).map(layer)
     assert_equal(next(iter(batches)), expected)
     symbolic = layer(*[keras.Input([], dtype="string") for _ in texts])
     found = {name: (x.shape, x.dtype) for name, x in symbolic.items()}
     assert found == dict.fromkeys(expected, ((None, 9), "int32"))
     assert_equal(BertPreprocessor.from_config(layer.get_config())(*texts), expected)
+
+
+def test_datasets_hold_what_calls_return():
+    """Oracle: the layer; the labels and numbers beside the texts, also in another order."""
+    layer = BertPreprocessor(VOCAB.tokens, lower_case=True, seq_length=9)
+    numbers = np.array([5.0, 6.0, 7.0, 8.0])
+    series = pd.Series(TEXTS, index=[7, 3, 3, 1])
+    data = layer.dataset(series, [0, 1, 2, 3], OTHERS, others={"n": numbers}, batch_size=3)
+    assert [len(labels) for _, labels in data] == [3, 1]
+    inputs, labels = next(iter(data.unbatch().batch(4)))
+    assert (labels.numpy().tolist(), inputs.pop("n").numpy().tolist()) == ([0, 1, 2, 3], [*numbers])
+    assert_equal(inputs, layer(TEXTS, OTHERS))
+
+    options = dict(batch_size=2, shuffle=True, drop_remainder=True)
+    keras.utils.set_random_seed(1)
+    data = layer.dataset(TEXTS[:3], pd.Series([0, 1, 2]), **options)
+    assert data.element_spec[0]["input_mask"].shape == (2, 9)
+    orders = [labels.numpy().tolist() for _ in range(9) for _, labels in data]
+    assert len({*map(tuple, orders)}) > 2
+    for inputs, labels in data:
+        assert_equal(inputs, layer([TEXTS[label] for label in labels]))
+    keras.utils.set_random_seed(1)
+    again = layer.dataset(TEXTS[:3], [0, 1, 2], **options)
+    assert [labels.numpy().tolist() for _ in range(9) for _, labels in again] == orders
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "message"),
+    [
+        (
+            pd.Series(["a", None]),
+            [0, 1],
+            "a text is nan, not a string: leave it out, or fill it in",
+        ),
+        ([["a", "b"]], [0], r"takes texts \[batch\], not of shape \(1, 2\)"),
+        (["a", "b"], [0], r"have different sizes: \[1, 2\]"),
+    ],
+)
+def test_texts_that_are_no_strings_are_named_in_a_line(text, labels, message):
+    layer = BertPreprocessor(VOCAB.tokens, lower_case=True, seq_length=9)
+    with pytest.raises(ValueError, match=message) as caught:
+        layer.dataset(text, labels)
+    assert "\n" not in str(caught.value)
 
 
 def ragged(rows):

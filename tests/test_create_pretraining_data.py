@@ -1,22 +1,28 @@
 """Tests the command. Oracles: the Model Garden's schema, the original's defaults, the text."""
 
 import dataclasses
+import gzip
 import json
 import os
 import pathlib
 import re
 import shlex
+import sys
 import textwrap
 
+import fsspec
 import pytest
 import tensorflow as tf
+from fsspec.implementations.dirfs import DirFileSystem
 
+from bert_tf.base.files import expand_files
 from bert_tf.create_pretraining_data import Options, run
+from bert_tf.examples import job as jobs
 from bert_tf.examples import steps
 from bert_tf.examples.job import make_job
 from bert_tf.jobs import workers
 from bert_tf.vocabulary.counting import count_words
-from tfrecords.manifest import find_manifests
+from tfrecords.manifest import find_manifests, read_manifest
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = ["the", "cat", "dog", "sat", "ran", "on", "mat", "##s", "a", "."]
@@ -159,6 +165,80 @@ def test_parquet_files_give_the_records_of_json_lines(files, tmp_path):
         words = count_words({name: [read["input_file"]]}, True, layout).texts[name]
         records.append((pathlib.Path(output).read_bytes(), words))
     assert records[0] == records[1] and records[0][1]["cat"] == 2
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A folder that fsspec opens in place of the Hugging Face Hub; returns that of a dataset."""
+
+    class Hub(DirFileSystem):
+        protocol, cachable = "hf", False
+
+        def __init__(self, **_):
+            super().__init__(str(tmp_path / "hub"), fsspec.filesystem("file"))
+
+        def info(self, path, **options):
+            return super().info(path, **options) | {"blob_id": f"id of {path}"}
+
+    monkeypatch.setitem(sys.modules["fsspec.registry"]._registry, "hf", Hub)
+    (folder := tmp_path / "hub" / "datasets" / "OWNER" / "NAME").mkdir(parents=True)
+    return folder
+
+
+@pytest.mark.parametrize("runner", ["local", "DirectRunner"])
+def test_articles_of_the_hub_give_the_records_of_a_text_file(
+    files, hub, tmp_path, monkeypatch, runner
+):
+    """Oracles: the records of the same articles as plain text on the disk, in many chunks; the
+    words of the vocabulary's command; the identity that the hub states."""
+    from pyarrow import parquet
+    from pyarrow import table as arrow_table
+
+    monkeypatch.setattr(jobs, "_MIN_BLOCK_BYTES", 2**8)
+    sentences = ["The cat sat on a mat.", "A dog ran to the cats, and the cats ran.", "Dogs sat."]
+    articles = [
+        [f"Title {n}", " ".join(sentences[: 1 + n % 3] * 3), " ".join(sentences)] for n in range(60)
+    ]
+    text = "\n\n".join("\n".join(lines) for lines in articles)
+    (tmp_path / "text.txt.gz").write_bytes(gzip.compress(text.encode()))
+    table = arrow_table({"id": [*range(60)], "body": ["\n\n".join(x) for x in articles]})
+    parquet.write_table(table, hub / "a.parquet", row_group_size=7)
+    names = {"text.txt.gz": f"{tmp_path}/text.txt.gz", "a": "hf:datasets/OWNER/NAME/*.parquet"}
+    flags = dict(split_sentences=True, dupe_factor=2, max_seq_length=32, runner=runner)
+    records, words = [], []
+    for name, input_file in names.items():
+        output = {"input_file": input_file, "output_file": f"{tmp_path}/{name}.tfrecord"}
+        field = {"text_field": "body"} if name == "a" else {}
+        options = Options(**files | output | flags | field)
+        assert run(options).examples.examples > 100
+        records.append(pathlib.Path(output["output_file"]).read_bytes())
+        resolved = options.with_corpus_defaults()
+        words.append(count_words({"": expand_files(input_file)}, True, resolved).texts[""])
+    assert records[0] == records[1] and words[0] == words[1]
+    (entry,) = read_manifest(f"{tmp_path}/a.manifest.json")["inputs"]
+    path = "datasets/OWNER/NAME/a.parquet"
+    assert (entry["file"], entry["modified"]) == (f"hf://{path}", f"id of {path}")
+    assert entry["bytes"] == (hub / "a.parquet").stat().st_size and len(entry) == 3
+    assert run(options) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("hf:datasets/OWNER/NAME/*.txt", "no file matches hf:datasets/OWNER/NAME/..txt"),
+        ("s3://bucket/a.txt", "cannot download s3://bucket/a.txt: Install s3fs to access S3; "),
+        ("hf:datasets/OWNER/NAME/a.zst", "cannot download .*a.zst: the network is gone; check"),
+    ],
+)
+def test_files_of_stores_that_cannot_be_read_are_named(files, hub, monkeypatch, name, message):
+    def fail(*_, **__):
+        raise RuntimeError("the network\nis gone")
+
+    (hub / "a.zst").write_bytes(b"text")
+    monkeypatch.setattr(DirFileSystem, "open", fail)
+    with pytest.raises((OSError, ValueError), match=message) as caught:
+        run(Options(**files | {"input_file": name}))
+    assert "\n" not in str(caught.value)
 
 
 def test_a_corpus_of_one_document_gives_a_warning(files, tmp_path, capsys):

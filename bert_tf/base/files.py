@@ -13,6 +13,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import tensorflow as tf
 
+from bert_tf.base.storage import full_name, storage
+
 # What describes other files, and what no glob matches.
 MANIFEST_END = ".manifest.json"
 
@@ -55,7 +57,7 @@ def errors_at(where: str) -> Iterator[None]:
 def reading(path: str) -> Iterator[tf.io.gfile.GFile]:
     """Opens a file to read bytes; TensorFlow's errors become an OSError that names the file."""
     check_no_pipe(path)
-    with named_errors(f"cannot read {path}"), tf.io.gfile.GFile(path, "rb") as file:
+    with named_errors(f"cannot read {path}"), storage(path).GFile(path, "rb") as file:
         yield file
 
 
@@ -218,9 +220,10 @@ def expand_files(patterns: str, allow_empty: bool = False, flag: str = "input_fi
 
 def check_single(path: str) -> None:
     """Raises an error unless a path names a single file."""
-    if tf.io.gfile.isdir(path):
+    store = storage(path)
+    if store.isdir(path):
         raise IsADirectoryError(f"{path} is a directory: name one of its files")
-    if not tf.io.gfile.exists(path):
+    if not store.exists(path):
         if any(_matches(name.strip()) for name in path.split(",")):
             raise ValueError(f"{path} is a list or a pattern of files: name one file, or join them")
         raise FileNotFoundError(f"{path}: no such file")
@@ -231,8 +234,8 @@ def match_files(patterns: str) -> list[tuple[str, list[str]]]:
 
     Globs do not match manifests. Names of existing files may contain commas.
     """
-    if tf.io.gfile.exists(patterns):
-        return [(patterns, [patterns])]
+    if files := _named(patterns):
+        return [(patterns, files)]
     found, parts = [], patterns.split(",")
     while parts:
         ends = [1, *range(len(parts), 1, -1)]
@@ -253,19 +256,26 @@ def _matches(pattern: str) -> list[str]:
     # An existing file is taken literally even if its name contains glob characters.
     if not pattern:
         return []
-    if tf.io.gfile.exists(pattern):
-        return [pattern]
+    if files := _named(pattern):
+        return files
+    pattern = full_name(pattern)
     try:
-        found = tf.io.gfile.glob(pattern)
+        found = storage(pattern).glob(pattern)
     except UnicodeDecodeError:
         raise ValueError(f"{pattern} matches a name that is not UTF-8: rename the file") from None
     return sorted(file for file in found if not file.endswith(MANIFEST_END))
 
 
+def _named(name: str) -> list[str]:
+    """Returns the full name of an existing file or folder, or none."""
+    name = full_name(name)
+    return [name] if storage(name).exists(name) else []
+
+
 def _size(file: str) -> int:
     """Returns the size of a file; raises a ValueError if it is no file."""
     check_no_pipe(file)
-    stat = tf.io.gfile.stat(file)
+    stat = storage(file).stat(file)
     if stat.is_directory:
         raise ValueError(f"{file} is a directory: name its files, for example {file}/*")
     return stat.length

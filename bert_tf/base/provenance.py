@@ -13,6 +13,7 @@ from bert_tf.base import __version__
 from bert_tf.base.files import file_sha256, named_errors, shortened
 from bert_tf.base.output_files import REPLACE, check_free
 from bert_tf.base.progress import progress_bar
+from bert_tf.base.storage import file_size, storage
 
 Description = Mapping[str, Any]
 # What descriptions say of a file, beside its checksum.
@@ -27,21 +28,27 @@ def describe(settings: Mapping[str, Any], inputs: list[dict[str, Any]]) -> dict[
 
 
 def describe_files(files: Sequence[str]) -> list[dict[str, Any]]:
-    """Describes files as `inputs` of a manifest do, by their checksums, too."""
-    digests = zip(files, _checksums(files), strict=True)
-    return [describe_file(file) | {"sha256": digest} for file, digest in digests]
+    """Describes files as `inputs` of a manifest do, by their checksums, too.
+
+    Those that TensorFlow cannot open are described by what their store says: to read them would
+    be to download them.
+    """
+    local = [file for file in files if storage(file) is tf.io.gfile]
+    digests = dict(zip(local, _checksums(local), strict=True))
+    stated = {file: {"sha256": digest} for file, digest in digests.items()}
+    return [describe_file(file) | stated.get(file, {}) for file in files]
 
 
 def _checksums(files: Sequence[str]) -> list[str]:
     bar = dict(desc="Computing checksums", unit="B", unit_scale=True, delay=2)
-    with progress_bar(total=sum(tf.io.gfile.stat(file).length for file in files), **bar) as shown:
+    with progress_bar(total=sum(map(file_size, files)), **bar) as shown:
         return [file_sha256(file, shown.update) for file in files]
 
 
 def describe_file(file: str) -> dict[str, Any]:
     """Describes a file as `inputs` of a manifest do, without reading it."""
     with named_errors(f"cannot read {file}"):
-        stat = tf.io.gfile.stat(file)
+        stat = storage(file).stat(file)
     return {"file": file, "bytes": stat.length, "modified": stat.mtime_nsec}
 
 

@@ -79,7 +79,7 @@ def text_blocks(
     if options.tfds:
         return tfds_blocks(options.tfds, block_bytes, options.tfds_data_dir)
     separator = options.document_separator if whole_documents else None
-    return read_blocks(files, block_bytes, separator, options.text_field)
+    return read_blocks(files, block_bytes, separator, options.text_field, options.unwrap)
 
 
 def read_sentences(block: Block, options: CorpusOptions, counts: ReadCounts) -> Iterator[list[str]]:

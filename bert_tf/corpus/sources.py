@@ -1,9 +1,10 @@
 """Reads text from files and TFDS datasets, in blocks of whole documents.
 
 A file is plain text, or JSON lines if its name ends in .jsonl or .json (before a suffix such as
-.gz), or Parquet. The first two may be compressed. Rows of Parquet become JSON lines.
+.gz), or Parquet. The first two may be compressed.
 """
 
+import functools
 import itertools
 import json
 import re
@@ -16,6 +17,7 @@ import tensorflow as tf
 from bert_tf.base.content import checked_content, decode, estimate_content_bytes
 from bert_tf.base.files import errors_at, named_errors
 from bert_tf.base.progress import shows_bars
+from bert_tf.base.storage import file_size
 from bert_tf.tables.parquet import parquet_bytes, parquet_texts
 
 # A line of bytes that occur in encoded whitespace. Only decoding shows whether it is blank.
@@ -76,7 +78,7 @@ def group_files(files: Sequence[str], min_bytes: int) -> list[list[str]]:
     room = 0
     for file in files:
         with named_errors(f"cannot read {file}"):
-            size = tf.io.gfile.stat(file).length
+            size = file_size(file)
         if room <= 0 or size >= min_bytes:
             groups.append([])
             room = min_bytes
@@ -90,6 +92,7 @@ def read_blocks(
     block_bytes: int,
     separator: str | None = "blank_line",
     field: str = "text",
+    is_wrapped: bool = False,
 ) -> Iterator[Block]:
     """Yields the content of the files in blocks of `block_bytes` to about twice as many bytes.
 
@@ -97,17 +100,30 @@ def read_blocks(
     separator is that of `read_documents`. A block of JSON lines ends where a line ends, and so does
     one of text without a separator. The last block holds the remainder. Byte order
     marks are removed. Memory use grows with the longest document, not with the size of the files,
-    and with the row groups of Parquet files, whose texts are in the column `field`.
+    and with the row groups of Parquet files, whose texts are in the column `field`. Those texts
+    become plain text, so that they give what a text file with the same documents gives; but JSON
+    lines where blank lines do not separate documents, or matter to hard-wrapped text.
     """
-    for as_json, group in itertools.groupby(files, has_fields):
-        parts = ((file, part) for file in group for part in _content(file, field))
-        yield from _blocks("json" if as_json else "text", parts, block_bytes, separator)
+    as_text = separator == "blank_line" and not is_wrapped
+
+    def is_text(file: str) -> bool:
+        return as_text if is_parquet(file) else not is_json(file)
+
+    for text, group in itertools.groupby(files, is_text):
+        parts = ((file, part) for file in group for part in _content(file, field, text))
+        yield from _blocks("text" if text else "json", parts, block_bytes, separator)
 
 
-def _content(file: str, field: str) -> Iterator[bytes]:
+def _content(file: str, field: str, is_text: bool) -> Iterator[bytes]:
     if not is_parquet(file):
         return checked_content(file)
-    return (_json_line(field, text) for text in parquet_texts(file, field))
+    make = _document if is_text else functools.partial(_json_line, field)
+    return map(make, parquet_texts(file, field))
+
+
+def _document(text: str) -> bytes:
+    lines = (line for line in text.split("\n") if line.strip())
+    return "\n".join([*lines, "\n"]).encode(errors="surrogateescape")
 
 
 def _json_line(field: str, text: str) -> bytes:

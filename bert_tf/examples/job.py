@@ -12,12 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf.base.files import lines_sha256, shortened
 from bert_tf.base.output_files import check_output_files
 from bert_tf.corpus.reading import input_files, text_blocks
-from bert_tf.corpus.sources import Block, group_files
+from bert_tf.corpus.sources import Block, estimate_bytes, group_files
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.documents import load_segmenter, read_phrases
 from bert_tf.resolution import read_vocab_file
@@ -74,9 +73,14 @@ class ShardPart:
 
 
 def block_bytes(input_bytes: int, dupe_factor: int, num_shards: int) -> int:
-    """Returns the bytes of text per chunk. Small inputs get small chunks, to have many of them."""
+    """Returns the bytes of text per chunk. Small inputs get small chunks, to have many of them.
+
+    It is a power of two, so that the same text in another format, whose size is an estimate, gets
+    the same chunks.
+    """
     passes = max(_PASSES, _PASSES_PER_SHARD * num_shards)
-    return min(max(input_bytes * dupe_factor // passes, _MIN_BLOCK_BYTES), _MAX_BLOCK_BYTES)
+    wanted = min(max(input_bytes * dupe_factor // passes, _MIN_BLOCK_BYTES), _MAX_BLOCK_BYTES)
+    return 2 ** (wanted.bit_length() - 1)
 
 
 def plan_shards(
@@ -173,7 +177,7 @@ def make_job(options: DataOptions) -> Job:
     manifests = list(map(manifest_path, output_files[:1]))
     work = unfinished_path(output_files[0]) if output_files else None
     check_output_files([*output_files, *manifests], read_files, work_folder=work)
-    input_bytes = sum(tf.io.gfile.stat(file).length for file in files) or _TFDS_BYTES
+    input_bytes = estimate_bytes(files, options.text_field) or _TFDS_BYTES
     bytes_per_block = block_bytes(input_bytes, resolved.dupe_factor, len(output_files))
     groups = group_files(files, bytes_per_block) if files else [[]]
     vocab, lower_case = read_vocab_file(options.vocab_file, options.do_lower_case)

@@ -9,9 +9,9 @@ import functools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf.base.output_files import join_files
+from bert_tf.base.storage import file_size
 from bert_tf.corpus.sources import Block, estimate_bytes
 from bert_tf.examples.chunk import (
     Chunk,
@@ -226,6 +226,6 @@ def useful_workers(job: Job) -> int:
     """Returns how many workers start in less time than they save."""
     if job.options.tfds or job.options.split_sentences or job.options.segmenter:
         return available_cores()
-    size = sum(tf.io.gfile.stat(file).length for file in job.input_files)
+    size = sum(map(file_size, job.input_files))
     passes = job.options.dupe_factor + 2  # Tokenizing takes as long as two passes.
     return max(1, size * passes // _BYTES_PER_WORKER)

@@ -152,7 +152,7 @@ def _batch(text) -> tf.Tensor | keras.KerasTensor:
     if text.ndim == 0:
         text = text[None]
     if text.ndim != 1:
-        raise ValueError(f"the preprocessor takes texts [batch], not of shape {text.shape}")
+        raise ValueError(f"the preprocessor takes strings [batch], not of shape {text.shape}")
     return text
 
 

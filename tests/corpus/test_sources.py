@@ -5,6 +5,7 @@ import gzip
 import itertools
 import json
 import random
+import re
 import sys
 import time
 
@@ -187,7 +188,10 @@ def test_groups(tmp_path):
 
 
 def test_parquet_files_give_the_blocks_of_json_lines(tmp_path, monkeypatch):
-    """Oracle: the same texts as JSON lines. A byte that is not UTF-8 is counted, as there."""
+    """Oracles: the same texts as JSON lines, which hard-wrapped ones become, and as plain text.
+
+    A byte that is not UTF-8 is counted, as there.
+    """
     pyarrow, parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
     texts = [f"größer {n}\n\n{'a cat ' * (n % 7)}".encode() for n in range(3000)]
     texts[9] += b"\xff"
@@ -197,11 +201,16 @@ def test_parquet_files_give_the_blocks_of_json_lines(tmp_path, monkeypatch):
     lines = [b'{"body": "%s"}\n' % text.replace(b"\n", b"\\n") for text in texts]
     other = _write(tmp_path / "a.jsonl", b"".join(lines))
     for size in (100, 5000, 10**6):
-        blocks = [*read_blocks([path], size, field="body")]
+        blocks = [*read_blocks([path], size, field="body", is_wrapped=True)]
         assert [(x.kind, x.data) for x in blocks] == [
             (x.kind, x.data) for x in read_blocks([other], size)
         ]
         assert {x.files for x in blocks} == {((path, 0),)}
+        documents = b"".join(re.sub(b"\n+", b"\n", x) + b"\n\n" for x in texts)
+        plain = _write(tmp_path / "a.txt", documents)
+        assert [x.data.strip() for x in read_blocks([path], size, field="body")] == [
+            x.data.strip() for x in read_blocks([plain], size)
+        ]
     (block,) = blocks
     assert len([*block.texts(invalid := {})]) == 1 and invalid == {path: 1}
     assert estimate_bytes([path, other], "body") == pytest.approx(2 * len(block.data), rel=0.3)

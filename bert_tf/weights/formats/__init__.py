@@ -8,18 +8,3 @@ open_(path, config, ignored)
 write(checkpoint, folder)
     writes a checkpoint into an empty folder. A ValueError says what the other programs lack.
 """
-
-import contextlib
-from collections.abc import Iterator
-
-
-@contextlib.contextmanager
-def download_errors(name: str) -> Iterator[None]:
-    """Turns any error in the block into an OSError of one line."""
-    try:
-        yield
-    # Libraries raise errors of their own, of their HTTP clients and of the operating system.
-    except Exception as error:
-        line = " ".join(str(error).split())
-        advice = "check the name or address, and the network"
-        raise OSError(f"cannot download {name}: {line}; {advice}") from error

@@ -10,11 +10,11 @@ import tensorflow as tf
 from bert_tf.base.files import read_json
 from bert_tf.base.output_files import atomic_write, write_json
 from bert_tf.base.process import needed
+from bert_tf.base.storage import download_errors
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer_files import TOKENIZER, TOKENIZER_FILES, VOCAB, WHOLE, TokenizerFiles
 from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
-from bert_tf.weights.formats import download_errors
 from bert_tf.weights.formats.architectures import sentencepiece_file
 from bert_tf.weights.formats.huggingface_config import (
     CONFIG_JSON,

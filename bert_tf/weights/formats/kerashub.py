@@ -16,10 +16,10 @@ import tensorflow as tf
 from bert_tf.base.files import errors_at, read_json
 from bert_tf.base.output_files import make_folder, write_json
 from bert_tf.base.process import needed
+from bert_tf.base.storage import download_errors
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
-from bert_tf.weights.formats import download_errors
 from bert_tf.weights.formats.tensor_files import hdf5_tensors, write_hdf5
 from bert_tf.weights.names import HEAD_BIAS, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors

@@ -13,11 +13,12 @@ from tensorflow.core.protobuf.meta_graph_pb2 import MetaGraphDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from bert_tf.base.files import read_file, shortened, whole
+from bert_tf.base.storage import download_errors
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.text.tokenizer_files import TOKENIZER, VOCAB, TokenizerFiles
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
-from bert_tf.weights.formats import download_errors, model_garden
+from bert_tf.weights.formats import model_garden
 from bert_tf.weights.table import import_tensors, own_rows
 from tfrecords.vocabulary import Vocabulary, load_vocab
 

@@ -125,12 +125,13 @@ def test_several_replicas_train_from_a_mapped_dataset(preprocessor, learned):
 
 
 def test_padding_is_skipped_unless_xla_compiles_the_step(preprocessor, learned):
-    """Oracles: the losses of the same steps with XLA, which computes padding; outputs of 0."""
+    """Oracles: the weights after the same steps with XLA, which computes padding; outputs of 0."""
     keras.utils.set_random_seed(0)
     model, fixed = ids_model()
     data = preprocessor.dataset(TEXTS, BEGINS_WITH_B, batch_size=16, drop_remainder=True)
-    losses = fit(model, data, jit_compile=True)
-    np.testing.assert_allclose(losses[:3], learned[2][:3], rtol=1e-2)
+    fit(model, data, jit_compile=True)
+    for one, two in zip(values(learned[0]), values(model), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-4)
     (skipping,) = (layer for layer in learned[0].layers if isinstance(layer, BertEncoder))
     assert (skipping.skips_padding, fixed.skips_padding) == (True, False)
     skipping = BertEncoder.from_config(skipping.get_config())
@@ -153,26 +154,23 @@ def test_the_examples_of_the_page_on_keras_work(tmp_path, monkeypatch):
     )
     Run("run").write(ModelSpec(config, vocab, True))
     save_checkpoint("run", BertPretrainer(config), step=1)
-    found, frozen = {}, []
+    found, frozen, logits = {}, [], []
     for code in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S):
         if "encoder.trainable = False" in code:
-            before = [weight.numpy() for weight in found["encoder"].weights]
+            frozen += [weight.numpy() for weight in found["encoder"].weights]
         exec(code, found)
         if "encoder.trainable = False" in code:
-            frozen = [weight.numpy() for weight in found["encoder"].weights]
-    assert frozen and all(map(np.array_equal, before, frozen))
-    texts = np.array(found["texts"], dtype=object)
-    logits = found["model"].predict(texts)
-    np.testing.assert_allclose(
-        found["loaded"].predict(pd.Series(texts).to_numpy(object)), logits, atol=1e-6
-    )
-    served = tf.saved_model.load("serving").signatures["serving_default"](text=tf.constant(texts))
-    np.testing.assert_allclose(*served.values(), logits, atol=1e-6)
-    ids = found["preprocessor"].dataset(texts)
-    np.testing.assert_allclose(
-        found["whole"].predict(texts), found["classifier"].predict(ids), atol=1e-6
-    )
+            assert frozen and all(map(np.array_equal, frozen, found["encoder"].weights))
+        texts = np.array(pd.Series(found["texts"]), dtype=object)
+        if "model.save" in code:
+            logits = [found[name].predict(texts) for name in ("model", "loaded")]
+    serving = tf.saved_model.load("serving").signatures["serving_default"]
+    logits += serving(text=tf.constant(texts)).values()
+    for other in logits[1:]:
+        np.testing.assert_allclose(other, logits[0], atol=1e-6)
+    expected = found["classifier"].predict(found["preprocessor"].dataset(texts))
+    np.testing.assert_allclose(found["whole"].predict(texts), expected, atol=1e-6)
     numbers = {"text": texts, "stars": found["numbers"]}
-    others = dict(numbers, stars=-found["numbers"])
+    others = numbers | {"stars": -found["numbers"]}
     assert np.abs(found["mixed"].predict(numbers) - found["mixed"].predict(others)).max() > 0.1
     assert found["custom"].predict(texts).shape == (32, 2)

@@ -6,7 +6,7 @@ A manifest is a JSON object. Only `shards` is required:
                 the manifest
     settings    the settings of data creation by name, such as "max_seq_length" and "do_lower_case";
                 "vocab_file" is the checksum of the vocabulary (`Vocabulary.sha256`)
-    inputs      list of {"file", "bytes", "modified", "sha256"}: the text files that the records
+    inputs      list of {"file", "bytes", "modified", "sha256"?}: the text files that the records
                 were created from; "modified" is in nanoseconds
     statistics  sums over the records
     vocabulary  all tokens in the order of their ids, joined by "\\n"
@@ -37,7 +37,7 @@ from tfrecords.vocabulary import Vocabulary
 
 # What `next_sentence_labels` 0 and 1 say of the second segment, by objective.
 SEGMENT_LABELS = {"nsp": ("IsNext", "NotNext"), "sop": ("InOrder", "Swapped")}
-_INPUT = {"file": str, "bytes": int, "sha256": str}
+_INPUT = {"file": str, "bytes": int, "sha256?": str}
 _SHARD = _INPUT | {"records": int}
 _SETTINGS = {
     "do_lower_case?": bool | None,

@@ -13,7 +13,10 @@ class CorpusOptions(command.Options):
     """Which text to read, and what a document and a sentence are in it."""
 
     input_file: str | None = option(
-        None, "Text files, comma-separated; globs allowed, in quotes.", role="data"
+        None,
+        "Text files, comma-separated; globs allowed, in quotes. On the Hugging Face Hub, such as "
+        "'hf:datasets/wikimedia/wikipedia/20231101.en/*.parquet'.",
+        role="data",
     )
     tfds: str | None = option(
         None,

@@ -71,9 +71,9 @@ class BertEmbeddings(Layer):
         return ops.cast(x, self.compute_dtype)
 
     def _positions(self, length: int, tokens: Tokens | None):
-        if tokens:
-            return ops.take(self.position_embeddings, tokens.columns, axis=0)
-        return self.position_embeddings[:length]
+        # The gradient of a slice is dense: of sparse ones, Keras' optimizers square each part.
+        table = self.position_embeddings[:length]
+        return ops.take(table, tokens.columns, axis=0) if tokens else table
 
 
 class SelfAttention(Layer):

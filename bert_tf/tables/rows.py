@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from bert_tf.base.content import read_lines
 from bert_tf.base.files import check_single, plain_message
+from bert_tf.base.storage import file_size
 from bert_tf.tables.delimited import DELIMITER_LINE, Numbered, csv_rows, tsv_rows
 from bert_tf.tables.parquet import parquet_rows, plain
 from tfrecords.features import parse_example
@@ -51,7 +52,7 @@ def read_rows(path: str, whole: bool = False) -> tuple[str, Iterator[Numbered]]:
             f"{path}: the name must end in .{', .'.join(_KINDS)}, and .gz, .bz2, .xz or .zst if it "
             "is compressed: rename or decompress it. For CoNLL files, use --task=ner"
         )
-    if not tf.io.gfile.stat(path).length:
+    if not file_size(path):
         raise NoRows(f"{path} holds no examples")
     if kind == "parquet":
         return "row", _at_least_one(path, parquet_rows(path))

@@ -15,6 +15,7 @@ What they make, and checkpoints of other programs:
   load_predictor          loads a fine-tuned model to predict new texts
   load                    loads model, tokenizer and configuration
   load_preprocessor       loads the Keras layer that turns text into inputs
+  load_predictor          loads a fine-tuned model that answers texts, pairs and data frames
   load_embedder           loads the Keras layer that turns text into vectors
   load_adapters           loads what LoRA trained beside frozen weights
 

@@ -12,6 +12,9 @@ from bert_tf.inference.texts import PAIR
 JsonAnswer = dict[str, Any]
 # A part of a text: its start and end in bytes, what it is, and how probable that is.
 _Span = tuple[int, int, str, float]
+# The order of outputs, which those of SavedModels have lost.
+_ORDER = "probabilities label labels index value tag probability text start end score null_odds"
+_ORDER += " entity entity_type entity_start entity_end entity_probability"
 # How many bars, and how many answers of a list, a notebook shows.
 _MOST_BARS, _MOST_ANSWERS = 10, 20
 # Longer parts without a mark lose their middle.
@@ -31,7 +34,7 @@ def answer_of(outputs: Mapping[str, Any], labels: Sequence[str], text: str) -> J
         labels: the names of the columns of `probabilities`.
         text: the first input of the example, in whose bytes tagged words have offsets.
     """
-    values = {name: _plain(value) for name, value in outputs.items()}
+    values = {name: _plain(outputs[name]) for name in sorted(outputs, key=_ORDER.find)}
     if "tag" in values:
         entities = {n: values.pop(n) for n in list(values) if n.startswith("entity")}
         data = text.encode()

@@ -129,7 +129,8 @@ class Predictor:
         names = [spec.name for spec in self.signature]
         strings = [tf.nest.flatten([example[name] for name in names]) for example in examples]
         batches = [*self._batches([(len(texts), sum(map(len, texts))) for texts in strings])]
-        for batch in with_progress(batches, "Predicting", len(batches), disable=not progress):
+        hidden = not progress or len(batches) == 1
+        for batch in with_progress(batches, "Predicting", len(batches), disable=hidden):
             columns = [tf.constant([examples[i][name] for i in batch]) for name in names]
             if self.truncates:
                 self.num_truncated += int(self._count(*columns))

@@ -14,8 +14,7 @@ from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.task import TRAIN, Outputs, Task
 from bert_tf.finetuning.tasks.classification import class_weights, describe_weights
-from bert_tf.learning import Learner, Training
-from bert_tf.session import Session
+from bert_tf.session import Learner, Session, Training
 from bert_tf.training.driver import Phase, Plan
 from bert_tf.training.optimizers import Factors, make_schedule
 from bert_tf.training.strategy import chief_say, device_type, is_chief

@@ -22,8 +22,7 @@ from bert_tf.config import Head, ModelSpec
 from bert_tf.finetuning.fine_tuner import TaskLearner
 from bert_tf.finetuning.saved_run import ADAPTERS
 from bert_tf.finetuning.task import make_model
-from bert_tf.learning import Training
-from bert_tf.session import Session
+from bert_tf.session import Session, Training
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import OPTIONAL, load_weights
 from bert_tf.weights.names import SIDE_BY_SIDE, part_of

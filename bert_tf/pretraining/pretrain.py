@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from bert_tf.base.files import absolute_path
 from bert_tf.config import ModelSpec
-from bert_tf.learning import Training
 from bert_tf.pretraining.phase_data import (
     PhaseData,
     PretrainingLearner,
@@ -35,7 +34,7 @@ from bert_tf.pretraining.records import (
 )
 from bert_tf.resolution import check_length, resolve_model
 from bert_tf.runs.run import COMMAND, LEARNED_OBJECTIVE, Run
-from bert_tf.session import Session, training_devices
+from bert_tf.session import Session, Training, training_devices
 from bert_tf.training.chips import peak_flops
 from bert_tf.training.driver import Plan
 from bert_tf.training.optimizers import OPTIMIZERS, make_schedule

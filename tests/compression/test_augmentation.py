@@ -34,8 +34,8 @@ from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.inference.masks import MaskFiller
-from bert_tf.learning import Training
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.session import Training
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import fingerprint
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary

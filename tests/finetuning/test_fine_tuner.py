@@ -13,10 +13,9 @@ from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, TaskLearner
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import TRAIN
-from bert_tf.learning import Training
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
-from bert_tf.session import Session
+from bert_tf.session import Session, Training
 
 CONFIG = BertConfig(20, 8, 2, 2, 16, max_position_embeddings=16, initializer_range=0.5)
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework.ops import gradient_registry
 
 from bert_tf.base.files import shortened
 from bert_tf.base.output_files import locked
@@ -47,12 +48,15 @@ def training_devices(options: DeviceOptions, writes: bool) -> Iterator[tf.distri
     """Makes a context with the devices and the precision that flags name.
 
     `writes` says whether to lock the output folder. Afterwards, the precision and the generators of
-    Python and NumPy, which a run sets, are as before.
+    Python and NumPy, which a run sets, are as before, and TensorFlow no longer keeps its graphs.
     """
     # The workers of several machines must meet before TensorFlow computes anything.
     strategy = make_strategy(options)
     policy, states = keras.config.dtype_policy(), (random.getstate(), np.random.get_state())
     set_precision(options.precision)
+    # Functions with a custom gradient, which refer to the graphs of all that they are part of.
+    kept = gradient_registry._registry
+    known = {*kept}
     locks = writes and is_chief(strategy)
     try:
         with explain_lost_workers():
@@ -62,6 +66,9 @@ def training_devices(options: DeviceOptions, writes: bool) -> Iterator[tf.distri
         keras.config.set_dtype_policy(policy)
         random.setstate(states[0])
         np.random.set_state(states[1])
+        for name in kept.keys() - known:
+            if name.startswith("CustomGradient-"):
+                del kept[name]
 
 
 def open_init_checkpoint(options: DeviceOptions, run: Run) -> Checkpoint | None:

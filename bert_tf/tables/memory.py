@@ -32,23 +32,17 @@ def json_lines(data: Any, name: str) -> str:
 def rows_in_memory(data: Any, name: str) -> Iterator[dict[str, Any]]:
     """Yields the rows of a table; see `json_lines`. What pandas calls missing is None."""
     if hasattr(data, "notna") and hasattr(data, "columns"):  # pandas
-        known = data.astype(object).where(data.notna(), None)
-        columns = {str(x): known.iloc[:, i].tolist() for i, x in enumerate(data.columns)}
-        if len(columns) < data.shape[1]:
+        if not data.columns.is_unique:
             raise ValueError(f"{name} has several columns of the same name: rename them")
-        data = columns
+        data = data.astype(object).where(data.notna(), None).to_dict("list")
     if isinstance(data, Mapping):
-        if any(isinstance(x, str | Mapping) or not isinstance(x, Iterable) for x in data.values()):
-            raise ValueError(f"{name} is a dict: its values must be columns, lists of cells")
-        columns = {str(x): [*cells] for x, cells in data.items()}
-        if len({*map(len, columns.values())}) > 1:
-            lengths = ", ".join(f"{x!r} {len(cells):,}" for x, cells in columns.items())
+        if text := next((x for x, cells in data.items() if isinstance(cells, str)), None):
+            raise ValueError(f"{text!r} of {name} is a string: a column is a list of cells")
+        if len({*map(len, data.values())}) > 1:
+            lengths = ", ".join(f"{x!r} {len(cells):,}" for x, cells in data.items())
             raise ValueError(f"the columns of {name} have different lengths: {lengths}")
-        cells = zip(*columns.values(), strict=True)
-        data = (dict(zip(columns, row, strict=True)) for row in cells)
-    if not isinstance(data, Iterable) or isinstance(data, str | bytes):
-        data = [data]
-    for row in data:
+        data = [dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)]
+    for row in data if isinstance(data, Iterable) else [data]:
         if not isinstance(row, Mapping):
             raise ValueError(
                 f"{name} is or holds {type(row).__name__}: give the path of a file, a DataFrame, "

@@ -2,17 +2,22 @@
 
 import os
 import pathlib
+import random
 import signal
 
+import keras
 import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
 from support import assert_same_state, calls_of, one_line, quick_runs, without_tracing  # noqa: F401
+from tensorflow.python.framework.ops import gradient_registry
 
 import bert_tf
+from bert_tf.flags import DeviceOptions
 from bert_tf.plots import confusion, curves
 from bert_tf.run_finetuning import Options, run
+from bert_tf.session import training_devices
 from bert_tf.training.trainer import Trainer
 
 FILES = ("eval_results.json", "predictions_dev.tsv", "predictions_test.tsv", "head.json")
@@ -149,3 +154,20 @@ def test_an_interrupted_call_goes_on(finished, frames, flags, tmp_path, monkeypa
     made = bert_tf.finetune(None, frames[0], **named, **flags)
     assert made.metrics == finished[1].metrics
     assert_same_state(made.path, finished[0])
+
+
+def test_a_run_leaves_nothing_behind():
+    """Oracles: the state of the libraries before it; a function with a custom gradient is free."""
+
+    def state():
+        names = [x for x in gradient_registry._registry if x.startswith("CustomGradient-")]
+        policy = keras.config.dtype_policy().name
+        return names, policy, random.getstate(), np.random.get_state()[1].tolist()
+
+    before = state()
+    with training_devices(DeviceOptions(precision="bfloat16"), writes=False):
+        keras.utils.set_random_seed(1)
+        double = tf.custom_gradient(lambda x: (2 * x, lambda dy: 2 * dy))
+        tf.function(double).get_concrete_function(tf.constant(1.0))
+        assert len(state()[0]) == len(before[0]) + 1 and state()[1] == "mixed_bfloat16"
+    assert state() == before

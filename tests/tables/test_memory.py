@@ -75,7 +75,7 @@ def test_rows_keep_their_meaning(data, expected, write):
         ([["a", "b"]], "train is or holds list"),
         ([], "train holds no rows"),
         (pd.DataFrame(), "train holds no rows"),
-        ({"text": "abc"}, "its values must be columns"),
+        ({"text": "abc"}, "'text' of train is a string: a column is a list of cells"),
         ({"a": [1], "b": [1, 2]}, "the columns of train have different lengths: 'a' 1, 'b' 2"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "several columns of the same name"),
     ],

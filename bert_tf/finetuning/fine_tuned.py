@@ -231,11 +231,11 @@ def load_task_model(
         members = (dataclasses.replace(checkpoint, others=()), *checkpoint.others)
         models = [load_task_model(task, x, allow_non_finite) for x in members]
         return Ensemble(models, task.objective.combine)
-    if checkpoint.head and isinstance(task, RegressionTask):
-        # With its own mean and deviation.
-        task = dataclasses.replace(task, head=number_head(checkpoint.head))
-    model = task.build_model(checkpoint.spec.config)
     head = checkpoint.head
+    if head and head.kind != EMBEDDING and isinstance(task, RegressionTask):
+        # With its own mean and deviation.
+        task = dataclasses.replace(task, head=number_head(head))
+    model = task.build_model(checkpoint.spec.config)
     unread = ("pooler",) if head and not head.reads_pooler else ()
     load_weights(checkpoint.path, checkpoint.tensors, model.weights, None, unread, allow_non_finite)
     return model

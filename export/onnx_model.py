@@ -93,11 +93,6 @@ class _Graph:
         kernel, bias = getattr(layer, f"{name}_kernel"), getattr(layer, f"{name}_bias")
         return self.affine(x, kernel.path.removesuffix("_kernel"), kernel.numpy(), bias.numpy())
 
-    def activated(self, x: str, name: str) -> str:
-        """Applies an activation."""
-        kind, attributes = _ACTIVATIONS[name]
-        return self.add(kind, x, **attributes)
-
     def normalized(self, x: str, norm: keras.layers.LayerNormalization) -> str:
         gamma, beta = self.variable(norm.gamma), self.variable(norm.beta)
         return self.add("LayerNormalization", x, gamma, beta, epsilon=norm.epsilon)
@@ -166,14 +161,9 @@ def _classify(graph: _Graph, logits: str, model: BertTaskModel, head: Head) -> d
 
 def _pool(graph: _Graph, encoder: BertEncoder, sequence: str) -> str:
     """Adds the pooler of the first token."""
-    first = _first(graph, sequence)
-    if not encoder.config.classifier_activation:
-        return first
-    return graph.add("Tanh", graph.dense(first, encoder.pooler, "dense"))
-
-
-def _first(graph: _Graph, sequence: str) -> str:
-    return graph.add("Gather", sequence, graph.weight("first", np.int64(0)), axis=1)
+    first = graph.add("Gather", sequence, graph.weight("first", np.int64(0)), axis=1)
+    with_pooler = encoder.config.classifier_activation
+    return graph.add("Tanh", graph.dense(first, encoder.pooler, "dense")) if with_pooler else first
 
 
 def _embed(graph: _Graph, sequence: str, model: BertEmbedder) -> dict[str, tuple]:
@@ -181,7 +171,7 @@ def _embed(graph: _Graph, sequence: str, model: BertEmbedder) -> dict[str, tuple
     seen, axis = graph.add("Cast", ONNX_INPUTS[1], to=TensorProto.BOOL), graph.ints(1)
     seen = graph.add("Unsqueeze", seen, graph.ints(2))
     if model.pooling == "cls":
-        x = _first(graph, sequence)
+        x = graph.add("Gather", sequence, graph.weight("first", np.int64(0)), axis=1)
     elif model.pooling == "max":
         x = graph.add("Where", seen, sequence, graph.floats(-1e9))
         x = graph.add("ReduceMax", x, axis, keepdims=0)
@@ -192,7 +182,8 @@ def _embed(graph: _Graph, sequence: str, model: BertEmbedder) -> dict[str, tuple
         count = graph.add("ReduceSum", count, axis, keepdims=0)
         x = graph.add("Div", x, graph.add("Max", count, graph.floats(1e-9)))
     if model.outputs:
-        x = graph.activated(graph.dense(x, model.head, "dense"), model.activation)
+        kind, attributes = _ACTIVATIONS[model.activation]
+        x = graph.add(kind, graph.dense(x, model.head, "dense"), **attributes)
     if model.normalize:
         size = graph.add("ReduceL2", x, axis, keepdims=1)
         x = graph.add("Div", x, graph.add("Max", size, graph.floats(1e-12)))
@@ -252,8 +243,8 @@ def _add_layer(graph: _Graph, x: str, read: str, bias: str, block: keras.layers.
     """Adds a layer that computes `read`, which is x or a part of its tokens."""
     attended = _attend(graph, x, read, bias, block.attention)
     attended = graph.normalized(graph.add("Add", read, attended), block.attention_norm)
-    hidden = graph.dense(attended, block, "intermediate")
-    hidden = graph.activated(hidden, block.config.hidden_act)
+    kind, attributes = _ACTIVATIONS[block.config.hidden_act]
+    hidden = graph.add(kind, graph.dense(attended, block, "intermediate"), **attributes)
     output = graph.dense(hidden, block, "output")
     return graph.normalized(graph.add("Add", attended, output), block.output_norm)
 

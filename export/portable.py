@@ -184,10 +184,9 @@ def _files(source: Source) -> dict[str, str]:
     if source.kind != "encoder":
         about = {"labels": labels, "kind": source.kind}
         if source.kind == "classifier":
-            # The arguments of `classifier_task`.
-            about = {"labels": labels, "pairs": task.pairs}
-            if task.head.multi_label:
-                about |= {"multi_label": True, "label_separator": task.separator}
+            about["pairs"] = task.pairs
+        if task and task.head.multi_label:
+            about |= {"multi_label": True, "label_separator": task.separator}
         files[CLASSIFIER] = json.dumps(about, indent=2) + "\n"
     if labels:
         files["labels.txt"] = "".join(f"{label}\n" for label in labels)

@@ -11,13 +11,7 @@ from bert_tf.base.output_files import check_output_files
 from bert_tf.base.progress import counted, progress_bar, say
 from tfrecords.features import Layout
 from tfrecords.inspect import Options
-from tfrecords.manifest import (
-    SEGMENT_LABELS,
-    find_manifests,
-    listed_files,
-    shard_entry,
-    stored_vocabulary,
-)
+from tfrecords.manifest import find_manifests, listed_files, shard_entry, stored_vocabulary
 from tfrecords.records import (
     FeatureBatch,
     Rules,
@@ -26,7 +20,7 @@ from tfrecords.records import (
     first_records,
     open_records,
 )
-from tfrecords.statistics import RecordStatistics
+from tfrecords.statistics import SEGMENT_LABELS, RecordStatistics
 from tfrecords.vocabulary import Vocabulary, continues_word, load_vocab, warn_about_casing
 
 # Problems that are listed one by one.

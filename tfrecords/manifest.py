@@ -35,8 +35,6 @@ from bert_tf.base.files import (
 from bert_tf.base.output_files import atomic_write
 from tfrecords.vocabulary import Vocabulary
 
-# What `next_sentence_labels` 0 and 1 say of the second segment, by objective.
-SEGMENT_LABELS = {"nsp": ("IsNext", "NotNext"), "sop": ("InOrder", "Swapped")}
 _INPUT = {"file": str, "bytes": int, "sha256?": str}
 _SHARD = _INPUT | {"records": int}
 _SETTINGS = {

@@ -13,6 +13,8 @@ from tfrecords.vocabulary import Vocabulary
 # than this, that may be chance.
 _ONE_SIDED = 0.9
 _FEW_RECORDS = 10
+# What `next_sentence_labels` 0 and 1 say of the second segment, by objective.
+SEGMENT_LABELS = {"nsp": ("IsNext", "NotNext"), "sop": ("InOrder", "Swapped")}
 
 
 def label_warning(positive: int, records: int, source: str = "the records") -> str | None:

@@ -20,13 +20,13 @@ from bert_tf.runs.run import LEARNED_OBJECTIVE, Run
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.names import HEAD_BIAS, part_of
-from tfrecords.manifest import SEGMENT_LABELS
+from tfrecords.statistics import SEGMENT_LABELS
 
 _HEAD, _PAIR_HEAD = "task_model/head/", "pretrainer/next_sentence/"
 # The tasks for heads of other programs that are not classifiers, by the kind of head.
 _TASKS = {"tagger": "ner", "span": "squad", "multiple_choice": "swag"}
-# The flags of runs in which the members of an ensemble must agree, beside the length.
-_SHARED = ("feature_based", *FineTuningOptions.names("length", "reading"))
+# Flags of runs in which the members of an ensemble must agree.
+_SHARED = ("feature_based", *FineTuningOptions.names("length"))
 
 
 def member_paths(path: str) -> list[str]:
@@ -34,59 +34,47 @@ def member_paths(path: str) -> list[str]:
     return path.split(",") if "," in path and not tf.io.gfile.exists(path) else [path]
 
 
-def open_members(
-    path: str,
-    max_seq_length: int | None = None,
-    pairs: bool = False,
-    threshold: float | None = None,
-    vocab_file: str | None = None,
-) -> tuple[Checkpoint, Task, int]:
+def open_members(path: str, *flags: Any, **others: Any) -> tuple[Checkpoint, Task, int]:
     """Does what `open_fine_tuned` does, but also for pre-trained models and ensembles, "a,b,c".
 
-    The checkpoint is then that of the first model, with the others as `others`.
+    `flags` are its arguments after the task. The checkpoint of an ensemble is that of the first
+    model, with the others as `others`; the first one's flags say how to read answers.
 
     Raises:
         ValueError: also if they differ in more than their weights and sizes, or compute vectors.
     """
-    opened = [
-        open_fine_tuned(each, None, max_seq_length, pairs, threshold, vocab_file, True)
-        for each in member_paths(path)
-    ]
-    (first, task, length), *others = opened
-    if not others:
+    paths = member_paths(path)
+    opened = [open_fine_tuned(x, None, *flags, **others, pretrained=True) for x in paths]
+    first, task, length = opened[0]
+    if len(paths) == 1:
         return opened[0]
     if task.head and task.head.kind == EMBEDDING:
         raise ValueError(f"{first.path} computes vectors, which have no mean: name a single model")
-    shared = _shared(*opened[0], threshold)
-    for other in others:
-        theirs = _shared(*other, threshold)
-        for name, value in shared.items():
-            if value != theirs.get(name, value):
-                raise ValueError(
-                    f"{first.path} and {other[0].path} cannot predict together because of their "
-                    f"{name}: {value} and {theirs[name]}"
-                )
-    members = tuple(checkpoint for checkpoint, *_ in others)
+    shared = _shared(*opened[0])
+    for other in opened[1:]:
+        theirs = _shared(*other)
+        if name := next((x for x in shared if theirs.get(x, shared[x]) != shared[x]), None):
+            raise ValueError(
+                f"{first.path} and {other[0].path} cannot predict together because of their "
+                f"{name}: {shared[name]} and {theirs[name]}"
+            )
+    members = tuple(checkpoint for checkpoint, *_ in opened[1:])
     return dataclasses.replace(first, path=path, others=members), task, length
 
 
-def _shared(
-    checkpoint: Checkpoint, task: Task, length: int, threshold: float | None
-) -> dict[str, Any]:
+def _shared(checkpoint: Checkpoint, task: Task, length: int) -> dict[str, Any]:
     """Returns what the members of an ensemble have in common, with the names for messages."""
     spec, head, flags = checkpoint.spec, task.head, checkpoint.run.flags if checkpoint.run else {}
     found = {"task": task.name, "labels": head.labels, "multi_label": head.multi_label}
-    found |= {"vocabulary": spec.vocab and spec.vocab.sha256}
-    found |= {"do_lower_case": spec.lower_case, "max_seq_length": length}
-    found |= {name: flags[name] for name in _SHARED if name in flags}
-    return found | ({} if threshold is None else {"null_score_diff_threshold": threshold})
+    found |= {"vocabulary": spec.vocab and spec.vocab.sha256, "do_lower_case": spec.lower_case}
+    return found | {"max_seq_length": length} | {x: flags[x] for x in _SHARED if x in flags}
 
 
 def open_fine_tuned(
     path: str,
     task: Task | None,
-    max_seq_length: int | None,
-    pairs: bool,
+    max_seq_length: int | None = None,
+    pairs: bool = False,
     threshold: float | None = None,
     vocab_file: str | None = None,
     pretrained: bool = False,
@@ -104,8 +92,7 @@ def open_fine_tuned(
         threshold: --null_score_diff_threshold, by default that of the run. Without it, a model of
             another program answers every question.
         vocab_file: see `open_checkpoint`.
-        pretrained: whether a pre-trained model will do, which classifies pairs of texts: does the
-            second follow the first?
+        pretrained: whether a pre-trained model will do, which says if a text follows another.
     """
     folder = Run(path)
     if "task" in folder.flags:

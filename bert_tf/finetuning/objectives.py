@@ -36,10 +36,7 @@ class PerExample:
         return {"logits": model(batch, training=False)}
 
     def combine(self, outputs: Sequence[tf.Tensor], inputs: Tensors) -> tf.Tensor:
-        """Returns the output of an ensemble, given those of its members.
-
-        Its probabilities, here those of classes that exclude each other, are the mean of theirs.
-        """
+        """Returns the output of an ensemble, whose probabilities are the mean of its members'."""
         return _log_mean(tf.nn.log_softmax(tf.stack(outputs)))
 
 
@@ -178,11 +175,8 @@ class SpanObjective(PerExample):
         return -tf.reduce_mean(picked, axis=1)
 
     def combine(self, outputs: Sequence[tf.Tensor], inputs: Tensors) -> tf.Tensor:
-        """Averages the probabilities of starts and of ends in each window.
-
-        As their logits say which window of a context is the best, the logarithm of the sum of a
-        window, too, is the mean of the members'.
-        """
+        """Averages the probabilities of starts and of ends in each window."""
+        # Windows compete by their logits, so the logarithms of their sums are averaged, too.
         logits = tf.stack([_without_padding(x, inputs) for x in outputs])
         sums = tf.reduce_logsumexp(logits, axis=2, keepdims=True)
         return _log_mean(logits - sums) + tf.reduce_mean(sums, axis=0)

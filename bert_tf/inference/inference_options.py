@@ -222,11 +222,6 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, TokenizerOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.checkpoint.endswith((LITE, ONNX)):
-            raise ValueError(
-                f"--checkpoint={self.checkpoint} has no vectors of tokens: predict --output_file "
-                "writes the vectors of an embedder in a single file"
-            )
         ending = os.path.splitext(self.output_file)[1]
         _check_ending(self.output_file, _VECTORS)
         if ending in (".jsonl", ".tsv"):

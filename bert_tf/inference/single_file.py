@@ -37,7 +37,7 @@ _MOST_BYTES = 1 << 26
 # The text in a file that its checksum replaces; see `sealed`.
 SEAL = "sha256=" + "0" * 64
 Arrays = Mapping[str, np.ndarray]
-# The kind of classifier.json: the arguments of `classifier_task`, or another kind of head.
+# The kind of classifier.json: the kind of head, and the arguments of `classifier_task`.
 _CLASSIFIER = {"labels": list[str], "pairs?": bool, "multi_label?": bool, "label_separator?": str}
 _CLASSIFIER |= {"kind?": str}
 _TOKENIZER = {"model_max_length?": int, "do_lower_case?": bool | None}

@@ -172,13 +172,9 @@ class BertEmbedder(BertModel):
 
 
 class Ensemble(keras.Model):
-    """Models of one task, which read the same inputs; the output combines theirs.
+    """Models of one task, which read the same inputs.
 
-    Args:
-        members: the models.
-        combine: maps the list of their outputs, and the inputs, to the output.
-
-    Call: the inputs of a member -> an output like that of a member.
+    `combine` maps the list of the members' outputs, and the inputs, to an output like theirs.
 
     Source: BERT (arXiv:1810.04805) table 2, whose best results are those of ensembles.
     """

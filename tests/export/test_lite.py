@@ -98,7 +98,7 @@ def test_a_classifier_and_its_text_side(
     assert files.pop("vocab.txt").splitlines() == list(VOCAB.tokens)
     tokenizer = {"do_lower_case": True, "model_max_length": 8}
     assert json.loads(files.pop("tokenizer_config.json")) == tokenizer
-    about = {"labels": [*head.labels], "pairs": pairs}
+    about = {"labels": [*head.labels], "kind": "classifier", "pairs": pairs}
     about |= {"multi_label": True, "label_separator": ","} if head.multi_label else {}
     assert json.loads(files.pop(CLASSIFIER)) == about
     labels = files.pop("labels.txt", "")

@@ -65,42 +65,34 @@ def test_probabilities_are_the_means_of_the_members(fine_tuned, task):
         np.testing.assert_allclose(sums[2], (sums[0] + sums[1]) / 2, atol=1e-5)
 
 
-def probabilities(path):
-    with open(path) as file:
-        rows = [*csv.DictReader(file, delimiter="\t")]
-    return np.array([[float(row[f"p({x})"]) for x in ("no", "yes")] for row in rows]), rows
-
-
-def test_an_evaluation_and_files_of_predictions(fine_tuned, tmp_path, capsys):
+def test_an_evaluation_and_files_of_predictions(fine_tuned, tmp_path):
     """Oracle: the mean of what each member writes about the same file; by hand for the accuracy."""
-    file, head = str(tmp_path / "dev.csv"), Head("classifier", ("no", "yes"))
-    lines = [f"{text},{'yes' if i % 3 else 'no'}" for i, text in enumerate("abcdefgh" * 2)]
+    file, labels = f"{tmp_path}/dev.csv", ("no", "yes")
+    lines = [f"{text},{labels[i % 3 > 0]}" for i, text in enumerate("abcdefgh" * 2)]
     pathlib.Path(file).write_text("\n".join(["text,label", *lines]))
-    flags = dict(label_type="class", text_column="text", label_column="label")
-    folders = [fine_tuned("csv", head, finished=True, **flags)[0] for _ in range(3)]
-    for name, path in {f"{i}": x for i, x in enumerate(folders)}.items() | {
-        ("all", ",".join(folders))
-    }:
-        given = dict(task="csv", dev_file=file, test_file=file, do_eval=True, do_predict=True)
-        output = f"{tmp_path}/{name}"
-        run_finetuning.run(run_finetuning.Options(**given, init_checkpoint=path, output_dir=output))
-    alone = [probabilities(f"{tmp_path}/{i}/predictions_test.tsv")[0] for i in range(3)]
-    found, rows = probabilities(tmp_path / "all" / "predictions_test.tsv")
-    np.testing.assert_allclose(found, np.mean(alone, axis=0), atol=2e-6)
+    flags = dict(label_type="class", text_column="text", label_column="label", finished=True)
+    folders = [fine_tuned("csv", Head("classifier", labels), **flags)[0] for _ in range(2)]
+    together, found = ",".join(folders), []
+    for path in (*folders, together):
+        output = f"{tmp_path}/{len(found)}"
+        flags = dict(dev_file=file, test_file=file, do_eval=True, do_predict=True)
+        flags |= dict(task="csv", init_checkpoint=path, output_dir=output)
+        run_finetuning.run(run_finetuning.Options(**flags))
+        with open(f"{output}/predictions_test.tsv") as predictions:
+            rows = [*csv.DictReader(predictions, delimiter="\t")]
+        found.append([[float(row[f"p({label})"]) for label in labels] for row in rows])
+    np.testing.assert_allclose(found[2], np.mean(found[:2], axis=0), atol=2e-6)
     right = np.mean([row["prediction"] == row["label"] for row in rows])
-    results = json.loads((tmp_path / "all" / "eval_results.json").read_text())
+    results = json.loads(pathlib.Path(output, "eval_results.json").read_text())
     assert results["eval_accuracy"] == pytest.approx(right)
-    bulk = dict(checkpoint=",".join(folders), input_file=file)
-    run(Options(**bulk, output_file=f"{tmp_path}/out.jsonl"))
-    written = [*map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())]
+    run(Options(checkpoint=together, input_file=file, output_file=f"{tmp_path}/out.jsonl"))
+    written = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     shares = [[*row["probabilities"].values()] for row in written]
-    np.testing.assert_allclose(shares, found, atol=2e-6)
-    before = open_members(bulk["checkpoint"])[0]
-    first = fingerprint(before)
+    np.testing.assert_allclose(shares, found[2], atol=2e-6)
+    before = fingerprint(open_members(together)[0])
     for path in pathlib.Path(folders[0], BEST).glob("ckpt-*"):
-        shutil.copy(path, pathlib.Path(folders[2], BEST))
-    assert fingerprint(open_members(bulk["checkpoint"])[0]) != first
-    capsys.readouterr()
+        shutil.copy(path, pathlib.Path(folders[1], BEST))
+    assert fingerprint(open_members(together)[0]) != before
 
 
 def test_members_that_do_not_fit_are_refused(fine_tuned, tmp_path):

@@ -24,7 +24,6 @@ from bert_tf.training.checkpoints import Tensor
 from bert_tf.training.reports import read_results
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, write_settings
 from bert_tf.weights.names import HEAD_BIAS, HEAD_KERNEL
-from export import lite
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab
 
 TOKENIZER = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, *"abcdw")), True)
@@ -133,8 +132,6 @@ def test_other_formats_have_the_vectors_of_the_run(similar, tmp_path, capsys):
     convert_checkpoint.run(convert_checkpoint.Options(**options))
     next_step = f"Next: in Python, sentence_transformers.SentenceTransformer({folder!r})"
     assert capsys.readouterr().out.splitlines()[-1] == next_step
-    with pytest.raises(ValueError, match="only computes vectors: use export.embedder"):
-        lite.run(lite.Options(checkpoint=similar.output_dir, output_file=f"{tmp_path}/x.tflite"))
     converted = load_embedder(folder)
     np.testing.assert_allclose(converted(texts), expected, atol=1e-5)
     assert converted.preprocessor.seq_length == 24

@@ -42,6 +42,11 @@ def compiled_by_xla() -> bool:
     return control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
 
+def is_traced() -> bool:
+    """Returns whether a `tf.function`, such as a training step, is being traced."""
+    return tf.inside_function()
+
+
 def recompute(function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], x: tf.Tensor) -> tf.Tensor:
     """Computes `function(x, zero)`, and again in the backward pass, so that only x is kept.
 

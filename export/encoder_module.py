@@ -155,6 +155,7 @@ class EncoderModule(ReusableModel):
     ):
         stored = Int8Weights(model.weights if int8 else ())
         encoder = getattr(model, "encoder", model)
+        encoder.skips_padding = False  # XLA may compile what is exported.
         longest = model.config.max_position_embeddings
 
         def encode(inputs, training):

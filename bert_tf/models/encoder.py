@@ -15,7 +15,7 @@ from bert_tf.layers.layer import Layer
 from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
 from bert_tf.layers.padding import SortedTokens, Tokens
 from bert_tf.models.inputs import BertModel
-from bert_tf.tensorflow_ops import compiled_by_xla, recompute
+from bert_tf.tensorflow_ops import compiled_by_xla, is_traced, recompute
 
 # Attention computes a batch in this many groups, of at least this many rows. With eight groups,
 # little more is gained.
@@ -73,7 +73,7 @@ class BertEncoder(BertModel):
             - "layers": everything but the inputs of the layers. This takes a third more
               arithmetic and much less memory. It fails on Keras' JAX backend.
         skips_padding: whether to compute nothing for padding, whose outputs are then 0; see
-            `skip_padding`. Training that XLA does not compile sets it, as on a CPU.
+            `skip_padding`. If it is None, a training step that XLA does not compile sets it.
 
     Call: a dict of int [B, S] tensors, `input_word_ids`, `input_mask` (1 for tokens, 0 for padding)
     and, if they are not all 0, `input_type_ids`; or the same under the names that transformers,
@@ -107,7 +107,7 @@ class BertEncoder(BertModel):
         self,
         config: BertConfig,
         rematerialize: str = "none",
-        skips_padding: bool = False,
+        skips_padding: bool | None = None,
         **kwargs,
     ):
         super().__init__(config, **kwargs)
@@ -172,7 +172,8 @@ class BertEncoder(BertModel):
         if training and keras.backend.backend() == "tensorflow":
             if compiled_by_xla():
                 return None
-            self.skips_padding = True  # in evaluation, too, for a head that reads padding
+            if self.skips_padding is None and is_traced():
+                self.skips_padding = True  # in evaluation, too, for a head that reads padding
         if not self.skips_padding:
             return None
         batch = ops.shape(mask)[0]

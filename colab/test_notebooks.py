@@ -109,6 +109,8 @@ _SETTINGS = {
     "pretrain_your_own": {"TEXT": "text.txt", "VOCAB_SIZE": 300, "STEPS": 3, "STRATEGY": "cpu"},
     "look_inside": {"TAGGED": "conll/train.txt", "SENTENCES": 32},
     "search": {"TEXTS": "texts.txt"},
+    "first_classifier": {"DATA": "messages.tsv"},
+    "python_tour": {"STEPS": 3},
 }
 _PATHS = ("DATA_DIR", "TAGGED")
 
@@ -129,6 +131,8 @@ def test_runs(name, data, tmp_path):
     document = "the file does not exist.\nthe default is none.\nit returns a new tensor.\n\n"
     (tmp_path / "text.txt").write_text(document * 100)
     (tmp_path / "texts.txt").write_text("".join(f"the file has {n} lines.\n" for n in range(99)))
+    messages = "ham\tsee you at noon\nspam\tyou won a prize\n" * 40
+    (tmp_path / "messages.tsv").write_text(messages)
     started = time.monotonic()
     notebook = execute(name, {key: repr(value) for key, value in settings.items()}, str(tmp_path))
     print(f"{name}: {time.monotonic() - started:.0f} s")

@@ -18,6 +18,7 @@ What they make, and checkpoints of other programs:
   load_predictor          loads a fine-tuned model that answers texts, pairs and data frames
   load_embedder           loads the Keras layer that turns text into vectors
   load_adapters           loads what LoRA trained beside frozen weights
+  notebook_page           shows what a model does with a text, in a notebook
 
 Text:
   load_vocab, Vocabulary  the tokens that text is split into
@@ -49,6 +50,7 @@ _MODULES = {
     "load_preprocessor": "bert_tf.loading",
     "load_adapters": "bert_tf.finetuning.lora",
     "load_embedder": "bert_tf.inference.embedder",
+    "notebook_page": "bert_tf.inference.explorer",
     "load_predictor": "bert_tf.inference.predictor",
     "BertConfig": "bert_tf.config",
     "PRESETS": "bert_tf.config",
@@ -123,7 +125,7 @@ wrapt.register_post_import_hook(_register, "keras")
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *(name for name in globals() if name.startswith("__"))]
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 def __getattr__(name: str):

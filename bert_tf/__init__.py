@@ -9,13 +9,12 @@ Commands as functions:
   export_classifier       exports a fine-tuned model as a SavedModel from text to predictions
   export_embedder         exports a SavedModel that maps text to vectors
 
-What they make, and checkpoints of other programs:
+Runs and checkpoints, also of other programs:
   open_run                opens a run: its metrics, predictions, figures and exports
   TrainedRun              what pretrain, finetune and open_run return
-  load_predictor          loads a fine-tuned model to predict new texts
   load                    loads model, tokenizer and configuration
   load_preprocessor       loads the Keras layer that turns text into inputs
-  load_predictor          loads a fine-tuned model that answers texts, pairs and data frames
+  load_predictor          loads a fine-tuned model to predict texts, pairs and data frames
   load_embedder           loads the Keras layer that turns text into vectors
   load_adapters           loads what LoRA trained beside frozen weights
   notebook_page           shows what a model does with a text, in a notebook
@@ -26,7 +25,7 @@ Text:
   BertPreprocessor        turns text into the inputs of an encoder
   pack_segments           packs tokens as [CLS] a [SEP] b [SEP]
 
-Models of Keras:
+Keras models:
   BertConfig              the architecture of an encoder
   PRESETS, preset_config  the published sizes
   BertEncoder             the encoder
@@ -34,7 +33,7 @@ Models of Keras:
   BertTaskModel           the encoder with a head for a task
   attention_probabilities what each token attends to, in every layer and head
 
-plots draws figures of what a model learns and computes.
+`plots` draws figures of what a model learns and computes.
 """
 
 import importlib
@@ -79,7 +78,7 @@ _FUNCTIONS = {
     "export_embedder": "export.embedder",
 }
 # Keras finds a class of another package only if its module was imported, which takes seconds here.
-# So it is told where each class is, as soon as it is imported itself.
+# So an import of Keras registers where each class is.
 _KERAS_CLASSES = {
     "bert_tf.inference.embedder": ("TextEmbedder",),
     "bert_tf.layers.bert": (

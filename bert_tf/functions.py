@@ -1,4 +1,4 @@
-"""The commands that are functions of Python, and what these take and return."""
+"""The commands that are Python functions, and what these take and return."""
 
 import functools
 import os
@@ -61,7 +61,7 @@ def _export(example: str) -> Form:
 
 _DATA = """\
 train, dev and test also take data in memory: a pandas DataFrame, a dict of lists, or rows as
-dicts, such as a Hugging Face dataset. The folder `data` in output_dir keeps it."""
+dicts, such as a Hugging Face dataset. The folder `data` in output_dir keeps them."""
 _TRAINS = dict(do_train=True, do_eval=True)
 _FORMS = {
     "finetune": Form(
@@ -86,7 +86,7 @@ _FORMS = {
     ),
     "create_examples": Form(
         first=("input_file",),
-        returns="the name of the file, or a pattern of several, as `pretrain` takes it.",
+        returns="the name of the file, or a pattern of several files, for `pretrain`.",
         example='records = bert_tf.create_examples(\n    "corpus/*.txt", '
         'output_file="train.tfrecord", vocab_file="vocab.txt"\n)\n'
         'bert_tf.pretrain(records, "run", preset="tiny")',

@@ -1,4 +1,4 @@
-"""Runs as objects of Python, and the data from memory that they keep."""
+"""Runs as Python objects, and the data from memory that they keep."""
 
 import hashlib
 import os
@@ -36,7 +36,7 @@ _TABLES = ("csv", "imdb", "ner", "squad", "squad2", "swag")
 
 @dataclass(frozen=True, repr=False)
 class TrainedRun:
-    """A run on disk, as `finetune` and `pretrain` return it. Functions take it for its path.
+    """A run on disk, as `finetune` and `pretrain` return it. Functions accept it as a path.
 
     Attributes:
         path: the folder; with several seeds or settings, that of the best run.
@@ -97,7 +97,7 @@ class TrainedRun:
     def export(self, folder: str | os.PathLike, **flags: Any) -> str:
         """Writes the best weights as a SavedModel; returns its folder.
 
-        The model of a task maps text to predictions or vectors, and that of pre-training is an
+        The SavedModel of a task maps text to predictions or vectors; that of pre-training is an
         encoder. `flags` are those of `export_classifier`, `export_embedder` or `export_encoder`.
         """
         head = Run(self.path).head
@@ -115,7 +115,7 @@ def _confusion(path: str) -> "Figure":
     # Words have tags.
     columns = ["tag" if "tag" in header else "label", "prediction"]
     if not {*columns} <= {*header} or not run.head.labels:
-        raise ValueError(f"{path} has no predictions of one class: there is no confusion to draw")
+        raise ValueError(f"{path} has no predictions of one class: there is no confusion matrix")
     cells = [[row[header.index(column)] for row in rows] for column in columns]
     names, used = [*run.head.labels], {*cells[0], *cells[1]}
     # The tasks of GLUE write numbers of classes.
@@ -127,7 +127,7 @@ def open_run(path: str | os.PathLike) -> TrainedRun:
     """Opens what `finetune`, `pretrain` or their commands made.
 
     Args:
-        path: the output folder. Of several seeds or settings, the best run is opened.
+        path: the output folder; with several seeds or settings, the best run is opened.
 
     Raises:
         FileNotFoundError: the folder holds no run.
@@ -146,7 +146,7 @@ def best_run(folder: str) -> str:
 
 
 def write_data(folder: str, task: str, data: Mapping[str, Any]) -> None:
-    """Writes data into a run's folder; that of a run that began must not have changed."""
+    """Writes data into a run's folder. Once the run has begun, its data must not change."""
     from bert_tf.finetuning.registry import task_name
 
     if task_name(task) not in _TABLES:

@@ -22,7 +22,7 @@ EPOCHS = 1  # @param {type:"integer"}
 #
 # The [SMS Spam Collection](https://archive.ics.uci.edu/dataset/228/sms+spam+collection) (Almeida and Hidalgo,
 # CC BY 4.0) has 5,574 text messages, each labeled *ham* or *spam*. `DATA` is its file `SMSSpamCollection`;
-# without it, the next cell downloads 200 kB. A tenth of the messages is kept for the test.
+# without it, the next cell downloads 200 kB. A tenth of the messages is the test set.
 
 # %%
 import os
@@ -45,8 +45,8 @@ train.sample(5, random_state=1)
 # ## Fine-tune
 #
 # `finetune` adds a layer with two outputs to the encoder and trains both. It holds out a part of the training
-# messages to choose the best epoch, and keeps everything in the folder `spam`. If you interrupt it, run the
-# cell again: it goes on where it stopped.
+# messages to choose the best epoch, and saves everything in the folder `spam`. If you interrupt it, run the
+# cell again to resume.
 
 # %%
 settings = dict(max_seq_length=64, learning_rate=1e-4)
@@ -55,7 +55,7 @@ run = bert_tf.finetune(
 )
 
 # %% [markdown]
-# The confusion matrix counts the held-out messages by their label and by the model's answer.
+# The confusion matrix counts the held-out messages by label and prediction.
 
 # %%
 run.plot("confusion")
@@ -67,7 +67,7 @@ run.plot("confusion")
 run.predict(["Lunch at noon?", "URGENT! You have won a prize, call 09061701461 now"])
 
 # %% [markdown]
-# A table comes back with the answers beside it:
+# For a table, predictions are new columns:
 
 # %%
 run.predict(test.head(4))
@@ -80,9 +80,9 @@ SUBJECT = "Help Prince Mayuko Transfer Huge Inheritance"
 run.predict(SUBJECT)
 
 # %% [markdown]
-# The messages are from British telephones of the 2000s, whose spam sells ringtones and prizes. A model knows
-# only what it was shown: a request for help looks like a friend's. So show it a few mails of the new kind, half of
-# them harmless. The run goes on from the model above, in a folder of its own.
+# The spam is from British phones of the 2000s, and sells ringtones and prizes. A model knows only what it was
+# shown: here, a request for help looks like a friend's. So show it a few mails, half of them spam of the new
+# kind. The run starts from the model above, and has its own folder.
 
 # %%
 spam = """Transfer of 20 million dollars, your help is needed
@@ -110,7 +110,7 @@ run.predict(SUBJECT)
 # %% [markdown]
 # ## Look inside
 #
-# The page shows how the subject becomes tokens, what each attention head looks at, and the answer.
+# The page shows how the subject becomes tokens, what each head attends to, and the answer.
 
 # %%
 bert_tf.notebook_page("mails", SUBJECT)
@@ -119,5 +119,5 @@ bert_tf.notebook_page("mails", SUBJECT)
 # ## Next
 #
 # - `run.export("classifier")` writes a SavedModel for TensorFlow Serving that maps strings to probabilities.
-# - `python -m bert_tf.predict --checkpoint=mails "a message"` does the same from a shell.
+# - `python -m bert_tf.predict --checkpoint=mails "a message"` predicts from a shell.
 # - The notebook *python_tour* shows every function; *glue* evaluates on the tasks of the paper.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # BERT in Python: the whole tour
 #
-# Everything that the commands of bert_tf do, from a table of texts to models that answer, export and search,
-# in about 30 cells. Each part stands alone; run what you need. *first_classifier* is a gentler start.
+# Everything that bert_tf does, in about 30 cells: from a table of texts to predictions, exports and vectors.
+# Run the cells in order, because later ones use earlier results. *first_classifier* is a gentler start.
 #
 # The tour takes about ten minutes on a CPU.
 
@@ -19,8 +19,8 @@ STEPS = 300  # @param {type:"integer"}
 # %% [markdown]
 # ## What there is
 #
-# Names complete as you type, and `help(bert_tf.finetune)` lists every argument. Arguments are the flags of the
-# command of the same kind.
+# Names complete as you type, and `help(bert_tf.finetune)` lists every argument. The arguments are the flags of
+# the matching command.
 
 # %%
 import bert_tf
@@ -30,7 +30,7 @@ print(*dir(bert_tf))
 # %% [markdown]
 # ## Fine-tune on a table
 #
-# A data frame, a dict of lists, a file (CSV, TSV, JSON lines, Parquet) or a dataset of Hugging Face will do.
+# `finetune` takes a data frame, a dict of lists, a file (CSV, TSV, JSON lines, Parquet) or a Hugging Face dataset.
 # Here, the texts are sentences about food and about music.
 
 # %%
@@ -77,7 +77,7 @@ run.metrics
 run.plot("confusion")
 
 # %% [markdown]
-# The call went to a folder. Made again, it reports what is there; interrupted, it goes on where it stopped.
+# The run is in a folder. The same call again reports its results, or resumes it if it was interrupted.
 
 # %%
 bert_tf.open_run("topics").metrics["eval_accuracy"]
@@ -117,8 +117,8 @@ bert_tf.load_predictor("topics,again")("a spoon of honey")
 # %% [markdown]
 # ## Tags and questions
 #
-# Words and their tags are lists in the same table. For questions, give `task="squad"` and columns or files of
-# SQuAD's form.
+# Words and their tags are lists in the same table. For questions, give `task="squad"` and columns or files in
+# SQuAD's format.
 
 # %%
 tagged = pd.DataFrame(
@@ -146,8 +146,8 @@ bert_tf.load_predictor("classifier")("a spoon of honey")["label"]
 # %% [markdown]
 # ## Your own loop
 #
-# The same encoder is a Keras 3 model: add a layer and call `fit`. [Your own loop](../docs/keras.md) has callbacks,
-# several inputs and several devices.
+# The same encoder is a Keras 3 model: add a layer and call `fit`. [Your own loop](../docs/keras.md) shows
+# callbacks, several inputs and several devices.
 
 # %%
 import keras
@@ -175,8 +175,8 @@ print([round(float(query @ vector), 2) for vector in vectors])
 # %% [markdown]
 # ## Pre-train your own encoder
 #
-# From text to a vocabulary, examples and an encoder. This one is too small, and trains too briefly, to know
-# anything: *pretrain_your_own* is the whole story.
+# From text to a vocabulary, examples and an encoder. This encoder is too small, and trains too briefly, to be
+# useful; *pretrain_your_own* shows a better one.
 
 # %%
 from pathlib import Path

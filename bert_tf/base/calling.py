@@ -1,4 +1,4 @@
-"""Commands as functions of Python: flags become arguments, and errors name those."""
+"""Commands as Python functions: flags become arguments, and errors name those."""
 
 import contextlib
 import copy
@@ -22,8 +22,8 @@ _WIDTH = 90
 _DOC = """{about}
 
 The arguments are the flags of `python -m {module}`.
-None is the default. A list takes the place of values that commas separate; paths may be
-`pathlib.Path`. Prints what the command prints.{data}
+None stands for the default. A list stands for comma-separated values; paths may be `pathlib.Path`.
+Prints what the command prints.{data}
 
 Args:
 {arguments}
@@ -37,19 +37,19 @@ Example:
 
 Raises:
     ValueError, OSError: one line that names the argument or the file, and what to do.
-    KeyboardInterrupt: Ctrl-C, or a notebook's button to interrupt the kernel, stopped it. What
-        is finished is kept, and the same call goes on from there.
+    KeyboardInterrupt: Ctrl-C, or interrupting a notebook's kernel, stopped it. Finished work
+        stays, and the same call goes on from there.
 """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Form:
-    """What is different about a command as a function.
+    """How a function differs from its command.
 
     Attributes:
-        first: the arguments that need no name.
+        first: the arguments that may be positional.
         returns, example, data: what it returns, a call, and what `names` take, for the docstring.
-        names: arguments with other names than their flags, which they replace: argument -> flag.
+        names: arguments whose names differ from those of their flags: argument -> flag.
         defaults: flags with other defaults.
         prepare: maps the flags that are given to those of the command, and returns what to call
             before it runs, once they are checked.
@@ -156,7 +156,7 @@ def _value(value: Any, flag: dataclasses.Field) -> Any:
 
 @contextlib.contextmanager
 def in_python(spoken: Mapping[str, str], options_type: type) -> Iterator[None]:
-    """Raises errors as the command prints them, with the names of arguments, and ends nothing."""
+    """Raises errors as the command prints them, with names of arguments, instead of exiting."""
     try:
         yield
     except SystemExit as stop:
@@ -174,7 +174,7 @@ def in_python(spoken: Mapping[str, str], options_type: type) -> Iterator[None]:
         if not isinstance(error, ValueError | OSError):
             kind = ValueError if "File system scheme" in str(error) else MemoryError
             raise kind(line) from error
-        # Those of the system have other arguments than their message.
+        # Errors of the system have other arguments than their message.
         if len(error.args) == 1:
             error.args = (line,)
         raise

@@ -1,4 +1,4 @@
-"""Files where TensorFlow cannot open them: on the Hugging Face Hub, and in clouds by fsspec."""
+"""Files that TensorFlow cannot open: on the Hugging Face Hub, and in clouds, by fsspec."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.base.process import needed
 
-# What stores state of the content of a file; the first that one has.
+# What stores state about the content of a file; the first one found counts.
 _VERSIONS = ("blob_id", "ETag", "etag", "md5Hash", "crc32c", "mtime", "LastModified")
 
 
@@ -22,7 +22,7 @@ def storage(path: str) -> Any:
 
 
 def full_name(path: str) -> str:
-    """Returns the address of "hf:datasets/OWNER/NAME/FILE", and other paths as they are."""
+    """Returns the address of "hf:datasets/OWNER/NAME/FILE", and other paths unchanged."""
     if path.startswith("hf:datasets/") and not os.path.exists(path):
         return f"hf://{path.removeprefix('hf:')}"
     return path

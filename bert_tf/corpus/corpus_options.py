@@ -14,7 +14,7 @@ class CorpusOptions(command.Options):
 
     input_file: str | None = option(
         None,
-        "Text files, comma-separated; globs allowed, in quotes. On the Hugging Face Hub, such as "
+        "Text files, comma-separated; globs allowed, in quotes. From the Hugging Face Hub: "
         "'hf:datasets/wikimedia/wikipedia/20231101.en/*.parquet'.",
         role="data",
     )

@@ -35,9 +35,9 @@ def _added(mine, theirs):
 class ReadCounts(Sums):
     """Sums over the text that was read.
 
-    `lines` are not blank, or paragraphs if those are split; `wrapped_lines` look hard-wrapped and
-    were not joined, and `invalid_lines`, by file, are not valid UTF-8. Each rule of cleaning
-    dropped `left_out` lines and sentences, and all of them `left_out_characters`.
+    They count `lines` that are not blank, or paragraphs if those are split; `wrapped_lines` that
+    look hard-wrapped and were not joined; `invalid_lines` of each file, which are not valid UTF-8;
+    lines and sentences that each rule of cleaning `left_out`; `left_out_characters` of all rules.
     """
 
     bytes: int = 0

@@ -12,7 +12,7 @@ from bert_tf.inference.texts import PAIR
 JsonAnswer = dict[str, Any]
 # A part of a text: its start and end in bytes, what it is, and how probable that is.
 _Span = tuple[int, int, str, float]
-# The order of outputs, which those of SavedModels have lost.
+# The order of outputs, which SavedModels do not keep.
 _ORDER = "probabilities label labels index value tag probability text start end score null_odds"
 _ORDER += " entity entity_type entity_start entity_end entity_probability"
 # How many bars, and how many answers of a list, a notebook shows.
@@ -26,8 +26,8 @@ _COLORS = ("#ffd8a8", "#b2d8ff", "#b8f0c2", "#e3c8f5", "#f7c6d9", "#fff0a3", "#c
 def answer_of(outputs: Mapping[str, Any], labels: Sequence[str], text: str) -> JsonAnswer:
     """Returns what a module predicts for one example, without padding, for JSON.
 
-    `probabilities` is by label if there are labels. What is known of each word and of each entity
-    of a tagged text becomes an object per word, in `words`, and per entity, in `entities`.
+    `probabilities` is by label if there are labels. For a tagged text, `words` has an object for
+    each word, and `entities` one for each entity.
 
     Args:
         outputs: the outputs of an exported module for one example.
@@ -121,8 +121,8 @@ def drawing_of(row: Mapping[str, Any]) -> dict[str, list]:
     """Returns what notebooks and the explorer draw of an example with its answer, for JSON.
 
     Returns:
-        texts: each text as a list of parts, `text`, `kind` and `color`; unless it is the answer to
-            a question or tagged, a part has no color.
+        texts: each text as a list of parts, `text`, `kind` and `color`; only tagged parts and
+            answers to questions have a color.
         bars: names, each as a `token`, and their `probability`, the largest first.
         note: a number, a vector, that there is no answer, or how many bars are left out.
     """

@@ -1,4 +1,4 @@
-"""Predicts examples with the module of a fine-tuning task, in any form that it has on disk."""
+"""Predicts examples with the module of a fine-tuning task, from any form on disk."""
 
 import dataclasses
 import itertools
@@ -41,7 +41,7 @@ _NAMES = {field.name: field.name for field in dataclasses.fields(PredictOptions)
 
 
 class Predictor:
-    """Predicts texts with a fine-tuned model; a call takes texts as Python code has them.
+    """Predicts texts with a fine-tuned model. A call takes strings, dicts, lists and data frames.
 
     Args:
         module: what `Task.serving` returns, or the same from a SavedModel.
@@ -86,27 +86,25 @@ class Predictor:
     def __call__(
         self, texts: Any, *, text_column: str | None = None, text_b_column: str | None = None
     ) -> Any:
-        """Returns the answers to texts, as `predict --json` prints them, the inputs included.
+        """Returns the answers to texts, as `predict --json` prints them, with the inputs.
 
-        Texts are computed in batches of similar length, so give many at once.
+        Texts are computed in batches of similar length, so pass many at once.
 
         Args:
             texts: a string, or a dict of the model's inputs, such as `text`, `text` and `text_b`,
-                or `question` and `context`, and of an `id` if you like. For a model of pairs, also
-                a tuple of two strings, or a string as the command takes it, "a ||| b". Or any
-                number of these: a list, a pandas Series, a NumPy array, a generator. Or a data
-                frame of pandas.
+                or `question` and `context`, with an optional `id`. For a model of pairs, also a
+                tuple of two strings, or a string as the command takes it, "a ||| b". Or several of
+                these: a list, a pandas Series, a NumPy array, a generator. Or a pandas data frame.
             text_column, text_b_column: columns of a data frame, or keys of dicts. Default: as
                 `predict` finds them in a table.
 
         Returns:
-            for one example, the answer, a dict; for several, a list of them, in their order; for a
-            data frame, the frame with the columns of the answers added: `p(LABEL)` for the
-            probability of a label, and `predicted_NAME` if it has a column NAME already. Notebooks
-            draw dicts and lists.
+            for one example, a dict; for several, a list of dicts in the same order; for a data
+            frame, the frame with added columns: `p(LABEL)` for the probability of a label, and
+            `predicted_NAME` if it already has a column NAME. Notebooks draw dicts and lists.
 
         Raises:
-            ValueError: an input is missing or no text; the message names its row, counted from 1.
+            ValueError: an input is missing or not text; the message names its row, counted from 1.
         """
         frame = texts if is_frame(texts) else None
         values = texts.tolist() if hasattr(texts, "tolist") else texts
@@ -176,7 +174,7 @@ def load_predictor(checkpoint: str | Sequence[str], **settings: Any) -> Predicto
             checkpoints, whose probabilities are averaged.
         settings: the flags of `predict` that say how to read: `batch_size`, `max_seq_length`,
             `pairs`, `null_score_diff_threshold`, `vocab_file` and `do_lower_case`. An exported
-            model states all but the first.
+            model takes only the first.
 
     Example:
         predict = bert_tf.load_predictor("sst2")

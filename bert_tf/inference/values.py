@@ -1,6 +1,6 @@
-"""Reads the texts that Python code gives: strings, pairs, dicts, and data frames of pandas.
+"""Reads texts that Python code passes: strings, pairs, dicts, and pandas data frames.
 
-pandas is not imported: whatever has the methods of its data frames is one.
+Whatever has the methods of a data frame is one, so pandas is not imported.
 """
 
 import math
@@ -31,7 +31,7 @@ def is_example(value: Any, signature: Sequence[tf.TensorSpec]) -> bool:
 def given_rows(
     values: Any, signature: Sequence[tf.TensorSpec], trained: Columns, given: Columns
 ) -> Iterator[TextRow | ValueError]:
-    """Yields the texts of a data frame, or of examples; or what is wrong with them.
+    """Yields the texts of a data frame or of examples, or errors in their place.
 
     Args:
         signature: the inputs of the model.

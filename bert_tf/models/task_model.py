@@ -174,9 +174,9 @@ class BertEmbedder(BertModel):
 class Ensemble(keras.Model):
     """Models of one task, which read the same inputs.
 
-    `combine` maps the list of the members' outputs, and the inputs, to an output like theirs.
+    `combine` maps a list of the members' outputs, and the inputs, to one such output.
 
-    Source: BERT (arXiv:1810.04805) table 2, whose best results are those of ensembles.
+    Source: BERT (arXiv:1810.04805) table 2, whose best results come from ensembles.
     """
 
     def __init__(self, members: Sequence[keras.Model], combine: Callable):

@@ -35,7 +35,7 @@ class BertPreprocessor(keras.layers.Layer):
     strings, a list, a pandas Series, or a single string. Returns a dict of `input_word_ids`,
     `input_mask` and `input_type_ids`, int32 [B, seq_length]; see `pack_segments`.
 
-    Keras itself takes strings only as tensors and as arrays of objects: pass `fit` and `predict`
+    Keras itself takes strings only as tensors or object arrays: pass `fit` and `predict`
     `np.array(texts, dtype=object)`, whether `texts` is a list or a Series.
 
     Example:
@@ -57,7 +57,7 @@ class BertPreprocessor(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(name=name, **kwargs)
-        # Keras would make numbers of strings, and compile them with XLA.
+        # Keras would convert strings to numbers, and compile them with XLA.
         self._convert_input_args = False
         self.supports_jit = False
         if isinstance(vocab, Mapping):
@@ -95,11 +95,11 @@ class BertPreprocessor(keras.layers.Layer):
         Args:
             text, text_b: N texts, or pairs, of any kind that a call takes.
             labels: N labels; a list, an array or a Series.
-            others: further inputs of the model by their names, N values each.
+            others: further inputs of the model by name, N values each.
             shuffle: whether to shuffle all texts, in another order in every epoch; the order
                 follows `keras.utils.set_random_seed`.
-            drop_remainder: whether to leave out a last batch with fewer than `batch_size` texts,
-                for which XLA would compile the step again. TPUs need it to train.
+            drop_remainder: whether to drop a last batch with fewer than `batch_size` texts, for
+                which XLA would compile the step again. TPUs need it to train.
 
         Example:
             preprocessor = bert_tf.load_preprocessor("run", seq_length=64)

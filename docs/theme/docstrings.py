@@ -1,11 +1,14 @@
 """Prepares the docstrings of this project for the reference pages."""
 
 import ast
+import inspect
 import re
 import textwrap
 from typing import Any
 
 import griffe
+
+import bert_tf
 
 _LABEL = re.compile(r"^(Call|Source):", re.M)
 _SECTION = re.compile(r"^(Example|Returns):\n((?:(?: {4}.*)?(?:\n|\Z))+)", re.M)
@@ -25,6 +28,23 @@ class Docstrings(griffe.Extension):
         if mod.path == "bert_tf":
             for name, module in ast.literal_eval(str(mod["_MODULES"].value)).items():
                 mod.set_member(name, griffe.Alias(name, f"{module}.{name}"))
+            for name in ast.literal_eval(str(mod["_FUNCTIONS"].value)):
+                mod.set_member(name, function_of(name))
+
+
+def function_of(name: str) -> griffe.Function:
+    """Returns the function bert_tf.NAME, which exists only when it is asked for."""
+    function = getattr(bert_tf, name)
+    parameters = [
+        griffe.Parameter(
+            x.name,
+            kind=griffe.ParameterKind[x.kind.name.lower()],
+            default=None if x.default is x.empty else repr(x.default),
+        )
+        for x in inspect.signature(function).parameters.values()
+    ]
+    docstring = griffe.Docstring(marked_up(function.__doc__))
+    return griffe.Function(name, parameters=griffe.Parameters(*parameters), docstring=docstring)
 
 
 def marked_up(docstring: str) -> str:

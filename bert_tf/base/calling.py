@@ -22,8 +22,8 @@ _WIDTH = 90
 _DOC = """{about}
 
 The arguments are the flags of `python -m {module}`.
-None stands for the default. A list stands for comma-separated values; paths may be `pathlib.Path`.
-Prints what the command prints.{data}
+None stands for the default. A list stands for comma-separated values; paths may be
+`pathlib.Path`. Prints what the command prints.{data}
 
 Args:
 {arguments}

@@ -38,7 +38,7 @@ Example:
 Raises:
     ValueError, OSError: one line that names the argument or the file, and what to do.
     KeyboardInterrupt: Ctrl-C, or interrupting a notebook's kernel, stopped it. Finished work
-        stays, and the same call goes on from there.
+        stays, and the same call resumes.
 """
 
 
@@ -164,7 +164,7 @@ def in_python(spoken: Mapping[str, str], options_type: type) -> Iterator[None]:
         if stop.code == 143:
             raise
         if stop.code == 130:
-            raise KeyboardInterrupt("stopped: the same call goes on") from None
+            raise KeyboardInterrupt("stopped: the same call resumes") from None
         raise RuntimeError(f"a process of this run ended with exit code {stop.code}") from None
     except Exception as error:
         line = error_line(error, options_type.if_out_of_memory)

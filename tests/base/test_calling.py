@@ -105,7 +105,7 @@ def test_values_become_those_of_flags(call, monkeypatch, capsys):
         ({"source": "s3"}, ValueError, "File system scheme 's3' not implemented: use a local copy"),
         ({"source": "wrong"}, KeyError, "'ours'"),
         ({"source": "1"}, RuntimeError, "a process of this run ended with exit code 1"),
-        ({"source": "130"}, KeyboardInterrupt, "stopped: the same call goes on"),
+        ({"source": "130"}, KeyboardInterrupt, "stopped: the same call resumes"),
         ({"source": "143"}, SystemExit, "143"),
     ],
 )

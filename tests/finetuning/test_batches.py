@@ -1,4 +1,4 @@
-"""Batches, compared with the packing of every example by itself; windows over long texts."""
+"""Batches, compared with packing each example alone; windows over long texts."""
 
 import dataclasses
 

@@ -15,6 +15,7 @@ Runs and checkpoints, also of other programs:
   load                    loads model, tokenizer and configuration
   load_preprocessor       loads the Keras layer that turns text into inputs
   load_predictor          loads a fine-tuned model to predict texts, pairs and data frames
+  load_mask_filler        loads a pre-trained model to predict the words behind [MASK]
   load_embedder           loads the Keras layer that turns text into vectors
   load_adapters           loads what LoRA trained beside frozen weights
   notebook_page           shows what a model does with a text, in a notebook
@@ -51,6 +52,7 @@ _MODULES = {
     "load_embedder": "bert_tf.inference.embedder",
     "notebook_page": "bert_tf.inference.explorer",
     "load_predictor": "bert_tf.inference.predictor",
+    "load_mask_filler": "bert_tf.inference.masks",
     "BertConfig": "bert_tf.config",
     "PRESETS": "bert_tf.config",
     "preset_config": "bert_tf.config",

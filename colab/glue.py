@@ -27,21 +27,21 @@
 # `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md).
 # The default is small and fast. With `hf:google-bert/bert-base-uncased`, set the learning rate to
 # 3e-5. `DATA_DIR` is the folder of the task with its official files; without it, tensorflow-datasets
-# downloads them. The stored outputs come from `sst2` with 10,000 of its training examples.
+# downloads them. The stored outputs come from the first 8,000 of the training examples of `sst2`.
 
 # %% tags=["parameters"]
-TASK = "mrpc"  # @param ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"]
+TASK = "sst2"  # @param ["cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"]
 MODEL = "hf:sentence-transformers/all-MiniLM-L6-v2"  # @param {type:"string"}
 DATA_DIR = ""  # @param {type:"string"}
-EPOCHS = 3  # @param {type:"number"}
+EPOCHS = 2  # @param {type:"number"}
 LEARNING_RATE = 1e-4  # @param {type:"number"}
 SEEDS = 2  # @param {type:"integer"}
 
 # %% [markdown]
 # ## Train
 #
-# One command trains, evaluates after every epoch and keeps the best weights. To resume an interrupted
-# run, run the cell again. `--num_seeds` repeats the run with other random seeds for the new
+# One call trains, evaluates after every epoch and keeps the best weights. To resume an interrupted
+# run, run the cell again. `num_seeds` repeats the run with other random seeds for the new
 # layer, the order of the examples and dropout. On small tasks, the results differ by several points,
 # so a single run says little.
 #
@@ -49,10 +49,19 @@ SEEDS = 2  # @param {type:"integer"}
 # with an error, and the cells below show the old runs.
 
 # %%
-DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""
-# !python -m bert_tf.run_finetuning --task={TASK} {DATA_FLAG} --init_checkpoint="{MODEL}" \
-#   --learning_rate={LEARNING_RATE} --num_train_epochs={EPOCHS} --num_seeds={SEEDS} \
-#   --do_train --do_eval --do_predict --output_dir=runs
+import bert_tf
+
+run = bert_tf.finetune(
+    MODEL,
+    task=TASK,
+    data_dir=DATA_DIR or None,
+    learning_rate=LEARNING_RATE,
+    num_train_epochs=EPOCHS,
+    num_seeds=SEEDS,
+    do_predict=True,
+    output_dir="runs",
+)
+run
 
 # %% [markdown]
 # ## Results
@@ -62,17 +71,10 @@ DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""
 # columns are predicted ones; `stsb` has no such matrix.
 
 # %%
-import json
-from pathlib import Path
+run.plot("curves")
 
-from IPython.display import Image, display
-
-# With several seeds, each has a folder.
-best = Path("runs")
-if SEEDS > 1:
-    best /= json.loads(Path("runs/results.json").read_text())["best"]
-for picture in [best / "curves.png", *best.glob("confusion_dev.png")]:
-    display(Image(picture))
+# %%
+run.plot("confusion") if TASK != "stsb" else None
 
 # %% [markdown]
 # `bert_tf.results` shows your runs beside the results of the paper, which leaves out `wnli`. The published
@@ -90,33 +92,31 @@ for picture in [best / "curves.png", *best.glob("confusion_dev.png")]:
 # %%
 import csv
 
-with open(best / "predictions_dev.tsv", newline="") as file:
-    rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+import pandas as pd
+
+pd.set_option("display.max_colwidth", None)
+table = pd.read_csv(f"{run.path}/predictions_dev.tsv", sep="\t", quoting=csv.QUOTE_NONE)
 if TASK == "stsb":
-    rows.sort(key=lambda row: -abs(float(row["value"]) - float(row["prediction"])))
+    wrong = table.loc[(table["value"] - table["prediction"]).abs().nlargest(5).index]
 else:
-    rows = [row for row in rows if row["label"] != row["prediction"]]
-for row in rows[:5]:
-    true = row.get("label") or row.get("value")
-    texts = [row[name] for name in ("text", "text_a", "text_b") if name in row]
-    print(f"{row['prediction']}, but the label is {true}:", *texts, sep="\n  ", end="\n\n")
+    wrong = table[table["label"] != table["prediction"]].head(5)
+wrong
 
 # %% [markdown]
 # ## Predict new texts
 #
-# Write one example per line; `|||` separates the two texts of a pair.
+# A string is a text, and a tuple of two strings is a pair.
 
 # %%
 if TASK in ("cola", "sst2"):
-    texts = "A story that nobody will forget.", "A story that nobody forget will."
+    texts = ["A story that nobody will forget.", "A story that everybody will forget."]
 else:
     first = "The company said that its profits rose by a third."
-    texts = (
-        f"{first} ||| Profits were up 33 percent, the firm announced.",
-        f"{first} ||| The company was founded in Ohio.",
-    )
-Path("texts.txt").write_text("\n".join(texts))
-# !python -m bert_tf.predict --checkpoint={best} --input_file=texts.txt
+    texts = [
+        (first, "Profits were up 33 percent, the firm announced."),
+        (first, "The company was founded in Ohio."),
+    ]
+run.predict(texts)
 
 # %% [markdown]
 # ## Submit to GLUE
@@ -125,4 +125,4 @@ Path("texts.txt").write_text("\n".join(texts))
 # them and upload the archive to [gluebenchmark.com](https://gluebenchmark.com).
 
 # %%
-# !python -m bert_tf.glue_submission --output_file=submission.zip {best}
+# !python -m bert_tf.glue_submission --output_file=submission.zip {run.path}

@@ -27,7 +27,7 @@
 MODEL = "hf:sentence-transformers/all-MiniLM-L6-v2"  # @param {type:"string"}
 DATA_DIR = ""  # @param {type:"string"}
 EPOCHS = 3  # @param {type:"number"}
-LEARNING_RATE = 1e-4  # @param {type:"number"}
+LEARNING_RATE = 3e-4  # @param {type:"number"}
 FEATURES = "weighted_sum_all"  # @param ["embeddings", "last", "second_to_last", "sum_last_four", "concat_last_four", "weighted_sum_last_four", "weighted_sum_all"]
 FEATURE_LEARNING_RATE = 1e-3  # @param {type:"number"}
 
@@ -38,91 +38,55 @@ FEATURE_LEARNING_RATE = 1e-3  # @param {type:"number"}
 # the shared task does: an entity is correct only if its span and type match.
 
 # %%
-DATA_FLAG = f"--data_dir={DATA_DIR}" if DATA_DIR else ""
-# !python -m bert_tf.run_finetuning --task=ner {DATA_FLAG} --init_checkpoint="{MODEL}" \
-#   --learning_rate={LEARNING_RATE} --num_train_epochs={EPOCHS} --do_train --do_eval --output_dir=fine-tuned
+import bert_tf
+
+DATA = {"task": "ner", "data_dir": DATA_DIR or None, "num_train_epochs": EPOCHS}
+run = bert_tf.finetune(MODEL, **DATA, learning_rate=LEARNING_RATE, output_dir="fine-tuned")
 
 # %% [markdown]
 # ## Feature-based
 #
-# `--feature_based` sets what the LSTMs read. `weighted_sum_all` is a weighted sum of all layers; training
+# `feature_based` sets what the LSTMs read. `weighted_sum_all` is a weighted sum of all layers; training
 # learns its weights, too.
 
 # %%
-# !python -m bert_tf.run_finetuning --task=ner {DATA_FLAG} --init_checkpoint="{MODEL}" \
-#   --feature_based={FEATURES} --learning_rate={FEATURE_LEARNING_RATE} --num_train_epochs={EPOCHS} \
-#   --do_train --do_eval --output_dir=feature-based
+frozen = bert_tf.finetune(
+    MODEL,
+    **DATA,
+    feature_based=FEATURES,
+    learning_rate=FEATURE_LEARNING_RATE,
+    output_dir="feature-based",
+)
 
 # %% [markdown]
 # ## Compare
 
 # %%
-import json
-from pathlib import Path
-
-for run in "fine-tuned", "feature-based":
-    results = json.loads(Path(run, "eval_results.json").read_text())
+for name, result in ("fine-tuned", run.metrics), ("feature-based", frozen.metrics):
     print(
-        f"{run:15} F1 {results['eval_f1']:.3f} on the dev set, {results['test_f1']:.3f} on the test set"
+        f"{name:15} F1 {result['eval_f1']:.3f} on the dev set, {result['test_f1']:.3f} on the test set"
     )
 
 # %% [markdown]
 # F1 combines precision, the share of predicted entities that are correct, and recall, the share of true
-# entities that are found. The stored scores come from 15 documents of the dev set and 16 of the test set, so
-# they depend on a few topics.
+# entities that are found.
 #
 # Which types does the fine-tuned model confuse? A row is a true tag, a column a predicted one; a cell counts
 # words and gives their share of the row. `B-` begins an entity and `I-` continues it; `O` is outside all
-# entities. The stored model tags 55% of the words that begin an organization as places: many of these
-# organizations are sports teams named after places.
+# entities.
 
 # %%
-from IPython.display import Image
-
-Image("fine-tuned/confusion_dev.png", width=700)
+run.plot("confusion")
 
 # %% [markdown]
 # ## Tag your own text
 #
-# The exported model reads raw text, splits it into words and returns the entities with their positions
-# in bytes. Before you train and export again with other settings, delete the old folders (`!rm -r
-# fine-tuned feature-based tagger`); otherwise, the commands end with an error, and the cells show the old
-# models. The stored model makes mistakes: it tags *European Union* as two entities and *Sony* as a person.
+# The model splits a text into words and returns the entities with their positions in bytes. Before you train
+# again with other settings, delete the old folders (`!rm -r fine-tuned feature-based`); otherwise, the calls
+# end with an error.
 
 # %%
-# !python -m export.classifier --checkpoint=fine-tuned --output_dir=tagger
-
-# %%
-import html
-
-import tensorflow as tf
-import tensorflow_text  # registers the operations of the tokenizer
-from IPython.display import HTML
-
-COLORS = {"PER": "#ffd8a8", "ORG": "#b2d8ff", "LOC": "#b8f0c2", "MISC": "#e3c8f5"}
-tagger = tf.saved_model.load("tagger")
-
-
-def show_entities(text):
-    outputs = {name: values[0].numpy() for name, values in tagger([text]).items()}
-    data, shown, place = text.encode(), "", 0
-    for kind, start, end in zip(
-        outputs["entity_type"], outputs["entity_start"], outputs["entity_end"], strict=True
-    ):
-        if not kind:  # padding
-            continue
-        kind = kind.decode()
-        shown += html.escape(data[place:start].decode())
-        color = COLORS.get(kind, "#dddddd")
-        name = html.escape(data[start:end].decode())
-        shown += (
-            f'<mark style="background:{color}; color:black">{name} <small>{kind}</small></mark>'
-        )
-        place = end
-    return HTML(shown + html.escape(data[place:].decode()))
-
-
-show_entities(
+run.predict(
     "Angela Merkel met the president of the European Union in Brussels. Afterwards she flew to Japan, "
     "where Toyota and Sony opened a German school."
 )
@@ -130,6 +94,7 @@ show_entities(
 # %% [markdown]
 # ## Next
 #
+# - `run.export("tagger")` writes a SavedModel that tags raw text.
 # - For other tags, such as parts of speech, put them in the last column.
 # - `python -m bert_tf.predict --checkpoint=fine-tuned "..."` tags text in a terminal.
 # - `python -m bert_tf.results .` prints your runs beside table 7 of the paper.

@@ -7,7 +7,8 @@
 #
 # In this notebook, you take text through every step: vocabulary, training examples, pre-training,
 # and SavedModels for `hub.KerasLayer`. The encoder is tiny, so that it trains in about a quarter of an hour
-# on a CPU. The same commands train encoders of any size on a GPU or a TPU.
+# on a CPU. The same calls train encoders of any size on a GPU or a TPU, and each is also a command:
+# `python -m bert_tf.run_pretraining` does what `bert_tf.pretrain` does.
 
 # %% [markdown]
 # ## Settings
@@ -28,11 +29,9 @@ STRATEGY = "auto"  # @param ["auto", "cpu", "gpu", "tpu"]
 # ## Text
 
 # %%
-import os
-
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-
 from pathlib import Path
+
+import bert_tf
 
 if not TEXT:
     from bert_tf.quickstart import write_texts
@@ -50,18 +49,12 @@ print("\n".join(lines[1000:1010]))
 # with `##`. The table shows how many tokens a word of the text has on average.
 
 # %%
-# !python -m bert_tf.build_vocab --input_file={TEXT} --vocab_size={VOCAB_SIZE} --output_file=vocab.txt
+vocab = bert_tf.build_vocabulary(TEXT, "vocab.txt", vocab_size=VOCAB_SIZE)
 
 # %%
-from bert_tf import WordPieceTokenizer, load_vocab
-
-tokenizer = WordPieceTokenizer(load_vocab("vocab.txt"))
+tokenizer = bert_tf.WordPieceTokenizer(vocab)
 for text in "returns a new tensor", "an immutable hypergraph", "a wolf and seven goslings":
-    print(
-        text,
-        "->",
-        " ".join(tokenizer.vocab.tokens[id] for id in tokenizer.tokenize([text]).flat_values),
-    )
+    print(text, "->", *[vocab.tokens[id] for id in tokenizer.tokenize([text]).flat_values])
 
 # %% [markdown]
 # ## Training examples
@@ -72,29 +65,40 @@ for text in "returns a new tensor", "an immutable hypergraph", "a wolf and seven
 # and each pass over the text hides others. `inspect` shows what the model will see.
 
 # %%
-# !python -m bert_tf.create_pretraining_data --input_file={TEXT} --vocab_file=vocab.txt \
-#   --max_seq_length=64 --max_predictions_per_seq=10 --dupe_factor=4 --output_file=examples.tfrecord
+records = bert_tf.create_examples(
+    TEXT,
+    vocab_file="vocab.txt",
+    max_seq_length=64,
+    max_predictions_per_seq=10,
+    dupe_factor=4,
+    output_file="examples.tfrecord",
+)
 # !python -m tfrecords.inspect --input_file=examples.tfrecord --num_examples=2
 
 # %% [markdown]
 # ## Pre-train
 #
-# The command holds out one example in a hundred and evaluates on these. The model still trains on their
-# text, because `--dupe_factor=4` makes four examples of it. On new text, its accuracy may be lower. To
+# One example in a hundred is held out for evaluation. The model still trains on its
+# text, because `dupe_factor=4` makes four examples of it. On new text, its accuracy may be lower. To
 # resume an interrupted run, run the cell again: on a CPU, the weights will be the same to the last bit.
 #
 # At first, the model learns only which tokens are frequent, and its accuracy stays around 0.15. Then
 # it begins to use the words around the hidden one.
 
 # %%
-# !python -m bert_tf.run_pretraining --input_file=examples.tfrecord --preset={PRESET} --do_train --do_eval \
-#   --num_train_steps={STEPS} --num_warmup_steps={max(1, STEPS // 10)} --learning_rate=1e-3 \
-#   --save_checkpoints_steps={max(1, STEPS // 6)} --strategy={STRATEGY} --output_dir=run
+run = bert_tf.pretrain(
+    records,
+    output_dir="run",
+    preset=PRESET,
+    num_train_steps=STEPS,
+    num_warmup_steps=max(1, STEPS // 10),
+    learning_rate=1e-3,
+    save_checkpoints_steps=max(1, STEPS // 6),
+    strategy=STRATEGY,
+)
 
 # %%
-from IPython.display import Image
-
-Image("run/curves.png")
+run.plot()
 
 # %% [markdown]
 # ## Ask it
@@ -102,23 +106,14 @@ Image("run/curves.png")
 # Which tokens does the model predict for a hidden word?
 
 # %%
-# !python -m bert_tf.fill_mask --checkpoint=run \
-#   "returns a new [MASK] with the same shape and type as the input." \
-#   "if the file does not [MASK], an error is raised."
-
-# %% [markdown]
-# The same in Python, as a picture:
-
-# %%
-import bert_tf
-from bert_tf import plots
-from bert_tf.inference.masks import MaskFiller
-
-model, tokenizer, config = bert_tf.load("run")
-tokenizer = bert_tf.WordPieceTokenizer(tokenizer.vocab, special_tokens_in_text=True)
-text = "the default [MASK] is none."
-[guesses] = MaskFiller(model, tokenizer, top_k=8).fill([text.encode()])[0]
-plots.word_probabilities(*zip(*guesses), title=text)
+fill = bert_tf.load_mask_filler(run)
+fill(
+    [
+        "returns a new [MASK] with the same shape and type as the input.",
+        "if the file does not [MASK], an error is raised.",
+        "the default [MASK] is none.",
+    ]
+)
 
 # %% [markdown]
 # ## Export
@@ -129,7 +124,7 @@ plots.word_probabilities(*zip(*guesses), title=text)
 # before you repeat it, delete the old ones (`!rm -r encoder preprocessor`).
 
 # %%
-# !python -m export.encoder --checkpoint=run --output_dir=encoder
+run.export("encoder")
 # !python -m export.preprocessor --checkpoint=run --output_dir=preprocessor
 
 # %%

@@ -16,8 +16,8 @@
 # `train-v2.0.json` and `dev-v2.0.json`; without it, the next cell downloads them. It must not be `data`,
 # where that cell writes the articles that the notebook uses.
 #
-# The stored outputs come from a model trained on ten articles. Few of their questions lack an answer, so
-# the model has not learned to refuse: it almost always answers.
+# The stored outputs come from a small part of the data: the first ten articles of the training set and eight
+# of the dev set to train on, and eight other articles to evaluate on.
 
 # %% tags=["parameters"]
 MODEL = "hf:sentence-transformers/all-MiniLM-L6-v2"  # @param {type:"string"}
@@ -60,13 +60,21 @@ for question in paragraphs[0]["qas"][:4]:
 # %% [markdown]
 # ## Train
 #
-# The model reads texts longer than `--max_seq_length` in overlapping windows. To resume an interrupted
-# run, run the cell again.
+# The model reads texts longer than `max_seq_length` in overlapping windows. To resume an interrupted
+# run, run the cell again. Before you train with other settings, delete the old folder (`!rm -r run`).
 
 # %%
-# !python -m bert_tf.run_finetuning --task=squad2 --data_dir=data --init_checkpoint="{MODEL}" \
-#   --learning_rate={LEARNING_RATE} --num_train_epochs={EPOCHS} --train_batch_size=16 \
-#   --do_train --do_eval --output_dir=run
+import bert_tf
+
+run = bert_tf.finetune(
+    MODEL,
+    task="squad2",
+    data_dir="data",
+    learning_rate=LEARNING_RATE,
+    num_train_epochs=EPOCHS,
+    train_batch_size=16,
+    output_dir="run",
+)
 
 # %% [markdown]
 # `exact` is the share of questions answered exactly right; `f1` gives partial credit for answers that
@@ -74,62 +82,33 @@ for question in paragraphs[0]["qas"][:4]:
 # `best_f1` is F1 at the best threshold between answering and refusing.
 
 # %%
-results = json.loads(Path("run/eval_results.json").read_text())
 for name in "exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1", "best_f1_thresh":
-    print(f"{name:15} {results[f'eval_{name}']:.3f}")
+    print(f"{name:15} {run.metrics[f'eval_{name}']:.3f}")
 
 # %% [markdown]
 # ## Ask your own questions
 #
-# The exported model maps raw strings to answers. It copies them from the text unchanged and returns where
-# they are: `start` and `end` count bytes of the text. Before you train and export again with other
-# settings, delete the old folders (`!rm -r run answers`); otherwise, the commands end with an error, and
-# the cells show the old model.
+# The model copies answers from the text unchanged and says where they are: `start` and `end` count bytes of
+# the text. At `best_f1_thresh`, it refuses where that is right most often.
 
 # %%
-# !python -m export.classifier --checkpoint=run --output_dir=answers
-
-# %%
-import html
-
-import tensorflow as tf
-import tensorflow_text  # registers the operations of the tokenizer
-from IPython.display import HTML, display
-
-answer = tf.saved_model.load("answers")
-
-
-def ask(text, *questions):
-    outputs = answer(list(questions), [text] * len(questions))
-    for i, question in enumerate(questions):
-        display(HTML(f"<b>{html.escape(question)}</b>"))
-        found, score = outputs["text"][i].numpy().decode(), float(outputs["score"][i])
-        if not found:
-            display(HTML(f"<i>no answer</i> ({score:.0%})"))
-            continue
-        data, start, end = text.encode(), int(outputs["start"][i]), int(outputs["end"][i])
-        before, span, after = (
-            html.escape(part.decode()) for part in (data[:start], data[start:end], data[end:])
-        )
-        display(HTML(f"{before}<mark><b>{span}</b></mark>{after} ({score:.0%})"))
-
-
 TEXT = (
     "Jane Austen wrote Emma in 1815 at her home in Chawton, a village in Hampshire. It was the last "
     "novel that she saw published; Persuasion appeared after her death in Winchester in 1817."
 )
-ask(
-    TEXT,
+QUESTIONS = [
     "Who wrote Emma?",
     "Where is Chawton?",
     "When did Jane Austen die?",
     "Who wrote Moby-Dick?",
-)
+]
+threshold = run.metrics["eval_best_f1_thresh"]
+ask = bert_tf.load_predictor(run, null_score_diff_threshold=threshold)
+ask([{"question": question, "context": TEXT} for question in QUESTIONS])
 
 # %% [markdown]
 # ## Next
 #
-# - `--null_score_diff_threshold` sets how sure the model must be to answer. Evaluate again with
-#   `best_f1_thresh` from above.
+# - `run.export("answers")` writes a SavedModel that maps raw strings to answers.
 # - `python -m bert_tf.predict --checkpoint=run "QUESTION ||| TEXT"` answers in a terminal.
 # - For your own questions, write them in SQuAD's format and give `--train_file` and `--dev_file`.

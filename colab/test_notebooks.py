@@ -103,7 +103,7 @@ _SETTINGS = {
         "SEQ_LENGTH": 16,
         "EPOCHS": 1,
     },
-    "glue": {"DATA_DIR": "MRPC", "EPOCHS": 1, "SEEDS": 2},
+    "glue": {"TASK": "mrpc", "DATA_DIR": "MRPC", "EPOCHS": 1, "SEEDS": 2},
     "squad": {"DATA_DIR": "SQuAD", "EPOCHS": 1},
     "ner": {"DATA_DIR": "conll", "EPOCHS": 1, "FEATURES": "last"},
     "pretrain_your_own": {"TEXT": "text.txt", "VOCAB_SIZE": 300, "STEPS": 3, "STRATEGY": "cpu"},

@@ -154,6 +154,19 @@ def _value(value: Any, flag: dataclasses.Field) -> Any:
     return value
 
 
+def options_of(function: str, options_type: type, given: Mapping[str, Any]) -> Any:
+    """Returns the options that the arguments of a function state.
+
+    Raises:
+        ValueError: an argument is not one of the options.
+    """
+    fields = {field.name: field for field in dataclasses.fields(options_type)}
+    for name in given.keys() - fields.keys():
+        advice = advice_on(name, fields, options_type, f"choose one of {', '.join(fields)}")
+        raise ValueError(f"{name} is not an argument of {function}: {advice}")
+    return options_type(**{name: _value(value, fields[name]) for name, value in given.items()})
+
+
 @contextlib.contextmanager
 def in_python(spoken: Mapping[str, str], options_type: type) -> Iterator[None]:
     """Raises errors as the command prints them, with names of arguments, instead of exiting."""

@@ -138,6 +138,10 @@ def drawing_of(row: Mapping[str, Any]) -> dict[str, list]:
         bars = shares.items()
     elif "index" in row:
         bars = zip(row["choices"], shares, strict=True)
+    elif "masks" in row:
+        # The bars are of the first mask.
+        first, *rest = [[[*x.values()] for x in mask] for mask in row["masks"]] or [[]]
+        bars, note = first, ", ".join(f"{x[0][0]} {x[0][1]:.1%}" for x in rest)
     else:
         inputs = ("id", "text", "text_b")
         note = _shown({name: value for name, value in row.items() if name not in inputs})

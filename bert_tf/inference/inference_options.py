@@ -149,8 +149,8 @@ class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, PredictorOpt
 
 
 @dataclass(frozen=True, kw_only=True)
-class FillMaskOptions(TextOptions, TokenizerOptions):
-    """The flags of fill_mask."""
+class FillerOptions(TokenizerOptions):
+    """Which model predicts words, and which words."""
 
     checkpoint: str = option(
         help="Output folder of run_pretraining, SavedModel of export.encoder, or a checkpoint of "
@@ -167,6 +167,11 @@ class FillMaskOptions(TextOptions, TokenizerOptions):
         "commas, or repeat the flag. Each must be a single token of the vocabulary, such as paris "
         "or ##ing.",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillMaskOptions(TextOptions, FillerOptions):
+    """The flags of fill_mask."""
 
 
 @dataclass(frozen=True, kw_only=True)

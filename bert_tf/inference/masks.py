@@ -1,18 +1,21 @@
 """Predicts the tokens behind [MASK]."""
 
 import contextlib
+import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.calling import in_python, options_of
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
+from bert_tf.inference.answers import Prediction, Predictions
 from bert_tf.inference.encoding import EncodedLine, encode_lines, padded_inputs
-from bert_tf.inference.inference_options import FillMaskOptions
+from bert_tf.inference.inference_options import FillerOptions, FillMaskOptions
 from bert_tf.inference.models import load_model, load_tokenizer
 from bert_tf.inference.texts import Example, in_chunks, read_examples
 from bert_tf.models.inputs import POSITIONS
@@ -93,6 +96,17 @@ class MaskFiller:
 
         self._predict = predict
 
+    def __call__(self, texts: str | Sequence[str]) -> Prediction | Predictions:
+        """Returns a text, or each of several, with its `masks`, as `fill_mask --json` prints it.
+
+        `masks` has a list for each [MASK] in the text: its most likely tokens, each a dict of
+        `token` and `probability`, the best first. Notebooks draw them.
+        """
+        given = [texts] if isinstance(texts, str) else [*texts]
+        found = zip(given, self.fill(given), strict=True)
+        answers = Predictions(_answer({"text": text}, masks) for text, masks in found)
+        return answers[0] if isinstance(texts, str) else answers
+
     def fill(self, texts: Sequence[bytes | str]) -> list[list[list[Guess]]]:
         """Returns for each text and each [MASK] in it the most likely tokens, the best first.
 
@@ -155,7 +169,7 @@ def fill_mask(options: FillMaskOptions) -> None:
             print(f"WARNING: no [MASK] in {count}: {advice}.")
 
 
-def load_filler(options: FillMaskOptions) -> MaskFiller:
+def load_filler(options: FillerOptions) -> MaskFiller:
     """Loads the model and its tokenizer."""
     checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
     if "masked_lm" not in checkpoint.parts:
@@ -171,12 +185,38 @@ def load_filler(options: FillMaskOptions) -> MaskFiller:
     return MaskFiller(model, tokenizer, options.top_k, targets)
 
 
-def _json(example: Example, masks: list[list[Guess]]) -> str:
+def load_mask_filler(checkpoint: str, **settings: Any) -> MaskFiller:
+    """Loads a pre-trained model to predict the words behind [MASK], as `fill_mask` does.
+
+    Args:
+        checkpoint: a run of `pretrain`, or another checkpoint with a masked-LM head.
+        settings: the flags of `fill_mask` that say what to show and how to read: `top_k`,
+            `targets` (a list of words), `vocab_file` and `do_lower_case`.
+
+    Example:
+        fill = bert_tf.load_mask_filler("hf:google-bert/bert-base-uncased", top_k=3)
+        fill("She won the Nobel [MASK] in physics.")
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        ValueError: it has no masked-LM head, or a setting does not fit it.
+    """
+    names = {field.name: field.name for field in dataclasses.fields(FillerOptions)}
+    with in_python(names, FillerOptions):
+        given = settings | {"checkpoint": checkpoint}
+        return load_filler(options_of("load_mask_filler", FillerOptions, given))
+
+
+def _answer(example: Example, masks: list[list[Guess]]) -> Prediction:
     answers = [
         [{"token": token, "probability": float(f"{value:.6g}")} for token, value in guesses]
         for guesses in masks
     ]
-    return json.dumps(example | {"masks": answers}, ensure_ascii=False)
+    return Prediction(example | {"masks": answers})
+
+
+def _json(example: Example, masks: list[list[Guess]]) -> str:
+    return json.dumps(_answer(example, masks), ensure_ascii=False)
 
 
 def _lines(example: Example, masks: list[list[Guess]]) -> str:

@@ -2,14 +2,12 @@
 
 import dataclasses
 import itertools
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.base.calling import in_python
-from bert_tf.base.command import advice_on
+from bert_tf.base.calling import in_python, options_of
 from bert_tf.base.files import shortened
 from bert_tf.base.progress import counted, with_progress
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
@@ -186,14 +184,9 @@ def load_predictor(checkpoint: str | Sequence[str], **settings: Any) -> Predicto
         FileNotFoundError: there is no checkpoint.
         ValueError: it is not a fine-tuned model, or a setting does not fit it.
     """
-    paths = checkpoint if isinstance(checkpoint, list | tuple) else [checkpoint]
+    given = settings | {"checkpoint": checkpoint}
     with in_python(_NAMES, PredictorOptions):
-        known = [field.name for field in dataclasses.fields(PredictorOptions)]
-        for name in settings.keys() - {*known}:
-            advice = advice_on(name, known, PredictorOptions, f"choose one of {', '.join(known)}")
-            raise ValueError(f"{name} is not an argument of load_predictor: {advice}")
-        path = ",".join(map(os.fspath, paths))
-        return open_predictor(PredictorOptions(checkpoint=path, **settings))
+        return open_predictor(options_of("load_predictor", PredictorOptions, given))
 
 
 def open_predictor(options: PredictorOptions) -> Predictor:

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from support import save_run
 
+import bert_tf
 from bert_tf.fill_mask import Options, run
 from bert_tf.inference.masks import target_ids
 from bert_tf.models.encoder import BertEncoder
@@ -147,6 +148,24 @@ def test_ids_of_a_table(pretrained, tmp_path, capsys):
     first, second = answers(capsys)
     assert (first["id"], first["text"]) == ("7", "the [MASK]") and len(first["masks"][0]) == 5
     assert second == {"text": "a", "masks": []}
+
+
+def test_in_python(pretrained, capsys):
+    """Oracle: the command; the most likely token, which a notebook must name."""
+    folder, _ = pretrained
+    run(Options(checkpoint=folder, texts=tuple(TEXTS), top_k=2, json=True))
+    fill = bert_tf.load_mask_filler(folder, top_k=2)
+    found = fill([*TEXTS])
+    assert found == answers(capsys)
+    first = fill([*TEXTS][0])
+    for mask, expected in zip(first["masks"], found[0]["masks"], strict=True):
+        assert mask[0]["token"] == expected[0]["token"]
+        assert mask[0]["token"] in first._repr_html_()
+    assert fill("no mask")._repr_html_().count("<tr>") == 0
+    named = bert_tf.load_mask_filler(folder, targets=["cat", "on"])("the [MASK]")
+    assert {x["token"] for x in named["masks"][0]} == {"cat", "on"}
+    with pytest.raises(ValueError, match="^topk is not an argument of load_mask_filler: .* top_k"):
+        bert_tf.load_mask_filler(folder, topk=2)
 
 
 def test_a_checkpoint_without_masked_lm_head_is_an_error(pretrained, vocab, tmp_path):

@@ -25,8 +25,6 @@ EPOCHS = 1  # @param {type:"integer"}
 # without it, the next cell downloads 200 kB. A tenth of the messages is the test set.
 
 # %%
-import os
-
 import keras
 import pandas as pd
 
@@ -34,7 +32,7 @@ import bert_tf
 
 if not DATA:
     url = "https://archive.ics.uci.edu/static/public/228/sms+spam+collection.zip"
-    DATA = os.path.join(keras.utils.get_file("sms_spam", url, extract=True), "SMSSpamCollection")
+    DATA = keras.utils.get_file("sms_spam", url, extract=True) + "/SMSSpamCollection"
 messages = pd.read_csv(DATA, sep="\t", names=["label", "text"], quoting=3)
 messages["label"] = messages["label"].map({"spam": "Spam", "ham": "Not spam"})
 test = messages.sample(frac=0.1, random_state=1)
@@ -49,10 +47,8 @@ train.sample(5, random_state=1)
 # cell again to resume.
 
 # %%
-settings = dict(max_seq_length=64, learning_rate=1e-4)
-run = bert_tf.finetune(
-    MODEL, train, test=test, output_dir="spam", num_train_epochs=EPOCHS, **settings
-)
+settings = dict(max_seq_length=64, learning_rate=1e-4, num_train_epochs=EPOCHS)
+run = bert_tf.finetune(MODEL, train, test=test, output_dir="spam", **settings)
 
 # %% [markdown]
 # The confusion matrix counts the held-out messages by label and prediction.
@@ -99,13 +95,9 @@ Bread for the party: who brings it?
 Please help with the homework
 Your invoice for November
 Notes on the history of princes in Europe"""
-rows = [(text, "Spam") for text in spam.split("\n")] + [
-    (text, "Not spam") for text in ham.split("\n")
-]
-mails = pd.DataFrame(rows, columns=["text", "label"])
+mails = dict(text=f"{spam}\n{ham}".split("\n"), label=["Spam"] * 7 + ["Not spam"] * 7)
 settings |= dict(num_train_epochs=20 * EPOCHS, train_batch_size=4, quiet=True)
-run = bert_tf.finetune("spam", mails, dev=mails, output_dir="mails", **settings)
-run.predict(SUBJECT)
+bert_tf.finetune("spam", mails, dev=mails, output_dir="mails", **settings).predict(SUBJECT)
 
 # %% [markdown]
 # ## Look inside
@@ -118,6 +110,6 @@ bert_tf.notebook_page("mails", SUBJECT)
 # %% [markdown]
 # ## Next
 #
-# - `run.export("classifier")` writes a SavedModel for TensorFlow Serving that maps strings to probabilities.
+# - `bert_tf.export_classifier("mails", "classifier")` writes a SavedModel for TensorFlow Serving that maps strings to probabilities.
 # - `python -m bert_tf.predict --checkpoint=mails "a message"` predicts from a shell.
 # - The notebook *python_tour* shows every function; *glue* evaluates on the tasks of the paper.

@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator
 
 from tqdm import tqdm
@@ -134,11 +136,22 @@ def _is_quiet() -> bool:
 def say(text: str, end: str = "\n") -> None:
     """Prints lines on standard output at once, and leaves progress bars intact.
 
-    With --quiet, it prints only those that begin with "WARNING: ". Print results with `print`.
+    In a terminal, lines wrap at words, but those with a command to copy stay whole. With --quiet,
+    it prints only those that begin with "WARNING: ". Print results with `print`.
     """
     lines = text.split("\n")
     if _is_quiet():
         lines = [line for line in lines if line.startswith("WARNING: ")]
+    if sys.stdout.isatty():
+        lines = [_wrapped(line) for line in lines]
     if lines:
-        tqdm.write("\n".join(lines), end=end)
-        sys.stdout.flush()
+        # The text must be out before the bars are drawn again.
+        with tqdm.external_write_mode():
+            print("\n".join(lines), end=end, flush=True)
+
+
+def _wrapped(line: str) -> str:
+    if line.startswith(" ") or "python -m" in line:
+        return line
+    width = shutil.get_terminal_size().columns
+    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)

@@ -106,13 +106,24 @@ class WordPieceTokenizer(tf.Module):
         return self.vocab, self.lower_case, self.special_tokens_in_text
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes strings [B] into ids, int32 [B, (words), (tokens)]."""
+        """Tokenizes strings [B] into ids, int32 [B, (words), (tokens)]; one string without [B]."""
         text = tf.convert_to_tensor(text, tf.string)
+        if text.shape.rank == 0:
+            return self.tokenize(text[tf.newaxis])[0]
         return _split(self._written, text, lambda part: self._pieces(self.normalize(part)))[0]
 
     def tokenize_flat(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes strings [B] into ids, int32 [B, (tokens)]."""
-        return self.tokenize(text).merge_dims(1, 2)
+        """Tokenizes strings [B] into ids, int32 [B, (tokens)]; one string without [B]."""
+        return self.tokenize(text).merge_dims(-2, -1)
+
+    def decode(self, ids: Sequence[int] | tf.Tensor | tf.RaggedTensor) -> str:
+        """Joins the tokens of one text: word pieces to words, and words with spaces.
+
+        What normalization removes, such as capitals and the original spaces, does not come back.
+        """
+        ids = ids.flat_values if isinstance(ids, tf.RaggedTensor) else ids
+        tokens = (self.vocab.tokens[index] for index in np.asarray(ids))
+        return "".join(x[2:] if continues_word(x) else f" {x}" for x in tokens).strip()
 
     def tokenize_lines(self, lines: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
         """Tokenizes lines like `tokenize_flat`, but several times faster; eager mode only.

@@ -4,6 +4,7 @@ import io
 import os
 import pty
 import re
+import subprocess
 import sys
 import termios
 
@@ -103,3 +104,30 @@ def test_slow_batches_have_a_progress_bar(monkeypatch, capsys):
     assert "Predicting: 100% 3/3" in capsys.readouterr().err
     assert list(with_progress([1], "Predicting", disable=True)) == [1]
     assert not capsys.readouterr().err
+
+
+def test_in_a_terminal_messages_have_lines_of_their_own():
+    """Oracle: what an unbuffered process sends to a terminal of 80 columns."""
+    code = (
+        "from bert_tf.base.process import prepare_process\n"
+        "prepare_process()\n"
+        "from bert_tf.base.progress import progress_bar, say\n"
+        "with progress_bar(total=2) as bar:\n"
+        "    bar.set_postfix_str('loss ' + 'x' * 60)\n"
+        "    say('evaluation: ' + 'word ' * 30)\n"
+        "    say('Next: python -m bert_tf.predict ' + 'word ' * 30)\n"
+    )
+    ours, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, 80))
+    unbuffered = os.environ | {"PYTHONUNBUFFERED": "1"}
+    streams = dict(stdout=terminal, stderr=terminal)
+    subprocess.run([sys.executable, "-c", code], check=True, env=unbuffered, **streams)
+    os.close(terminal)
+    lines = os.read(ours, 10**5).decode().split("\r\n")
+    messages = [line.rpartition("\r")[2] for line in lines[:-1]]
+    start = next(i for i, line in enumerate(messages) if line.startswith("evaluation: word"))
+    assert messages[start : start + 3] == [
+        "evaluation:" + " word" * 13, " ".join(["word"] * 16), "word"
+    ]  # fmt: skip
+    assert messages[start + 3].startswith("Next: python -m bert_tf.predict word word")
+    assert len(messages[start + 3]) > 160

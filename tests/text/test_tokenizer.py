@@ -315,3 +315,15 @@ def test_in_tf_data_and_created_inside_a_function():
     assert function(tf.constant(["ab a", ""])).to_list() == [[[5, 6], [5]], []]
     dataset = tf.data.Dataset.from_tensors(["ab a", ""]).map(made[-1].tokenize)
     assert next(iter(dataset)).to_list() == [[[5, 6], [5]], []]
+
+
+def test_one_string_and_back():
+    """Oracle: the ids of a batch of one; text by hand."""
+    tokenizer = WordPieceTokenizer(vocabulary("my", "play", "##ing", "!"))
+    text = "My playing !"
+    assert tokenizer.tokenize(text).to_list() == tokenizer.tokenize([text]).to_list()[0]
+    ids = tokenizer.tokenize_flat(text)
+    assert ids.numpy().tolist() == tokenizer.tokenize_flat([text]).to_list()[0]
+    for given in (ids, ids.numpy().tolist(), tokenizer.tokenize(text)):
+        assert tokenizer.decode(given) == "my playing !"
+    assert tokenizer.decode([]) == ""

@@ -34,7 +34,8 @@ Keras models:
   BertTaskModel           the encoder with a head for a task
   attention_probabilities what each token attends to, in every layer and head
 
-`plots` draws figures of what a model learns and computes.
+`plots` draws figures of what a model learns and computes. `REVIEWS` is the path of a table to try
+things with: 200 sentences about films, in the columns text and label.
 """
 
 import importlib
@@ -99,7 +100,8 @@ _KERAS_CLASSES = {
     "bert_tf.text.preprocessor": ("BertPreprocessor",),
 }
 _PACKAGES = ("plots",)
-__all__ = ["__version__", *_FUNCTIONS, *_MODULES, *_PACKAGES]
+REVIEWS = os.path.join(os.path.dirname(__file__), "samples", "reviews.csv")
+__all__ = ["REVIEWS", "__version__", *_FUNCTIONS, *_MODULES, *_PACKAGES]
 
 
 class _Deferred:

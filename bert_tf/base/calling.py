@@ -154,7 +154,7 @@ def _value(value: Any, flag: dataclasses.Field) -> Any:
     return value
 
 
-def options_of(function: str, options_type: type, given: Mapping[str, Any]) -> Any:
+def called_options(function: str, options_type: type, given: Mapping[str, Any]) -> Any:
     """Returns the options that the arguments of a function state.
 
     Raises:

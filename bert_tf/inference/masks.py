@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.calling import in_python, options_of
+from bert_tf.base.calling import in_python, called_options
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
 from bert_tf.inference.answers import Prediction, Predictions
@@ -204,7 +204,7 @@ def load_mask_filler(checkpoint: str, **settings: Any) -> MaskFiller:
     names = {field.name: field.name for field in dataclasses.fields(FillerOptions)}
     with in_python(names, FillerOptions):
         given = settings | {"checkpoint": checkpoint}
-        return load_filler(options_of("load_mask_filler", FillerOptions, given))
+        return load_filler(called_options("load_mask_filler", FillerOptions, given))
 
 
 def _answer(example: Example, masks: list[list[Guess]]) -> Prediction:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.base.calling import in_python, options_of
+from bert_tf.base.calling import in_python, called_options
 from bert_tf.base.files import shortened
 from bert_tf.base.progress import counted, with_progress
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
@@ -186,7 +186,7 @@ def load_predictor(checkpoint: str | Sequence[str], **settings: Any) -> Predicto
     """
     given = settings | {"checkpoint": checkpoint}
     with in_python(_NAMES, PredictorOptions):
-        return open_predictor(options_of("load_predictor", PredictorOptions, given))
+        return open_predictor(called_options("load_predictor", PredictorOptions, given))
 
 
 def open_predictor(options: PredictorOptions) -> Predictor:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.calling import in_python, called_options
+from bert_tf.base.calling import called_options, in_python
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
 from bert_tf.inference.answers import Prediction, Predictions

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.base.calling import in_python, called_options
+from bert_tf.base.calling import called_options, in_python
 from bert_tf.base.files import shortened
 from bert_tf.base.progress import counted, with_progress
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members

@@ -1,8 +1,10 @@
 """Compares the fine-tuning runs in a folder with each other and with published results.
 
-The published scores are in percent. Source: BERT (arXiv:1810.04805v2) tables 1, 2, 3, 4 and 7, with
-the systems it names; for TagLM, Semi-supervised sequence tagging with bidirectional language models
-(arXiv:1705.00108).
+The published scores are in percent, with the digits of their papers. Source: BERT
+(arXiv:1810.04805v2) tables 1, 2, 3, 4 and 7, with the systems it names. It rounds the test scores
+of three taggers, which are from their own papers: ELMo (arXiv:1802.05365), CVT (arXiv:1809.08370,
+multi-task) and Flair (Contextual String Embeddings for Sequence Labeling, COLING 2018). That of
+TagLM is from arXiv:1705.00108.
 """
 
 import os
@@ -36,13 +38,14 @@ class PublishedTable(NamedTuple):
     """A table of published scores: what was measured, on which split, for which systems.
 
     A row is a system and its scores, None where there is none; with `average`, the last one is the
-    mean of the others.
+    mean of the others. `form` formats the scores of runs.
     """
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, Scores], ...]
     average: bool = False
+    form: str = ".1f"
 
 
 GLUE = PublishedTable(
@@ -69,18 +72,29 @@ GLUE = PublishedTable(
 )
 
 SQUAD_1 = PublishedTable(
-    "SQuAD 1.1",
-    (Column("dev EM", "squad", "eval_exact_match"), Column("dev F1", "squad", "eval_f1")),
+    "SQuAD 1.1. Leaderboard of December 10th, 2018. BERT's ensembles join 7 systems",
     (
-        ("BiDAF+ELMo, single", (None, 85.6)),
-        ("R.M. Reader, ensemble", (81.2, 87.9)),
-        ("BERT-base, single", (80.8, 88.5)),
-        ("BERT-large, single", (84.1, 90.9)),
+        Column("dev EM", "squad", "eval_exact_match"),
+        Column("dev F1", "squad", "eval_f1"),
+        Column("test EM", "squad", "test_exact_match"),
+        Column("test F1", "squad", "test_f1"),
+    ),
+    (
+        ("human", (None, None, 82.3, 91.2)),
+        ("nlnet, ensemble, first of the leaderboard", (None, None, 86.0, 91.7)),
+        ("QANet, ensemble, second of the leaderboard", (None, None, 84.5, 90.5)),
+        ("BiDAF+ELMo, single", (None, 85.6, None, 85.8)),
+        ("R.M. Reader, ensemble", (81.2, 87.9, 82.3, 88.5)),
+        ("BERT-base, single", (80.8, 88.5, None, None)),
+        ("BERT-large, single", (84.1, 90.9, None, None)),
+        ("BERT-large, ensemble", (85.8, 91.8, None, None)),
+        ("BERT-large, single, with TriviaQA", (84.2, 91.1, 85.1, 91.8)),
+        ("BERT-large, ensemble, with TriviaQA", (86.2, 92.2, 87.4, 93.2)),
     ),
 )
 
 SQUAD_2 = PublishedTable(
-    "SQuAD 2.0, at the best threshold on the dev set",
+    "SQuAD 2.0, at the best threshold on the dev set. Leaderboard of December 10th, 2018",
     (
         Column("dev EM", "squad2", "eval_best_exact"),
         Column("dev F1", "squad2", "eval_best_f1"),
@@ -88,6 +102,9 @@ SQUAD_2 = PublishedTable(
         Column("test F1", "squad2", "test_best_f1"),
     ),
     (
+        ("human", (86.3, 89.0, 86.9, 89.5)),
+        ("MIR-MRC (F-Net), single, first of the leaderboard", (None, None, 74.8, 78.0)),
+        ("nlnet, single, second of the leaderboard", (None, None, 74.2, 77.1)),
         ("unet, ensemble", (None, None, 71.4, 74.9)),
         ("SLQA+, single", (None, None, 71.4, 74.4)),
         ("BERT-large, single", (78.7, 81.9, 80.0, 83.1)),
@@ -103,6 +120,8 @@ SWAG = PublishedTable(
         ("OpenAI GPT", (None, 78.0)),
         ("BERT-base", (81.6, None)),
         ("BERT-large", (86.6, 86.3)),
+        ("human, expert", (None, 85.0)),
+        ("human, 5 annotations", (None, 88.0)),
     ),
 )
 
@@ -111,9 +130,9 @@ NER = PublishedTable(
     (Column("dev", "ner", "eval_f1"), Column("test", "ner", "test_f1")),
     (
         ("TagLM", (None, 91.93)),
-        ("ELMo", (95.7, 92.2)),
-        ("CVT", (None, 92.6)),
-        ("Flair", (None, 93.1)),
+        ("ELMo", (95.7, 92.22)),
+        ("CVT", (None, 92.61)),
+        ("Flair", (None, 93.09)),
         ("BERT-large, fine-tuned", (96.6, 92.8)),
         ("BERT-base, fine-tuned", (96.4, 92.4)),
         ("BERT-base, embeddings as features", (91.0, None)),
@@ -123,6 +142,7 @@ NER = PublishedTable(
         ("BERT-base, concatenation of the last four layers", (96.1, None)),
         ("BERT-base, weighted sum of all layers", (95.5, None)),
     ),
+    form=".2f",
 )
 
 TABLES = (GLUE, SQUAD_1, SQUAD_2, SWAG, NER)
@@ -253,14 +273,14 @@ def published_tables(groups: Sequence[Group]) -> list[ScoreTable]:
         if tasks & {column.task for column in published.columns}:
             header = ["system", *(column.name for column in published.columns)]
             rows = [
-                [system, *(None if x is None else Score(x / 100) for x in scores)]
+                [system, *(None if x is None else str(x) for x in scores)]
                 for system, scores in published.rows
             ]
             rows += [_model_row(published, own) for own in models.values()]
             if published.average:
                 header.append("average")
             shown = [row for row in rows if any(row[1:])]
-            tables.append(ScoreTable(published.title, header, shown, factor=100, form=".1f"))
+            tables.append(ScoreTable(published.title, header, shown, 100, published.form))
     return tables
 
 

@@ -166,23 +166,15 @@ def tables(students: Sequence[Student], speed_ups: Sequence[float | None]) -> li
         metric = outcome.metric.removeprefix("eval_")
         title = f"{student.group.task}, students of {student.teacher}"
         header = ["recipe", "runs", "MB", metric, "times smaller", "kept", "times faster"]
-        header += ["published", "smaller", "kept", "faster"]
+        header += ["published", "smaller", "kept", "faster", "layers", "tasks"]
         rows = found.setdefault(title, ScoreTable(title, header, [])).rows
         size, value = f"{outcome.teacher_bytes / 1e6:.1f}", f"{outcome.teacher_value:.4f}"
-        teacher = ["teacher", "1", size, value, "1.00", "100.0%", "1.00", *4 * ["-"]]
+        teacher = ["teacher", "1", size, value, "1.00", "100.0%", "1.00", *6 * ["-"]]
         # One for each dev set that its students were compared on.
         if teacher not in rows:
             rows.append(teacher)
         zipped = " (gzip)" if outcome.teacher_gzip_bytes else ""
-        published = [
-            [
-                row.name,
-                f"{row.compression:g}",
-                f"{row.quality:.0%}",
-                f"{row.speed_up:g}" if row.speed_up else "-",
-            ]
-            for row in recipe.published
-        ]
+        published = [row.cells for row in recipe.published] or [6 * ["-"]]
         rows.append(
             [
                 student.name,
@@ -192,7 +184,7 @@ def tables(students: Sequence[Student], speed_ups: Sequence[float | None]) -> li
                 f"{outcome.smaller:.2f}",
                 f"{student.kept.text(100, '.1f')}%" if student.kept else None,
                 f"{speed_up:.2f}" if speed_up else None,
-                *(" / ".join(column) for column in zip(*published or [4 * ["-"]], strict=True)),
+                *(" / ".join(column) for column in zip(*published, strict=True)),
             ]
         )
     return list(found.values())

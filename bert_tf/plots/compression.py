@@ -40,7 +40,7 @@ def compressed_models(
     axes.set_xscale("log")
     _draw(axes, [original], style.INK, "", filled=True)
     _draw(axes, models, style.COLORS[0], "measured; area: speed", filled=True)
-    _draw(axes, published, style.COLORS[1], "published, relative to BERT-base", filled=False)
+    _draw(axes, published, style.COLORS[1], "published, mostly relative to BERT-base", filled=False)
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0)))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}×")
     axes.xaxis.set_minor_locator(NullLocator())

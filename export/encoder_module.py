@@ -117,6 +117,9 @@ class ReusableModel(tf.train.Checkpoint):
         # A closure, because attributes are saved, and only the variables of Keras layers should be.
         @tf.function(autograph=False)
         def call(inputs, training=False):
+            if isinstance(inputs, list):
+                outputs = call(dict(zip(INPUTS, inputs, strict=True)), training=training)
+                return [outputs["pooled_output"], outputs["sequence_output"]]
             if any(x.dtype != tf.int32 for x in inputs.values()):
                 inputs = {name: tf.cast(x, tf.int32) for name, x in inputs.items()}
                 return call(inputs, training=training)
@@ -125,8 +128,11 @@ class ReusableModel(tf.train.Checkpoint):
         self.__call__ = call
         # The functions for int32 come first, because the others call them.
         for dtypes in itertools.product((tf.int32, tf.int64), repeat=len(input_names)):
+            specs = _specs(input_names, dtypes)
             for training in (False, True):
-                call.get_concrete_function(_specs(input_names, dtypes), training=training)
+                call.get_concrete_function(specs, training=training)
+                if len(set(dtypes)) == 1 and [*specs] == [*INPUTS]:
+                    call.get_concrete_function([*specs.values()], training=training)
 
 
 def _specs(names: Sequence[Sequence[str]], dtypes: Sequence[tf.DType]) -> dict[str, tf.TensorSpec]:
@@ -139,9 +145,11 @@ class EncoderModule(ReusableModel):
     """Maps a dict of int32 or int64 [B, S] to the outputs of an encoder.
 
     The outputs are `default`, `pooled_output`, `sequence_output` and `encoder_outputs`, all
-    float32. The sub-object `mlm`, for a pretrainer, also takes `masked_lm_positions` [B, P] and
-    returns `mlm_logits` [B, P, V]; the variables of its head are not among those of the root.
-    `vocab_file` and `do_lower_case` describe the tokenizer. With `int8`, matrices have 8 bits.
+    float32. As in TF Hub's second generation, a list of the three inputs, of one type, gives the
+    list of pooled and sequence output. The sub-object `mlm`, for a pretrainer, also takes
+    `masked_lm_positions` [B, P] and returns `mlm_logits` [B, P, V]; the variables of its head are
+    not among those of the root. `vocab_file` and `do_lower_case` describe the tokenizer. With
+    `int8`, matrices have 8 bits.
 
     Source: tensorflow/models official/nlp/tools/export_tfhub_lib.py `export_model`.
     """

@@ -111,6 +111,25 @@ def test_keras_layer_gives_the_outputs_of_the_keras_model(loaded, model):
     assert_equal(served, {name: outputs[name] for name in served})
 
 
+@pytest.mark.parametrize("dtype", [tf.int32, tf.int64])
+def test_a_list_of_inputs_gives_a_list_of_outputs(loaded, dtype):
+    """Oracle: the outputs and gradients for a dict; the code of notebooks of 2020."""
+    inputs = {name: tf.constant(x, dtype) for name, x in make_inputs().items()}
+    layer = hub.KerasLayer(loaded, trainable=True)
+    symbolic = [tf_keras.Input([None], dtype=dtype, name=name) for name in inputs]
+    pooled_output, sequence_output = layer(symbolic)
+    listed = tf_keras.Model(symbolic, [pooled_output, sequence_output])
+    gradients = []
+    for call in (lambda: listed([*inputs.values()]), lambda: layer(inputs)):
+        with tf.GradientTape() as tape:
+            outputs = call()
+            if isinstance(outputs, dict):
+                outputs = [outputs["pooled_output"], outputs["sequence_output"]]
+            loss = sum(tf.reduce_sum(x**2) for x in outputs)
+        gradients.append([*outputs, *tape.gradient(loss, layer.trainable_weights)])
+    assert_equal(*([*map(tf.convert_to_tensor, found)] for found in gradients))
+
+
 def test_mlm_gives_the_logits_of_the_pretrainer(loaded, model):
     inputs = make_inputs() | {"masked_lm_positions": np.array([[1, 2], [0, 3], [4, 4]], np.int32)}
     outputs = keras_layer_model(loaded.mlm, inputs)(inputs)

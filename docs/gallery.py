@@ -1,26 +1,30 @@
-"""Draws the pictures of the pages on pictures, compression and ablations.
+"""Draws the pictures of the documentation, of what it is given.
 
-  python docs/gallery.py QUICKSTART ENCODER SST2 MRPC SQUAD NER
+  python docs/gallery.py --quickstart=quickstart --encoder=all-MiniLM-L6-v2 --sst2=run-sst2 \
+    --mrpc=run-mrpc --squad=run-squad --ner=run-ner --chinese=bert-base-chinese
 
-QUICKSTART is the folder that `make quickstart` fills; ENCODER a trained encoder, such as
-hf:sentence-transformers/all-MiniLM-L6-v2; the others are runs fine-tuned on these tasks.
+Without any of these flags, it draws what needs no model: diagrams and published figures.
 """
 
+import argparse
 import dataclasses
 import json
 import pathlib
 import re
-import sys
+from collections.abc import Iterator
 
 import keras
 import matplotlib
 import numpy as np
 import tensorflow as tf
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
 
 import bert_tf
 from bert_tf import plots
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.examples.creation_options import DataOptions
+from bert_tf.examples.documents import Lexicon
 from bert_tf.examples.masking import mask_rows
 from bert_tf.examples.rows import Rows
 from bert_tf.inference.inference_options import PredictOptions
@@ -30,6 +34,10 @@ from bert_tf.plots import style
 from bert_tf.plots.compression import Compressed, compressed_models
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
+MILK = "the man bought a gallon of milk and carried it home"
+# The usual example of ERNIE's masking, and names in it.
+HARBIN = "哈尔滨是黑龙江的省会，国际冰雪文化名城"
+NAMES = "哈尔滨", "黑龙江", "冰雪"
 DOCS = pathlib.Path(__file__).parent
 SENTENCES = {
     "she ate an apple": "fruit",
@@ -50,33 +58,57 @@ SECOND = (
 )
 
 
-def main(quickstart: str, encoder: str, sst2: str, mrpc: str, squad: str, ner: str) -> None:
-    draw_encoder(encoder)
-    draw_pretrained(quickstart)
-    draw_fine_tuned(sst2, mrpc, squad, ner)
-    draw_compression()
-    rows = [json.loads(line) for line in open(f"{quickstart}/pretraining/metrics.jsonl")]
-    held_out = [json.loads(line) for line in open(f"{quickstart}/pretraining/eval_metrics.jsonl")]
-    save("learning_curves", plots.learning_curves(rows, held_out))
-    rows = [line.split("\t")[1:3] for line in open(f"{mrpc}/predictions_dev.tsv")][1:]
-    names, ids = np.unique(rows, return_inverse=True)
-    save("confusion_matrix", plots.confusion_matrix(*ids.reshape(-1, 2).T, names))
+Pictures = Iterator[tuple[str, Figure]]
 
 
-def draw_encoder(path: str) -> None:
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quickstart", help="The folder that `make quickstart` fills")
+    parser.add_argument("--encoder", help="A trained encoder, such as all-MiniLM-L6-v2")
+    for task in ("sst2", "mrpc", "squad", "ner"):
+        parser.add_argument(f"--{task}", help="A run fine-tuned on this task; needs all four")
+    parser.add_argument("--chinese", help="A folder with a Chinese vocab.txt, or a checkpoint")
+    parser.add_argument("--output_dir", type=pathlib.Path, default=DOCS / "images/plots")
+    flags = vars(parser.parse_args(arguments))
+    folder = flags.pop("output_dir")
+    tasks = [flags.pop(task) for task in ("sst2", "mrpc", "squad", "ner")]
+    save(folder, draw_architecture())
+    save(folder, draw_compression())
+    for name, path in flags.items():
+        if path:
+            save(folder, globals()[f"draw_{name}"](path))
+    if all(tasks):
+        save(folder, draw_fine_tuned(*tasks))
+
+
+def draw_architecture() -> Pictures:
+    """Draws the encoder, its layers, and what it is trained for."""
+    configs = {name: bert_tf.preset_config(name) for name in ("base", "large")}
+    yield "pretraining_and_finetuning", plots.pretraining_and_finetuning(configs["base"])
+    figure = style.new_figure(10, 4.2)
+    layer, stacks = figure.subplots(1, 2)
+    plots.transformer_layer(configs["base"], "A layer of base", layer)
+    plots.encoder_stacks(configs, ax=stacks)
+    yield "architecture", figure
+
+
+def draw_encoder(path: str) -> Pictures:
     """Draws what an encoder computes of some sentences."""
     model, tokenizer, config = bert_tf.load(path)
     tokens, inputs = pack(tokenizer, ["my dog is cute", "he likes playing"])
     probabilities = bert_tf.attention_probabilities(model, inputs).numpy()[:, 0]
-    save("attention", plots.attention(probabilities[1, 8], tokens, "Layer 1, head 8"))
-    save("attention_heads", plots.attention_heads(probabilities))
+    head = min(8, config.num_attention_heads - 1)
+    yield "attention", plots.attention(probabilities[1, head], tokens, f"Layer 1, head {head}")
+    yield "attention_heads", plots.attention_heads(probabilities)
     tables, segments = model.embeddings, inputs["input_type_ids"][0].numpy()
     vectors = [
         tf.gather(tables.word_embeddings, inputs["input_word_ids"][0]),
         tf.gather(tables.type_embeddings, segments),
         tables.position_embeddings[: len(tokens)],
     ]
-    save("embedding_sum", plots.embedding_sum(tokens, segments, np.stack(vectors)))
+    yield "embedding_sum", plots.embedding_sum(tokens, segments, np.stack(vectors))
     apples = []
     for sentence in SENTENCES:
         tokens, inputs = pack(tokenizer, [sentence])
@@ -85,27 +117,61 @@ def draw_encoder(path: str) -> None:
         apples.append([layer[0, tokens.index("apple")] for layer in layers])
     apples, meanings = np.array(apples).swapaxes(0, 1), list(SENTENCES.values())
     title = 'The vectors of "apple" after the last layer'
-    save("embedding_map", plots.embedding_map(apples[-1], list(SENTENCES), meanings, title))
-    draw_meanings(apples, meanings)
-    draw_directions(model, tokenizer, config)
-    draw_masking(tokenizer)
+    yield "embedding_map", plots.embedding_map(apples[-1], list(SENTENCES), meanings, title)
+    yield "meaning_by_layer", draw_meanings(apples, meanings)
+    yield "directions", draw_directions(model, tokenizer, config)
+    # More is masked than usual, so that all three cases show.
+    before, after, positions = mask(tokenizer, MILK, 18, most=4)
+    yield "masked_example", plots.masked_example(before, after, positions)
 
 
-def draw_masking(tokenizer) -> None:
-    """Draws a text of which more is masked than usual, so that all three cases show."""
-    tokens, inputs = pack(tokenizer, ["the man bought a gallon of milk and carried it home"])
+def draw_chinese(path: str) -> Pictures:
+    """Draws a text masked by characters and by names; a checkpoint also predicts them."""
+    if path.endswith(".txt"):
+        model, tokenizer = None, WordPieceTokenizer(bert_tf.load_vocab(path))
+    else:
+        model, tokenizer, _ = bert_tf.load(path)
+    figure = style.new_figure(9, 3.6 if model else 2.8)
+    top, bottom = figure.subplots(2)
+    for axes, title, seed, lexicon in (
+        (top, "Masked by characters, as in BERT", 39, ()),
+        (bottom, "Masked by names of a lexicon, as in ERNIE", 36, NAMES),
+    ):
+        before, after, positions = mask(tokenizer, HARBIN, seed, lexicon)
+        guesses = predict_tokens(model, tokenizer, after, positions) if model else {}
+        guesses = {i - 1: token for i, token in guesses.items()}
+        # The characters alone, without [CLS] and [SEP].
+        plots.masked_example(before[1:-1], after[1:-1], positions - 1, title, axes, guesses)
+    yield "masked_names", figure
+
+
+def mask(
+    tokenizer: WordPieceTokenizer, text: str, seed: int, lexicon: tuple[str, ...] = (), most=5
+) -> tuple[list[str], list[str], np.ndarray]:
+    """Returns the tokens of a text before and after masking, and the indices to predict."""
+    tokens, inputs = pack(tokenizer, [text])
     ids, vocab = inputs["input_word_ids"].numpy(), tokenizer.vocab
     words = np.isin(ids, [vocab.cls_id, vocab.sep_id], invert=True)
-    row = Rows(ids, np.array([ids.size]), np.zeros_like(ids), words, words)
+    starts = words & tokenizer.starts_word[ids]
+    limits = np.array([0, ids.size])
+    starts[0] = Lexicon(lexicon, tokenizer).join_units(ids[0], starts[0], limits)
     files = dict.fromkeys(("input_file", "output_file", "vocab_file"), "unused")
-    options = DataOptions(**files, masking="wordpiece", masked_lm_prob=1, max_predictions_per_seq=4)
-    masked = mask_rows(row, options, vocab, np.random.default_rng(18))
-    positions = masked["masked_lm_positions"][0]
-    after = [vocab.tokens[index] for index in masked["input_word_ids"][0]]
-    save("masked_example", plots.masked_example(tokens, after, positions))
+    masking = "entity" if lexicon else "wordpiece"
+    options = DataOptions(**files, masking=masking, masked_lm_prob=1, max_predictions_per_seq=most)
+    rows = Rows(ids, limits[1:], np.zeros_like(ids), words, starts)
+    masked = mask_rows(rows, options, vocab, np.random.default_rng(seed))
+    chosen = masked["masked_lm_positions"][0, masked["masked_lm_weights"][0] > 0]
+    return tokens, [vocab.tokens[index] for index in masked["input_word_ids"][0]], chosen
 
 
-def draw_meanings(vectors: np.ndarray, meanings: list[str]) -> None:
+def predict_tokens(model, tokenizer, tokens: list[str], positions: np.ndarray) -> dict[int, str]:
+    """Returns the likeliest token at each position."""
+    ids = np.array([tokenizer.vocab.ids[token] for token in tokens])
+    [guesses] = MaskFiller(model, tokenizer, 1).guess([(ids, np.zeros_like(ids), positions)])
+    return {int(i): guess.token for i, [guess] in zip(positions, guesses, strict=True)}
+
+
+def draw_meanings(vectors: np.ndarray, meanings: list[str]) -> Figure:
     """Draws the mean cosines of vectors with the same meaning and with different ones."""
     unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     cosines = unit @ unit.swapaxes(1, 2)
@@ -119,11 +185,11 @@ def draw_meanings(vectors: np.ndarray, meanings: list[str]) -> None:
     style.set_title(axes, 'How alike the vectors of "apple" are')
     style.draw_grid(axes)
     style.draw_legend(axes)
-    save("meaning_by_layer", axes.figure)
+    return axes.figure
 
 
-def draw_directions(model, tokenizer, config) -> None:
-    """Draws which tokens the outputs of BERT, a left-to-right encoder and ELMo depend on."""
+def draw_directions(model, tokenizer, config) -> Figure:
+    """Draws which tokens the outputs of BERT, a left-to-right encoder and LSTMs depend on."""
     left_to_right = bert_tf.BertEncoder(dataclasses.replace(config, is_decoder=True))
     left_to_right.set_weights(model.get_weights())
     keras.utils.set_random_seed(0)
@@ -137,29 +203,36 @@ def draw_directions(model, tokenizer, config) -> None:
     inputs["input_word_ids"] = ids
     outputs = [encoder(inputs)["sequence_output"] for encoder in (model, left_to_right)]
     outputs += lstm(tf.gather(model.embeddings.word_embeddings, ids))
-    names = "BERT", "Left to right", "ELMo, forward", "ELMo, backward"
+    names = "BERT", "Left to right", "LSTM, forward (random)", "LSTM, backward (random)"
     figure = style.new_figure(10.5, 9)
     for axes, name, vectors in zip(figure.subplots(2, 2).flat, names, outputs, strict=True):
         changes = np.linalg.norm(vectors[1:] - vectors[0], axis=-1).T
         plots.attention(changes / changes.sum(axis=1, keepdims=True), tokens, name, axes)
         axes.set(xlabel="token", ylabel="output")
-    save("directions", figure)
+        # One scale for all; roots, so that small shares show, too.
+        axes.images[0].set_norm(PowerNorm(0.5, 0, 1))
+        axes.images[0].colorbar.ax.yaxis.set_major_formatter("{x:.0%}")
+    return figure
 
 
-def draw_pretrained(quickstart: str) -> None:
-    """Draws what a pre-trained model predicts."""
-    model, tokenizer, _ = bert_tf.load(f"{quickstart}/pretraining")
+def draw_quickstart(folder: str) -> Pictures:
+    """Draws what a pre-trained model predicts, and how it learned."""
+    model, tokenizer, _ = bert_tf.load(f"{folder}/pretraining")
     vocab = tokenizer.vocab
-    tokenizer = WordPieceTokenizer(vocab, tokenizer.lower_case, special_tokens_in_text=True)
+    reader = WordPieceTokenizer(vocab, tokenizer.lower_case, special_tokens_in_text=True)
     text = "returns the sum of the elements along the given [MASK]."
-    [guesses] = MaskFiller(model, tokenizer, top_k=10).fill([text.encode()])[0]
-    save("word_probabilities", plots.word_probabilities(*zip(*guesses, strict=True), text))
+    [[guesses]] = MaskFiller(model, reader, top_k=10).fill([text])
+    yield "word_probabilities", plots.word_probabilities(*zip(*guesses, strict=True), text)
     follows = []
     for second in SECOND:
         _, inputs = pack(tokenizer, [FIRST, second])
         inputs["masked_lm_positions"] = tf.zeros([1, 1], tf.int32)
         follows.append(tf.nn.softmax(model(inputs)["next_sentence_logits"])[0, 0])
-    save("next_sentence", plots.word_probabilities(SECOND, follows, f"What follows? {FIRST}"))
+    title = f"What follows? {FIRST}"
+    yield "next_sentence", plots.word_probabilities(SECOND, follows, title)
+    files = (f"{folder}/pretraining/{name}.jsonl" for name in ("metrics", "eval_metrics"))
+    lines = (pathlib.Path(file).read_text().splitlines() for file in files)
+    yield "learning_curves", plots.learning_curves(*(list(map(json.loads, x)) for x in lines))
 
 
 def pack(tokenizer: WordPieceTokenizer, texts: list[str]) -> tuple[list[str], dict]:
@@ -170,25 +243,30 @@ def pack(tokenizer: WordPieceTokenizer, texts: list[str]) -> tuple[list[str], di
     return [tokenizer.vocab.tokens[index] for index in inputs["input_word_ids"][0]], inputs
 
 
-def draw_fine_tuned(sst2: str, mrpc: str, squad: str, ner: str) -> None:
+def draw_fine_tuned(sst2: str, mrpc: str, squad: str, ner: str) -> Pictures:
     """Draws what four fine-tuned models predict of a text, a pair, a question and words."""
-    figure = style.new_figure(9, 7.6)
-    one, pair, question, words = figure.subplots(4)
     tokens, answer = predict(sst2, text="a moving film about two brothers")
-    draw_task(one, "A text: SST-2", tokens, {0: answer["label"]})
+    panels = [("A text: SST-2", tokens, {0: answer["label"]})]
     texts = dict(text="he bought the house in may", text_b="in may he bought the house")
     tokens, answer = predict(mrpc, **texts)
-    draw_task(pair, "A pair: MRPC", tokens, {0: answer["label"]})
+    panels.append(("A pair: MRPC", tokens, {0: answer["label"]}))
     texts = dict(question="who wrote it?", context="the book was written by jane austen.")
     tokens, answer = predict(squad, **texts)
-    first, *_, last = answer["text"].lower().split()
-    spans = {tokens.index(first): "start", tokens.index(last): "end"}
-    draw_task(question, "An answer: SQuAD", tokens, spans)
+    words = re.findall(r"\w+|\S", answer["text"].lower())
+    spans = {tokens.index(words[0]): "start"} | {tokens.index(words[-1]): "end"}
+    panels.append(("An answer: SQuAD", tokens, spans))
     tokens, answer = predict(ner, text="Angela Merkel met Siemens in Berlin .")
     starts = [i for i, token in enumerate(tokens[:-1]) if not token.startswith("##")][1:]
     tags = [word["tag"] for word in answer["words"]]
-    draw_task(words, "Tags: CoNLL-2003", tokens, dict(zip(starts, tags, strict=True)))
-    save("fine_tuning", figure)
+    panels.append(("Tags: CoNLL-2003", tokens, dict(zip(starts, tags, strict=True))))
+    figure = style.new_figure(9, 7.6)
+    for axes, (title, tokens, predictions) in zip(figure.subplots(4), panels, strict=True):
+        plots.task_example(tokens, predictions, title, axes)
+        axes.set_xlim(-1, 15.6)
+    yield "fine_tuning", figure
+    rows = pathlib.Path(f"{mrpc}/predictions_dev.tsv").read_text().splitlines()[1:]
+    names, ids = np.unique([row.split("\t")[1:3] for row in rows], return_inverse=True)
+    yield "confusion_matrix", plots.confusion_matrix(*ids.reshape(-1, 2).T, names)
 
 
 def predict(path: str, **inputs: str) -> tuple[list[str], dict]:
@@ -198,22 +276,7 @@ def predict(path: str, **inputs: str) -> tuple[list[str], dict]:
     return tokens, answer
 
 
-def draw_task(axes, title: str, tokens: list[str], predictions: dict[int, str]) -> None:
-    """Draws tokens, the encoder that reads them, and what a head predicts from its outputs."""
-    axes.set(xlim=(-1, 15.6), ylim=(-0.4, 2.4), xticks=[])
-    axes.set_yticks(range(3), ["token", "encoder", "prediction"])
-    style.finish_axes(axes, title)
-    axes.barh(1, len(tokens), 0.4, -0.5, color="#0072b2")
-    text = dict(ha="center", va="center", fontsize=8, color="#000000")
-    rows = (0, "->", "#cfe3f5", dict(enumerate(tokens))), (2, "<-", "#b5e3d3", predictions)
-    for row, arrow, color, words in rows:
-        box, line = dict(boxstyle="round", lw=0, fc=color), dict(arrowstyle=arrow, lw=0.8)
-        for i, word in words.items():
-            end = i, 0.65 + 0.35 * row
-            axes.annotate(word, end, (i, row), **text, bbox=box, arrowprops=line)
-
-
-def draw_compression() -> None:
+def draw_compression() -> Pictures:
     """Draws the figures of docs/compression.md and docs/results.md."""
     published = [
         Compressed(row.name, row.compression, row.quality, faster=row.speed_up)
@@ -221,7 +284,7 @@ def draw_compression() -> None:
         for row in recipe.published
     ]
     title = "Published: size and quality; the area is the speed"
-    save("compression_published", compressed_models([], published, title))
+    yield "compression_published", compressed_models([], published, title)
     text = (DOCS / "results.md").read_text()
     rows = re.findall(r"^\| `(.+?)`(.*?) \| ([\d.]+) \| [\d.]+ \| ([\d.]+)% \|", text, re.M)
     models = [
@@ -229,19 +292,21 @@ def draw_compression() -> None:
         for name, note, size, kept in rows
         for faster in [2.0 if "3 layers" in note else 11.6 if name == "bilstm" else None]
     ]
-    save("compression", compressed_models(models, title="Students of MiniLM on SST-2"))
+    yield "compression", compressed_models(models, title="Students of MiniLM on SST-2")
 
 
-def save(name: str, figure) -> None:
-    """Writes a picture whose colors follow the light or dark theme of the page around it."""
-    path = DOCS / f"images/plots/{name}.svg"
-    with matplotlib.rc_context({"svg.hashsalt": name}):
-        figure.savefig(path, metadata={"Date": None})
+def save(folder: pathlib.Path, pictures: Pictures) -> None:
+    """Writes pictures whose colors follow the light or dark theme of the page around them."""
     dark = "@media (prefers-color-scheme: dark) {svg > g {filter: invert(.92) hue-rotate(180deg)}}"
-    # A hundredth of a point is fine enough, and one line is small.
-    text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", " ".join(path.read_text().split()))
-    path.write_text(text.replace("</style>", f"{dark}</style>", 1))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in pictures:
+        path = folder / f"{name}.svg"
+        with matplotlib.rc_context({"svg.hashsalt": name}):
+            figure.savefig(path, metadata={"Date": None})
+        # A hundredth of a point is fine enough, and one line is small.
+        text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", " ".join(path.read_text().split()))
+        path.write_text(text.replace("</style>", f"{dark}</style>", 1))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

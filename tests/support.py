@@ -23,7 +23,7 @@ from bert_tf.examples.chunk import Chunk
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.flags import DeviceOptions
 from bert_tf.runs.run import Run
-from bert_tf.training.checkpoints import Checkpointer, latest_checkpoint
+from bert_tf.training.checkpoints import BEST, Checkpointer, latest_checkpoint
 from bert_tf.training.strategy import make_strategy
 from tfrecords.vocabulary import Vocabulary
 
@@ -138,6 +138,20 @@ def save_run(
         run.write_head(head)
     save_checkpoint(run.path, model, step)
     return run.path
+
+
+def save_fine_tuned(folder, task: str, head: Head, spec: ModelSpec, **flags):
+    """Writes a fine-tuning run with random weights; returns its task and its model."""
+    from bert_tf.finetuning.registry import task_of_run
+
+    run = Run(str(folder))
+    flags |= {"max_query_length": 4, "doc_stride": 4} if task == "squad" else {}
+    run.write(spec, flags | {"task": task, "do_train": True, "output_dir": run.path})
+    run.write_head(head)
+    trained = task_of_run(run)
+    model = trained.build_model(spec.config)
+    save_run(run.file(BEST), model, spec.vocab, spec.lower_case, head)
+    return trained, model
 
 
 def create_records(folder: pathlib.Path, name: str, length: int, predictions: int, **flags) -> None:

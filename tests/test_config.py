@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from bert_tf.config import PRESETS, BertConfig, preset_config, suggest_start
+from bert_tf.config import PRESETS, BertConfig, describe_presets, preset_config, suggest_start
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.weights.table import entries, own_rows
 
 BASE = {"vocab_size": 100, "hidden_size": 12, "num_attention_heads": 3}
 
@@ -152,6 +153,17 @@ def test_files_without_a_configuration_are_named(text, message, tmp_path):
         path.write_text(text)
     with pytest.raises((ValueError, FileNotFoundError), match=message):
         BertConfig.from_json_file(str(path))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_parameters_are_those_of_the_weights(name):
+    """Oracles: the weights that checkpoints hold; the paper's 110M and 340M."""
+    config = preset_config(name)
+    found = entries(own_rows(config), config, ["encoder", "projection", "pooler"])
+    assert config.num_parameters == sum(math.prod(entry.our_shape) for entry in found)
+    if paper := {"base": 110e6, "large": 340e6}.get(name):
+        assert round(config.num_parameters, -7) == paper
+        assert f", {name} ({config.num_hidden_layers} x " in describe_presets()
 
 
 def test_an_unknown_preset_is_named():

@@ -3,10 +3,12 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from bert_tf.config.bert import BertConfig, check_fields
-from tfrecords.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from tfrecords.vocabulary import Vocabulary
 
 HEADS = ("classifier", "multiple_choice", "tagger", "span")
 # The kind of a model without a head, whose outputs are vectors of texts.
@@ -19,7 +21,7 @@ class ModelSpec:
     """The model that weights belong to; vocabulary and casing may be unknown."""
 
     config: BertConfig
-    vocab: Vocabulary | None = None
+    vocab: "Vocabulary | None" = None
     lower_case: bool | None = None
 
 
@@ -232,6 +234,15 @@ def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
     if name not in PRESETS:
         raise ValueError(f"no preset {name!r}: choose one of {', '.join(PRESETS)}")
     return sized_config(PRESETS[name], vocab_size)
+
+
+def describe_presets() -> str:
+    """Returns the named presets for --help: layers, width, and parameters of preset_config."""
+    configs = {name: preset_config(name) for name in PRESETS if not name.startswith("L-")}
+    return ", ".join(
+        f"{name} ({c.num_hidden_layers} x {c.hidden_size}, {c.num_parameters / 1e6:.3g}M)"
+        for name, c in configs.items()
+    )
 
 
 def sized_config(size: Size, vocab_size: int) -> BertConfig:

@@ -6,10 +6,6 @@ from collections.abc import Mapping, Sequence
 from types import UnionType
 from typing import Any, ClassVar, Self
 
-import tensorflow as tf
-
-from bert_tf.base.files import errors_at, parse_json, read_file
-from bert_tf.base.output_files import write_json
 from bert_tf.base.process import check_memory
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "linear", "tanh")
@@ -232,6 +228,28 @@ class BertConfig:
         """The width of an attention head."""
         return getattr(self, self._divided) // self.num_attention_heads
 
+    @property
+    def layer_parameters(self) -> tuple[int, int, int]:
+        """The parameters of a layer's attention, feed-forward network and each normalization.
+
+        Only BERT and ALBERT with all heads have such layers.
+        """
+        if self.model_type not in ("bert", "albert") or self.pruned_heads:
+            raise ValueError("the layers are not those of a BERT or ALBERT with all heads")
+        hidden, inner = self.hidden_size, self.intermediate_size
+        return 4 * (hidden + 1) * hidden, 2 * hidden * inner + hidden + inner, 2 * hidden
+
+    @property
+    def num_parameters(self) -> int:
+        """The parameters of an encoder with such layers and of its pooler."""
+        attention, feed_forward, norm = self.layer_parameters
+        hidden, width = self.hidden_size, self.embedding_size or self.hidden_size
+        rows = self.vocab_size + self.max_position_embeddings + self.type_vocab_size + 2  # its norm
+        dense = (width + 1) * hidden if self.has_projection else 0
+        dense += (hidden + 1) * hidden if self.classifier_activation else 0
+        layers = self.num_hidden_groups or self.num_hidden_layers
+        return rows * width + dense + layers * (attention + feed_forward + 2 * norm)
+
     def kept_heads(self, layer: int) -> list[int]:
         """Returns the attention heads of a layer, without those that were removed."""
         removed = (self.pruned_heads or {}).get(layer, ())
@@ -297,6 +315,11 @@ class BertConfig:
     @classmethod
     def from_json_file(cls, path: str) -> Self:
         """Reads a `bert_config.json`; errors name the file."""
+        # Flags know the presets, and --help imports no TensorFlow.
+        import tensorflow as tf
+
+        from bert_tf.base.files import errors_at, parse_json, read_file
+
         if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
             raise FileNotFoundError(f"{path}: no such file: give the path of a bert_config.json")
         with errors_at(path):
@@ -304,6 +327,8 @@ class BertConfig:
 
     def to_json_file(self, path: str) -> None:
         """Writes a `bert_config.json` atomically."""
+        from bert_tf.base.output_files import write_json
+
         write_json(path, self.to_dict())
 
 

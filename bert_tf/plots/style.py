@@ -1,5 +1,6 @@
 """What all figures share: colors, text, and where they are drawn."""
 
+import functools
 import io
 import warnings
 from collections.abc import Sequence
@@ -7,11 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import get_font_names
+from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 INK, FAINT = "#404040", "#d9d9d9"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # distinguishable by the color-blind
 _LARGEST = 20.0
+# What Linux, macOS and Windows have for Chinese characters, which matplotlib's own fonts lack.
+_CHINESE = ("Noto Sans CJK SC", "WenQuanYi Micro Hei", "PingFang SC", "Microsoft YaHei")
 # More labels would take minutes, and find no free place.
 _MOST_MOVED = 50
 
@@ -21,6 +26,13 @@ class Picture(Figure):
 
     pyplot would show its figures at the end of the cell as well.
     """
+
+    def draw(self, renderer) -> None:
+        """Draws the figure, with a second font in texts with Chinese characters."""
+        for text in self.findobj(Text):
+            if max(text.get_text(), default="") > "\u2e80":
+                text.set_fontfamily([*dict.fromkeys([*text.get_fontfamily(), *_chinese_fonts()])])
+        super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
         return self.png()
@@ -33,6 +45,11 @@ class Picture(Figure):
             warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
             self.savefig(file, format="png")
         return file.getvalue()
+
+
+@functools.cache
+def _chinese_fonts() -> list[str]:
+    return [name for name in _CHINESE if name in get_font_names()]
 
 
 def new_figure(width: float, height: float, layout: str | None = "constrained") -> Picture:

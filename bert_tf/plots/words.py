@@ -1,6 +1,7 @@
 """Draws words: their probabilities, and their masking."""
 
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -48,6 +49,7 @@ def masked_example(
     positions: Sequence[int],
     title: str = "Tokens to predict, before and after masking",
     ax: Axes | None = None,
+    predicted: Mapping[int, str] | None = None,
 ) -> Figure:
     """Draws a sentence before and after masking.
 
@@ -57,6 +59,7 @@ def masked_example(
     Args:
         masked_tokens: what the model sees in place of `tokens`.
         positions: the indices of the tokens that it has to predict.
+        predicted: what a model predicts at some indices, in a third row.
 
     Example:
         bert_tf.plots.masked_example(["a", "dog", "barks"], ["a", "[MASK]", "barks"], [1])
@@ -67,43 +70,55 @@ def masked_example(
     Source: BERT (arXiv:1810.04805) section 3.1.
     """
     style.check_shape("masked_tokens", masked_tokens, len(tokens))
-    lines = list(_lines(tokens, masked_tokens, set(positions)))
-    axes = ax or style.new_axes(9, 0.5 + 0.95 * len(lines))
-    axes.set(xlim=(0, _LINE), ylim=(3 * len(lines), -0.2), xticks=[])
-    ticks = [3 * line + row for line in range(len(lines)) for row in (0.5, 1.6)]
-    axes.set_yticks(ticks, ["before", "after"] * len(lines))
+    rows = {"before": 0.0, "after": 1.1} | ({"predicted": 2.7} if predicted else {})
+    height = 1.9 + max(rows.values())
+    lines = list(_lines(tokens, masked_tokens, predicted or {}, set(positions)))
+    axes = ax or style.new_axes(9, 0.5 + 0.32 * height * len(lines))
+    axes.set(xlim=(0, _LINE), ylim=(height * len(lines), -0.2), xticks=[])
+    ticks = [height * line + top + 0.5 for line in range(len(lines)) for top in rows.values()]
+    axes.set_yticks(ticks, [*rows] * len(lines))
     style.finish_axes(axes, title)
     # The width of a character of the font is 0.6 of its size.
     inches = axes.get_window_extent().width / axes.figure.dpi
     size = min(9.0, 0.93 * 72 * inches / _LINE / 0.6)
     for number, boxes in enumerate(lines):
-        for left, width, before, after, kind in boxes:
-            top = 3 * number
-            _draw_box(axes, left, width, top, before, "", size)
-            _draw_box(axes, left, width, top + 1.1, after, kind, size)
+        for left, width, texts, kind in boxes:
+            for (row, top), token in zip(rows.items(), texts, strict=False):
+                if token:
+                    place = left, width, height * number + top
+                    _draw_box(axes, *place, token, kind if row == "after" else "", size)
     return axes.figure
 
 
-Box = tuple[float, float, str, str, str]
+Box = tuple[float, float, tuple[str, str, str], str]
 
 
 def _lines(
-    tokens: Sequence[str], masked_tokens: Sequence[str], positions: set[int]
+    tokens: Sequence[str],
+    masked_tokens: Sequence[str],
+    predicted: Mapping[int, str],
+    positions: set[int],
 ) -> Iterator[list[Box]]:
-    """Yields lines of boxes: left end, width, token before and after, and what became of it."""
+    """Yields lines of boxes: left end, width, the texts of the rows, and what became of a token."""
     line, left = [], 0.0
     for index, (before, after) in enumerate(zip(tokens, masked_tokens, strict=True)):
         kind = ""
         if index in positions:
             kind = "unchanged" if after == before else "random"
             kind = "masked" if after == _MASK else kind
-        width = max(map(len, (before, after, kind))) + 1.2
+        texts = before, after, predicted.get(index, "")
+        width = max(map(_width, (*texts, kind))) + 1.2
         if line and left + width > _LINE:
             yield line
             line, left = [], 0.0
-        line.append((left, width, before, after, kind))
+        line.append((left, width, texts, kind))
         left += width + 0.4
     yield line
+
+
+def _width(text: str) -> int:
+    """Returns the number of columns; a Chinese character takes two."""
+    return sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in text)
 
 
 def _draw_box(

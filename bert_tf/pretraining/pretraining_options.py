@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from bert_tf import choices
 from bert_tf.base.command import option, rare_option
+from bert_tf.config import describe_presets
 from bert_tf.flags import DeviceOptions
 
 
@@ -28,8 +29,8 @@ class SharedOptions(DeviceOptions):
     bert_config_file: str | None = option(None, "The encoder's bert_config.json.")
     preset: str | None = option(
         None,
-        "A published size in place of --bert_config_file: tiny, mini, small, medium, base, "
-        "large, albert-base (-large, -xlarge, -xxlarge), or one such as L-6_H-256.",
+        "A published size in place of --bert_config_file (layers x width, parameters with "
+        f"bert-base-uncased's vocabulary): {describe_presets()}, or one such as L-6_H-256.",
     )
     vocab_file: str | None = rare_option(
         None,

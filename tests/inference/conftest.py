@@ -3,14 +3,11 @@
 import dataclasses
 
 import pytest
-from support import save_run
+from support import save_fine_tuned, save_run
 
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.finetuning.registry import task_of_run
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import BEST
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 WORDS = ("The", "the", "cat", "sat", "on", "mat", "##s", "é", ".", "|", *"abcdefgh")
@@ -36,15 +33,9 @@ def fine_tuned(tmp_path_factory):
     """A function (task, head) -> a run folder with random weights, and its exported module."""
 
     def save(task: str, head: Head, **flags):
-        folder = Run(str(tmp_path_factory.mktemp(task)))
-        config = dataclasses.replace(CONFIG, num_hidden_layers=1)
-        flags |= {"task": task, "do_train": True, "output_dir": folder.path, "max_seq_length": 16}
-        flags |= {"max_query_length": 4, "doc_stride": 4} if task == "squad" else {}
-        folder.write(ModelSpec(config, VOCAB, lower_case=False), flags)
-        folder.write_head(head)
-        trained = task_of_run(folder)
-        model = trained.build_model(config)
-        save_run(folder.file(BEST), model, VOCAB, False, head)
-        return folder.path, trained.serving(model, WordPieceTokenizer(VOCAB, False), 16)
+        folder = tmp_path_factory.mktemp(task)
+        spec = ModelSpec(dataclasses.replace(CONFIG, num_hidden_layers=1), VOCAB, lower_case=False)
+        trained, model = save_fine_tuned(folder, task, head, spec, max_seq_length=16, **flags)
+        return str(folder), trained.serving(model, WordPieceTokenizer(VOCAB, False), 16)
 
     return save

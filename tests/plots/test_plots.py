@@ -21,6 +21,8 @@ TOKENS = "[CLS] my dog is $ 5 $ [SEP]".split()
 S = len(TOKENS)
 PROBABILITIES = RNG.dirichlet(np.ones(S), (3, 2, S))
 VECTORS = RNG.normal(size=(3, S, 9))
+NAMED = "12 × 768, 12 heads, 109M"
+BASE, LARGE = bert_tf.preset_config("base"), bert_tf.preset_config("large")
 
 # Each draws its picture, into given axes if it takes any.
 PICTURES = {
@@ -30,9 +32,13 @@ PICTURES = {
     "word_probabilities": lambda **ax: plots.word_probabilities(TOKENS, [0.1] * S, **ax),
     "masked_example": lambda **ax: plots.masked_example(TOKENS, TOKENS, [2], **ax),
     "confusion_matrix": lambda **ax: plots.confusion_matrix([0, 1], [1, 1], ["$a", "b$"], **ax),
+    "task_example": lambda **ax: plots.task_example(TOKENS, {0: "positive"}, **ax),
+    "transformer_layer": lambda **ax: plots.transformer_layer(BASE, **ax),
+    "encoder_stacks": lambda **ax: plots.encoder_stacks({"base": BASE}, **ax),
 }
 WITHOUT_AXES = {
     "attention_heads": lambda: plots.attention_heads(PROBABILITIES),
+    "pretraining_and_finetuning": lambda: plots.pretraining_and_finetuning(BASE),
     "learning_curves": lambda: plots.learning_curves([{"step": 1, "loss": 2.0}]),
 }
 
@@ -193,6 +199,41 @@ def test_what_became_of_each_token():
     axes = figure.axes[0]
     right = max(box.get_x() + box.get_width() for box in axes.patches)
     assert right <= axes.get_xlim()[1] and shown.count("before") > 1
+
+
+def test_what_a_model_predicts_of_chinese_text():
+    """Oracles: the prediction, below what it is for; a Chinese character is as wide as two."""
+    figure = plots.masked_example([*"哈尔滨"], ["哈", "[MASK]", "滨"], [1], predicted={1: "冰"})
+    axes = figure.axes[0]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["before", "after", "predicted"]
+    places = {text.get_text(): text.get_position() for text in axes.texts}
+    assert places["冰"][0] == places["[MASK]"][0] and places["冰"][1] > places["[MASK]"][1]
+    widths = [
+        plots.masked_example([x], [x], []).axes[0].patches[0].get_width() for x in ("滨", "ab")
+    ]
+    assert widths[0] == widths[1]
+
+
+def test_sizes_are_those_of_the_configuration():
+    """Oracles: L, H and A of BERT's base and large; the widths of the boxes, one per layer."""
+    figure = plots.transformer_layer(BASE)
+    shown = "\n".join(texts(figure))
+    for text in "12 heads of 64", "768 → 3,072 → 768", "2.36M parameters", "4.72M parameters":
+        assert text in shown
+    axes = plots.encoder_stacks({"base": BASE, "large": LARGE}).axes[0]
+    names = [label.get_text() for label in axes.get_xticklabels()]
+    assert names == ["base\n12 × 768, 12 heads\n109M", "large\n24 × 1,024, 16 heads\n335M"]
+    widths = [box.get_width() for box in axes.patches]
+    assert len(widths) == 13 + 25 and widths[0] / widths[-1] == pytest.approx(768 / 1024)
+
+
+def test_predictions_are_above_their_tokens():
+    """Oracle: the indices; figure 1 of the paper predicts [CLS] and both [MASK]."""
+    before, after = plots.pretraining_and_finetuning(BASE).axes
+    places = {text.get_position()[0]: text.get_text() for text in before.texts}
+    assert (places[0], places[3], places[7]) == ("IsNext", "bought", "carried")
+    assert [text.get_text() for text in before.texts].count("[MASK]") == 2
+    assert before.texts[0].get_text() == after.texts[0].get_text() == f"{NAMED} parameters"
 
 
 def test_a_confusion_matrix_counts_pairs():

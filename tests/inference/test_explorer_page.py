@@ -80,9 +80,10 @@ def test_the_page_shows_what_the_model_does(page, file, expected):
     assert left.locator(".tokens li").all_inner_texts() == expected["tokens"]
     assert left.locator(".tokens .second").count() == expected["segments"].count(1)
     assert shown_words(left) == words_of(expected, 2)
-    assert left.locator(".note").inner_text() == "Dashed boxes are the second segment."
+    assert left.locator(".note").inner_text() == "The second segment is shaded."
     assert f" {expected['next_sentence']:.1%}." in left.locator(".next-sentence").inner_text()
-    assert "[UNK] stands for \u2068<\u2069, " in right.locator(".note").inner_text()
+    missing = "[UNK] stands for what is not in the vocabulary: \u2068<\u2069, "
+    assert missing in right.locator(".note").inner_text()
     # Texts are shown as they are, and never run.
     assert page.title() == "bert_tf explorer"
     assert HOSTILE[:30] in left.locator("select").inner_text()
@@ -119,7 +120,7 @@ def test_a_click_masks_a_token_and_the_address_keeps_it(page, file, expected):
     column(panel, "to").nth(4).click()
     # Layer 1; the last of the three columns is the mean of the heads.
     panel.locator("canvas").nth(5).click()
-    assert panel.locator(".head-value").inner_text() == "mean of 0 to 1"
+    assert panel.locator(".head-value").inner_text() == "mean (0-1)"
     shares = [f"{share * 100:.1f}%" for share in attention_of(expected)[1, 2, :, 4]]
     assert [text.split("\n")[1] for text in column(panel, "from").all_inner_texts()] == shares
     view = "document.getElementById('panels').innerText"
@@ -156,8 +157,8 @@ def test_attention_by_keyboard(page, file, expected):
     page.keyboard.press("ArrowRight")
     panel.get_by_role("slider", name="Head", exact=True).focus()
     page.keyboard.press("ArrowRight")
-    assert panel.locator(".layer-value").inner_text() == "2 of 0 to 2"
-    assert page.locator("article").nth(1).locator(".head-value").inner_text() == "1 of 0 to 1"
+    assert panel.locator(".layer-value").inner_text() == "2 (0-2)"
+    assert page.locator("article").nth(1).locator(".head-value").inner_text() == "1 (0-1)"
     page.keyboard.press("Tab")
     page.keyboard.press("ArrowDown")
     row = values[2, 1, 1]
@@ -225,6 +226,11 @@ def test_a_served_page_takes_new_texts(page, pretrained):
         panel.locator("select option").nth(1).wait_for(state="attached")
         assert panel.locator("select").input_value() == "1"
         assert tokens.all_inner_texts() == ["[CLS]", "on", "the", "[SEP]"]
+        unused = page.locator("article").nth(1).locator("option:checked")
+        assert unused.inner_text() == "Choose a text"
+        panel.locator("textarea").fill(" ")
+        page.keyboard.press("Enter")
+        assert panel.locator(".status").inner_text() == "Write a text first."
         panel.get_by_role("button", name="a pair").click()
         panel.locator("select option").nth(2).wait_for(state="attached")
         assert panel.locator(".tokens .second").count() > 1

@@ -72,6 +72,7 @@
     list() {
       const chosen = data.texts.indexOf(this.text);
       this.select.replaceChildren(
+        ...(chosen < 0 ? [new Option("Choose a text", "", true, true)] : []),
         ...data.texts.map((text, index) => {
           const letters = [...text.text];
           const shown = letters.slice(0, 80).join("") + (letters.length > 80 ? "…" : "");
@@ -128,13 +129,13 @@
         notes.push(`The text is longer: the model reads ${tokens.length} of its tokens ` +
           "(--max_seq_length).");
       }
-      if (isPair) notes.push("Dashed boxes are the second segment.");
+      if (isPair) notes.push("The second segment is shaded.");
       const unknown = new Set(
         sources.filter((source, index) => tokens[index] === "[UNK]" && source !== "[UNK]"),
       );
       if (unknown.size) {
-        notes.push(`[UNK] stands for ${[...unknown].map(isolated).join(", ")}: the vocabulary ` +
-          "contains neither it nor pieces that form it.");
+        const missing = [...unknown].map(isolated).join(", ");
+        notes.push(`[UNK] stands for what is not in the vocabulary: ${missing}.`);
       }
       this.find(".note").textContent = notes.join(" ");
       this.find(".tokens").replaceChildren(
@@ -153,7 +154,7 @@
         }),
       );
       this.find(".next-sentence").textContent = !isPair ? ""
-        : next === null ? "This model has no next-sentence head, and so does not judge the pair."
+        : next === null ? "Judging a pair needs a next-sentence head, which this model lacks."
         : `The second text follows the first with a probability of ${percent(next)}.`;
     }
 
@@ -169,7 +170,7 @@
       });
       this.find(".mask-hint").textContent = words
         ? "Click a token above to mask it, and again to unmask it."
-        : "This model has no masked-LM head, and so predicts no words.";
+        : "Word prediction needs a masked-LM head, which this model lacks.";
       this.find(".masks").replaceChildren(
         ...(words ?? []).flatMap((found, index) => {
           if (tokens[index] !== MASK && index !== this.masked) return [];
@@ -276,7 +277,7 @@
         head[kind] = slider.valueAsNumber; // in range, whatever the address says
         slider.ariaValueText = kind === "head" && head.head === heads ? "mean" : head[kind];
         this.find(`.${kind}-value`).textContent =
-          `${slider.ariaValueText} of 0 to ${last - (kind === "head")}`;
+          `${slider.ariaValueText} (0-${last - (kind === "head")})`;
       }
       this.map = head.layer * (heads + 1) + head.head;
       this.find(".maps").childNodes.forEach((map, number) => {
@@ -320,6 +321,10 @@
       if (button.disabled) return;
       const status = this.find(".status");
       this.find("textarea").value = text;
+      if (!text.trim()) {
+        status.textContent = "Write a text first.";
+        return;
+      }
       button.disabled = true;
       status.textContent = "Computing…";
       try {

@@ -118,15 +118,13 @@ def test_a_list_of_inputs_gives_a_list_of_outputs(loaded, dtype):
     layer = hub.KerasLayer(loaded, trainable=True)
     symbolic = [tf_keras.Input([None], dtype=dtype, name=name) for name in inputs]
     pooled_output, sequence_output = layer(symbolic)
-    listed = tf_keras.Model(symbolic, [pooled_output, sequence_output])
-    gradients = []
-    for call in (lambda: listed([*inputs.values()]), lambda: layer(inputs)):
-        with tf.GradientTape() as tape:
-            outputs = call()
-            if isinstance(outputs, dict):
-                outputs = [outputs["pooled_output"], outputs["sequence_output"]]
-            loss = sum(tf.reduce_sum(x**2) for x in outputs)
-        gradients.append([*outputs, *tape.gradient(loss, layer.trainable_weights)])
+    model = tf_keras.Model(symbolic, [pooled_output, sequence_output])
+    with tf.GradientTape(persistent=True) as tape:
+        listed, named = model([*inputs.values()]), layer(inputs)
+        named = [named["pooled_output"], named["sequence_output"]]
+        losses = [tf.reduce_sum(x**2) + tf.reduce_sum(y**2) for x, y in (listed, named)]
+    assert_equal(listed, named)
+    gradients = (tape.gradient(loss, layer.trainable_weights) for loss in losses)
     assert_equal(*([*map(tf.convert_to_tensor, found)] for found in gradients))
 
 

@@ -1,6 +1,6 @@
 """The flags of ablation, and the rows of its grids with the results that were published for them.
 
-Sources: BERT (arXiv:1810.04805v2) tables 5, 6 and 8 and figure 5; ERNIE: Enhanced Representation
+Sources: BERT (arXiv:1810.04805v2) tables 5 to 8 and figure 5; ERNIE: Enhanced Representation
 through Knowledge Integration (arXiv:1904.09223) section 3.2. Scores are of dev sets, in percent.
 """
 
@@ -8,13 +8,13 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from bert_tf.base.command import option, rare_option
-from bert_tf.choices import PAIR_LENGTH, RATE
+from bert_tf.choices import FEATURES, PAIR_LENGTH, RATE
 from bert_tf.pretraining.pretraining_options import SharedOptions
 
-PERPLEXITY = "LM perplexity"
+PERPLEXITY, LM_ACCURACY = "LM perplexity", "LM accuracy"
 # Names for --rows that stand for several rows.
 PAPER = "paper"
 
@@ -43,16 +43,18 @@ class GridRow:
     The name is the value of --rows, and the row's folder. `flags` of run_pretraining are set by the
     row, and `size` has layers, width and heads; None for the size of the flags. The encoder of a
     decoder attends to the left only. Several rows may share the pre-training `run`, at the
-    `percent` of its steps. `beside` is the paper's row, if it has another name, and `published` its
+    `percent` of its steps. A tagger reads the `features` of a frozen encoder; without a name, the
+    encoder is fine-tuned. `beside` is the paper's row, if it has another name, and `published` its
     results, by the names of columns.
     """
 
     name: str
-    flags: Mapping[str, str] = field(default_factory=dict)
+    flags: Mapping[str, Any] = field(default_factory=dict)
     size: tuple[int, int, int] | None = None
     is_decoder: bool = False
     run: str = ""
     percent: int = 100
+    features: str = ""
     beside: str = ""
     published: Mapping[str, float] = field(default_factory=dict)
 
@@ -97,11 +99,11 @@ def parse_size(name: str) -> tuple[int, int, int]:
 
 
 def _published(names: str, scores: Sequence[float]) -> dict[str, float]:
-    return dict(zip(names.split(", "), scores, strict=True))
+    return dict(zip(names.split(", "), scores, strict=True)) if scores else {}
 
 
 def _sized(name: str, scores: Sequence[float] = ()) -> GridRow:
-    published = _published(f"{PERPLEXITY}, MNLI-m, MRPC, SST-2", scores) if scores else {}
+    published = _published(f"{PERPLEXITY}, MNLI-m, MRPC, SST-2", scores)
     return GridRow(name, size=parse_size(name), published=published)
 
 
@@ -134,12 +136,22 @@ def _masked(mask: int, same: int, random: int, *scores: float) -> GridRow:
     return GridRow(f"{mask}-{same}-{random}", flags, published=published)
 
 
+# Table 7. `sum_last_four` is not in it.
+_FEATURE_SCORES = dict.fromkeys(FEATURES, ()) | {
+    "embeddings": (91.0,),
+    "last": (94.9,),
+    "second_to_last": (95.6,),
+    "concat_last_four": (96.1,),
+    "weighted_sum_last_four": (95.9,),
+    "weighted_sum_all": (95.5,),
+}
+
 GRIDS = {
     "sizes": Grid(
         "Layers, width and heads; table 6 of BERT",
         _SMALL_SIZES,
         ("mnli", "mrpc", "sst2"),
-        (PERPLEXITY,),
+        (PERPLEXITY, LM_ACCURACY),
     ),
     "tasks": Grid(
         "Pre-training tasks; table 5 of BERT",
@@ -172,6 +184,26 @@ GRIDS = {
         ),
         ("mnli", "ner"),
     ),
+    "rates": Grid(
+        "Tokens masked in training, in percent; tested at 15",
+        tuple(
+            GridRow(str(rate), {"masked_lm_prob": rate / 100, "eval_masked_lm_prob": 0.15})
+            for rate in (5, 15, 30, 50)
+        ),
+        (),
+        (PERPLEXITY, LM_ACCURACY),
+    ),
+    "layers": Grid(
+        "Outputs of one frozen encoder that a tagger reads; table 7 of BERT (base)",
+        (
+            GridRow("fine-tuned", published={"NER F1": 96.4}),
+            *(
+                GridRow(name, features=name, published=_published("NER F1", scores))
+                for name, scores in _FEATURE_SCORES.items()
+            ),
+        ),
+        ("ner",),
+    ),
     "entities": Grid(
         "Masking of single tokens or of whole words and phrases, as in ERNIE",
         (
@@ -201,13 +233,16 @@ def select_rows(grid: str, names: str | None) -> tuple[GridRow, ...]:
     return tuple(chosen.values())
 
 
-# Flags of run_pretraining that rows set.
-_OF_ROWS = ("masking", "objective", "replacements")
-
-
 @dataclass(frozen=True, kw_only=True)
 class AblationOptions(SharedOptions):
     """Which rows to pre-train, on which records, and on which tasks to fine-tune them."""
+
+    input_file: str | None = option(
+        None, "TFRecord files, comma-separated; globs allowed. For all grids but layers."
+    )
+    init_checkpoint: str | None = option(
+        None, "For --grid=layers, the encoder: what run_finetuning takes under this name."
+    )
 
     # The same for all rows.
     do_train: ClassVar[bool] = True
@@ -216,7 +251,6 @@ class AblationOptions(SharedOptions):
     absent_flags: ClassVar[Mapping[str, str]] = SharedOptions.absent_flags | {
         "do_train": "all rows are trained, so omit it",
         "do_eval": "all rows are evaluated, so omit it",
-        "init_checkpoint": "rows start with random weights, so omit it",
         "num_train_epochs": "use --finetuning_epochs",
         "task": "use --tasks",
     }
@@ -269,13 +303,18 @@ class AblationOptions(SharedOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in _OF_ROWS:
-            if getattr(self, name) and any(name in row.flags for row in GRIDS[self.grid].rows):
-                raise ValueError(f"--{name} does not suit --grid={self.grid}: omit it")
+        set_by_rows = [name for row in GRIDS[self.grid].rows for name in row.flags]
+        self.refuse(set_by_rows, f"does not suit --grid={self.grid}")
         if self.grid == "sizes" and (self.preset or self.bert_config_file):
             raise ValueError("--grid=sizes: choose sizes with --rows, not --preset or a file")
-        if (self.grid == "entities") != bool(self.lexicon_file):
-            raise ValueError("--grid=entities and --lexicon_file go together: give both or none")
+        for grid, name in (("entities", "lexicon_file"), ("layers", "init_checkpoint")):
+            if (self.grid == grid) != bool(getattr(self, name)):
+                raise ValueError(f"--grid={grid} and --{name} go together: give both or none")
+        if bool(self.input_file) == bool(self.init_checkpoint):
+            raise ValueError(
+                "give --input_file, the records to pre-train on, or for --grid=layers "
+                "--init_checkpoint, which needs none"
+            )
         if self.grid == "steps" and self.num_train_steps % 5:
             raise ValueError(
                 f"--num_train_steps={self.num_train_steps}: --grid=steps needs a multiple of 5"

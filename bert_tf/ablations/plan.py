@@ -11,6 +11,7 @@ from bert_tf.ablations.ablation_options import AblationOptions, GridRow, TaskCol
 from bert_tf.base.files import lines_sha256, read_json
 from bert_tf.base.output_files import check_free
 from bert_tf.base.process import machine_memory
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec, Size, sized_config
 from bert_tf.examples.documents import read_phrases
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -42,19 +43,24 @@ _FEATURES_RATE, _LAYERS_OF_FEATURES = 1e-3, 4
 
 @dataclasses.dataclass(frozen=True)
 class RowPlan:
-    """The runs of a row; several may share pre-training, of which `step` is fine-tuned."""
+    """The runs of a row; several may share pre-training, of which `step` is fine-tuned.
+
+    `pretraining` and its `records` are None for an encoder that was given.
+    """
 
     row: GridRow
     folder: str
     config: BertConfig
-    pretraining: PretrainingOptions
-    step: int
     finetuning: Mapping[TaskColumn, FineTuningOptions]
-    records: RecordSet
+    pretraining: PretrainingOptions | None = None
+    records: RecordSet | None = None
+    step: int = 0
 
     @property
     def evaluation(self) -> dict[str, float]:
         """The results of the pre-training run; {} unless it is finished."""
+        if not self.pretraining:
+            return {}
         results = read_results(f"{self.pretraining.output_dir}/{EVAL_RESULTS}")
         finished = results.get("global_step") == self.pretraining.num_train_steps
         return results if finished else {}
@@ -62,48 +68,82 @@ class RowPlan:
 
 def make_plan(options: AblationOptions) -> list[RowPlan]:
     """Plans all rows; writes nothing but the configurations of their encoders."""
+    plans = [*(_plan_layers if options.init_checkpoint else _plan_pretraining)(options)]
+    _check_memory(options, plans)
+    for plan in plans:
+        if plan.pretraining:
+            file = plan.pretraining.bert_config_file
+            if tf.io.gfile.exists(file) and read_json(file) != plan.config.to_dict():
+                check_free(file, advice="move it away, or choose another --output_dir")
+            plan.config.to_json_file(file)
+    return plans
+
+
+def _plan_layers(options: AblationOptions) -> Iterator[RowPlan]:
+    """Yields the rows of a given encoder."""
+    path, tasks = options.init_checkpoint, _read_tasks(options)
+    config = open_checkpoint(path).spec.config
+    for row in options.selected_rows:
+        if row.features.endswith("last_four") and config.num_hidden_layers < _LAYERS_OF_FEATURES:
+            raise ValueError(
+                f"{path} has {config.num_hidden_layers} layers, fewer than {row.name} needs: "
+                "leave the row out with --rows"
+            )
+        folder = f"{options.folder}/{row.name}"
+        yield RowPlan(row, folder, config, _fine_tuning(options, row, config, path, tasks))
+
+
+def _plan_pretraining(options: AblationOptions) -> Iterator[RowPlan]:
+    """Yields rows that are pre-trained."""
     named = name_records(options)
     _check_kind(options, named)
     spec = _resolve_spec(options, named)
     tasks = _read_tasks(options)
     contents = describe_records(named)
-    plans = []
     for row in options.selected_rows:
         config = dataclasses.replace(spec.config, is_decoder=row.is_decoder)
         if row.size:
-            layers, width, heads = row.size
-            size = Size(layers, width, num_attention_heads=heads)
-            config = sized_config(size, spec.config.vocab_size)
+            config = config_of_size(row.size, spec.config.vocab_size)
         pretraining = _pretraining(options, row)
         (phase,) = check_records(pretraining, dataclasses.replace(spec, config=config), named, ())
         check_unchanged(Run(pretraining.output_dir), contents)
         step, folder = row.percent * options.num_train_steps // 100, f"{options.folder}/{row.name}"
         checkpoint = f"{pretraining.output_dir}/ckpt-{step}"
-        runs = {
-            column: FineTuningOptions(
-                **_shared_flags(options, DeviceOptions) | _feature_flags(column, config, options),
-                task=name,
-                data_dir=data_dir,
-                output_dir=f"{folder}/{column.folder}",
-                init_checkpoint=checkpoint,
-                do_train=True,
-                do_eval=True,
-                num_train_epochs=options.finetuning_epochs,
-                max_seq_length=options.finetuning_max_seq_length,
-                random_seed=options.random_seed,
-                num_seeds=options.num_seeds,
-            )
-            for name, data_dir in tasks.items()
-            for column in columns(options.grid, name)
-        }
-        plans.append(RowPlan(row, folder, config, pretraining, step, runs, phase.train))
-    _check_memory(options, plans)
-    for plan in plans:
-        file = plan.pretraining.bert_config_file
-        if tf.io.gfile.exists(file) and read_json(file) != plan.config.to_dict():
-            check_free(file, advice="move it away, or choose another --output_dir")
-        plan.config.to_json_file(file)
-    return plans
+        runs = _fine_tuning(options, row, config, checkpoint, tasks)
+        yield RowPlan(row, folder, config, runs, pretraining, phase.train, step)
+
+
+def config_of_size(size: tuple[int, int, int], vocab_size: int) -> BertConfig:
+    """Returns the encoder with these layers, width and heads."""
+    layers, width, heads = size
+    return sized_config(Size(layers, width, num_attention_heads=heads), vocab_size)
+
+
+def _fine_tuning(
+    options: AblationOptions,
+    row: GridRow,
+    config: BertConfig,
+    checkpoint: str,
+    tasks: Mapping[str, str | None],
+) -> dict[TaskColumn, FineTuningOptions]:
+    """Returns the runs that fine-tune a checkpoint, by column."""
+    return {
+        column: FineTuningOptions(
+            **_shared_flags(options, DeviceOptions) | _feature_flags(row, column, config, options),
+            task=name,
+            data_dir=data_dir,
+            output_dir=f"{options.folder}/{row.name}/{column.folder}",
+            init_checkpoint=checkpoint,
+            do_train=True,
+            do_eval=True,
+            num_train_epochs=options.finetuning_epochs,
+            max_seq_length=options.finetuning_max_seq_length,
+            random_seed=options.random_seed,
+            num_seeds=options.num_seeds,
+        )
+        for name, data_dir in tasks.items()
+        for column in columns(options.grid, name)
+    }
 
 
 def _check_kind(options: AblationOptions, named: Sequence[NamedRecords]) -> None:
@@ -161,10 +201,11 @@ def _pretraining(options: AblationOptions, row: GridRow) -> PretrainingOptions:
 def _read_tasks(options: AblationOptions) -> dict[str, str | None]:
     """Returns the folder of each task's data, after a look at the data."""
     tasks = {task_name(name): folder for name, folder in options.data_dirs.items()}
+    features = next((row.features for row in options.selected_rows if row.features), None)
     for name, folder in tasks.items():
         flags = FineTuningOptions(task=name, data_dir=folder, output_dir="unused", do_eval=True)
         try:
-            task = make_task(flags)
+            task = make_task(dataclasses.replace(flags, feature_based=features))
             splits = [TRAIN, *task.dev_splits[:1]]
             task.read_splits(splits, DataFiles(data_dir=folder), options.random_seed)
         except (ValueError, OSError) as error:
@@ -173,16 +214,16 @@ def _read_tasks(options: AblationOptions) -> dict[str, str | None]:
 
 
 def _feature_flags(
-    column: TaskColumn, config: BertConfig, options: AblationOptions
+    row: GridRow, column: TaskColumn, config: BertConfig, options: AblationOptions
 ) -> dict[str, Any]:
     """Returns the flags that differ where the encoder is frozen."""
-    if not column.features:
+    features = row.features
+    if column.features:
+        deep = config.num_hidden_layers >= _LAYERS_OF_FEATURES
+        features = "concat_last_four" if deep else "last"
+    if not features:
         return {"learning_rate": options.finetuning_learning_rate}
-    deep = config.num_hidden_layers >= _LAYERS_OF_FEATURES
-    return {
-        "learning_rate": _FEATURES_RATE,
-        "feature_based": "concat_last_four" if deep else "last",
-    }
+    return {"learning_rate": _FEATURES_RATE, "feature_based": features}
 
 
 def _check_memory(options: AblationOptions, plans: Sequence[RowPlan]) -> None:
@@ -204,13 +245,13 @@ def _check_memory(options: AblationOptions, plans: Sequence[RowPlan]) -> None:
 
 def _needs(plan: RowPlan) -> Iterator[tuple[int, str]]:
     """Yields for each run of a row the bytes that it needs, and what for."""
-    options, records = plan.pretraining, plan.records
-    batch = math.ceil(options.train_batch_size / options.gradient_accumulation_steps)
-    sizes = records.max_seq_length, records.max_predictions_per_seq
-    yield (
-        training_memory(plan.config, batch, *sizes),
-        f"for a step of {options.train_batch_size} examples",
-    )
+    if options := plan.pretraining:
+        batch = math.ceil(options.train_batch_size / options.gradient_accumulation_steps)
+        sizes = plan.records.max_seq_length, plan.records.max_predictions_per_seq
+        yield (
+            training_memory(plan.config, batch, *sizes),
+            f"for a step of {options.train_batch_size} examples",
+        )
     for run in plan.finetuning.values():
         if run.feature_based:  # the encoder does not train
             continue

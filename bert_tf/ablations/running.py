@@ -1,6 +1,6 @@
-"""Runs the rows of an ablation, each in processes of its own, and writes the table.
+"""Runs the rows of an ablation, each in processes of its own; writes their table and its picture.
 
-The table shows the results of the runs beside those of the paper.
+Both show the results of the runs beside those of the paper.
 """
 
 import dataclasses
@@ -10,8 +10,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.ablations.ablation_options import GRIDS, PERPLEXITY, AblationOptions
-from bert_tf.ablations.plan import RowPlan, count_parameters, make_plan
+from bert_tf.ablations.ablation_options import (
+    GRIDS,
+    LM_ACCURACY,
+    PERPLEXITY,
+    AblationOptions,
+    parse_size,
+)
+from bert_tf.ablations.plan import RowPlan, config_of_size, count_parameters, make_plan
 from bert_tf.base.command_help import command_line
 from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
@@ -21,6 +27,8 @@ from bert_tf.finetuning.sweep import Score, ScoreTable, sweep
 from bert_tf.finite import NonFinite
 from bert_tf.loading import load
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.plots.scores import ScoredModel, draw_scores
+from bert_tf.plots.style import Picture
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import check_records, name_records
 from bert_tf.runs.run import FLAGS, SWEEP_RESULTS, Run
@@ -31,14 +39,15 @@ from tfrecords.records import serialized_records
 
 # What the JSON file says about a row.
 Values = Mapping[str, Any]
+_PAPER_VOCABULARY = 30522
 
 
 def run_ablation(options: AblationOptions) -> dict[str, Any]:
     """Pre-trains and fine-tunes every row of a grid, and compares them with the paper's.
 
     Finished runs are kept, and an interrupted one resumes. A run that diverges leaves its cell
-    empty. The table is written after each row, to GRID.txt and GRID.json, whose values are
-    returned.
+    empty. The table is written after each row, to GRID.txt, GRID.png and GRID.json, whose values
+    are returned.
 
     Raises what `make_plan` does, also if the folder holds rows of other flags, and an Interrupted
     if a signal stopped training, after a checkpoint was saved.
@@ -48,8 +57,8 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
     run = Run(options.folder)
     run.check_flags(options.values("location", "free"))
     if "grid" not in run.flags:
-        files = run.file(FLAGS), f"{options.folder}.json", f"{options.folder}.txt"
-        check_free(*files, advice="move it away, or choose another --output_dir")
+        files = [f"{options.folder}.{end}" for end in ("json", "txt", "png")]
+        check_free(run.file(FLAGS), *files, advice="move it away, or choose another --output_dir")
     plans = make_plan(options)
     write_json(run.file(FLAGS), dataclasses.asdict(options))
     values: dict[str, Any] = {}
@@ -60,7 +69,7 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
         except NonFinite as error:
             print(f"WARNING: {plan.row.name} diverged: {error}")
         values = write_grid(options, plans)
-    print(f"\n{values['text']}\nWrote {options.folder}.txt and {options.folder}.json.")
+    print(f"\n{values['text']}\nWrote {options.folder}.txt, {options.folder}.json and .png.")
     return values
 
 
@@ -68,7 +77,7 @@ def _run_row(options: AblationOptions, plan: RowPlan) -> None:
     run = plan.pretraining
     if plan.evaluation:
         say(f"{run.output_dir} is finished.")
-    else:
+    elif run:
         say(f"$ {command_line('bert_tf.run_pretraining', **run.given)}")
         run_apart("bert_tf.pretraining.pretrain:pretrain", run)
     if options.lexicon_file and not Run(plan.folder).read_json(ENTITIES):
@@ -88,6 +97,7 @@ def read_scores(plan: RowPlan) -> dict[str, Score]:
     scores = {}
     if evaluation := plan.evaluation:
         scores[PERPLEXITY] = Score(evaluation["masked_lm_perplexity"])
+        scores[LM_ACCURACY] = Score(100 * evaluation["masked_lm_accuracy"])
     entities = Run(plan.folder).read_json(ENTITIES)
     shares = [name for name in GRIDS["entities"].results if name in entities]
     scores |= {name: Score(100 * entities[name]) for name in shares}
@@ -104,7 +114,7 @@ def read_scores(plan: RowPlan) -> dict[str, Score]:
 
 
 def write_grid(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, Any]:
-    """Writes GRID.txt and GRID.json; returns the values of GRID.json, with the table as `text`."""
+    """Writes GRID.txt, .png and .json; returns the values of .json, with the table as `text`."""
     grid = GRIDS[options.grid]
     names = [*grid.results, *(column.name for column in plans[0].finetuning)]
     rows = []
@@ -126,7 +136,25 @@ def write_grid(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, 
     values = {"grid": options.grid, "title": grid.title, "columns": names, "rows": rows}
     write_json(f"{options.folder}.json", values)
     atomic_write(f"{options.folder}.txt", f"{text}\n")
+    atomic_write(f"{options.folder}.png", _picture(values).png())
     return values | {"text": text}
+
+
+def _picture(values: Values) -> Picture:
+    """Returns the picture of a table, in which sizes are points and other rows bars."""
+    by_size = values["grid"] == "sizes"
+    groups: dict[str, list[ScoredModel]] = {"measured": [], "paper": []}
+    for row in values["rows"]:
+        ours = {name: (score["mean"], score["deviation"]) for name, score in row["scores"].items()}
+        groups["measured"].append(ScoredModel(row["row"], row["parameters"], ours))
+        if row["published"]:
+            size, name = row["parameters"], row["paper_row"]
+            if by_size:
+                size = count_parameters(config_of_size(parse_size(name), _PAPER_VOCABULARY))
+            theirs = {column: (score, None) for column, score in row["published"].items()}
+            groups["paper"].append(ScoredModel(name, size, theirs))
+    groups = {name: models for name, models in groups.items() if models}
+    return draw_scores(values["columns"], groups, values["title"], by_size)
 
 
 def _table(title: str, names: Sequence[str], rows: Sequence[Values]) -> ScoreTable:

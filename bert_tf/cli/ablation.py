@@ -13,12 +13,15 @@ Grids (docs/ablations.md has their rows and the paper's results):
   tasks     masked LM with and without next sentences, and left to right (table 5)
   steps     accuracy after more and more pre-training steps, masked and left to right (figure 5)
   masking   what replaces the tokens to predict: [MASK], the token, a random one (table 8)
+  rates     which share of the tokens is masked in training; all rows are tested at 15%
+  layers    which outputs of one frozen encoder, --init_checkpoint, a tagger reads (table 7)
   entities  masking of single tokens or of whole phrases, as in ERNIE: how many held-out phrases of
             --lexicon_file are predicted as a whole
 
---preset or --bert_config_file sets the size for all grids but sizes. All grids but sizes need
-records that create_pretraining_data wrote with --masking=dynamic; entities also needs them to have
-the same --lexicon_file. The other flags are those of run_pretraining.
+layers needs neither records nor a size. For other grids but sizes, --preset or --bert_config_file
+sets the size, and create_pretraining_data must have written the records with --masking=dynamic;
+entities also needs them to have the same --lexicon_file. The other flags are those of
+run_pretraining.
 """
 
 from bert_tf.ablations.ablation_options import AblationOptions

@@ -54,7 +54,8 @@ class SharedOptions(DeviceOptions):
     )
     max_predictions_per_seq: int | None = rare_option(
         None,
-        "Masked positions per example. Default: the value in the records' manifest, else 20.",
+        "Masked positions per example. Default: the value in the records' manifest, else 20; more "
+        "if --masked_lm_prob needs more.",
         **choices.TOKENS,
     )
     masking: str | None = rare_option(
@@ -68,6 +69,13 @@ class SharedOptions(DeviceOptions):
         None,
         "Share of the tokens to mask in dynamic examples. Default: the value in the records' "
         "manifest, else 0.15.",
+        at_least=1e-6,
+        at_most=1,
+    )
+    eval_masked_lm_prob: float | None = rare_option(
+        None,
+        "The same for held-out dynamic examples, to compare runs of different shares. Default: "
+        "the share in training.",
         at_least=1e-6,
         at_most=1,
     )

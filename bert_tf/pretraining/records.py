@@ -9,6 +9,7 @@ the records on purpose, so nothing is compared then.
 import dataclasses
 import hashlib
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -168,19 +169,29 @@ def _check_phase(
     ]
     dynamic = check_files(dataclasses.replace(records, files=tuple(used)))
     masking = _masking(options, spec, named, used[0], dynamic, seed)
+    length, predictions = records.max_seq_length, records.max_predictions_per_seq
     if masking and masking.units == "left_to_right":
-        records = dataclasses.replace(records, max_predictions_per_seq=records.max_seq_length - 1)
-    records = dataclasses.replace(records, masking=masking)
+        predictions = length - 1
+    elif masking and named.phase.max_predictions_per_seq is None:
+        # The manifest suggests a number for its own share.
+        share = max(options.masked_lm_prob or 0, options.eval_masked_lm_prob or 0)
+        predictions = max(predictions, math.ceil(length * share))
+    records = dataclasses.replace(records, masking=masking, max_predictions_per_seq=predictions)
     # A run that has held out records of a file never evaluates on the other records of that file.
     split = set(map(absolute_path, named.files if options.do_train else held_out_from))
     splits = not split.isdisjoint(map(absolute_path, named.eval_files))
+    held_out = dataclasses.replace(
+        records, files=named.eval_files, part="held_out" if splits else "all"
+    )
+    if masking and (share := options.eval_masked_lm_prob):
+        held_out = dataclasses.replace(
+            held_out, masking=dataclasses.replace(masking, masked_lm_prob=share)
+        )
     return PhaseRecords(
         first_step=named.first_step,
         until_step=named.until_step,
         train=dataclasses.replace(records, part="train" if splits else "all"),
-        evaluation=dataclasses.replace(
-            records, files=named.eval_files, part="held_out" if splits else "all"
-        ),
+        evaluation=held_out,
         train_batch_size=named.phase.train_batch_size,
     )
 
@@ -209,7 +220,8 @@ def _masking(
     """Returns how to mask dynamic records, such as those of `file`; None for masked records."""
     if not dynamic:
         why = f"needs examples created with --masking=dynamic, but {file} is already masked"
-        options.refuse(("masking", "masked_lm_prob", "replacements"), why)
+        flags = ("masking", "masked_lm_prob", "eval_masked_lm_prob", "replacements")
+        options.refuse(flags, why)
         return None
     if not spec.vocab:
         raise ValueError(

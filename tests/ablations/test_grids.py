@@ -21,7 +21,7 @@ from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.reader import RecordSet
 from tfrecords.vocabulary import Vocabulary
 
-# BERT (arXiv:1810.04805v2) tables 6, 5 (without "+ BiLSTM") and 8, as printed.
+# BERT (arXiv:1810.04805v2) tables 6, 5 (without "+ BiLSTM"), 7 (base, dev) and 8, as printed.
 TABLE_6 = """
 3 768 12 5.84 77.9 79.8 88.4
 6 768 3 5.24 80.6 82.2 90.7
@@ -35,6 +35,15 @@ TABLE_5 = """
 83.9 84.9 86.5 92.6 87.9
 82.1 84.3 77.5 92.1 77.8
 """
+TABLE_7 = {
+    "fine-tuned": 96.4,
+    "embeddings": 91.0,
+    "second_to_last": 95.6,
+    "last": 94.9,
+    "weighted_sum_last_four": 95.9,
+    "concat_last_four": 96.1,
+    "weighted_sum_all": 95.5,
+}
 TABLE_8 = """
 80 10 10 84.2 95.4 94.9
 100 0 0 84.3 94.9 94.0
@@ -69,6 +78,9 @@ def test_rows_are_those_of_the_paper():
         for row in GRIDS["masking"].rows
     ]
     assert masking == numbers(TABLE_8)
+    layers = {row.name: row.published.get("NER F1") for row in GRIDS["layers"].rows}
+    assert layers == TABLE_7 | {"sum_last_four": None}
+    assert columns("layers", "ner")[0].name == "NER F1"
     assert [row.is_decoder for row in GRIDS["tasks"].rows] == [False, False, True]
     assert [(row.run, row.percent) for row in GRIDS["steps"].rows] == [
         (run, percent) for run in ("mlm", "ltr") for percent in (20, 40, 60, 80, 100)
@@ -93,9 +105,12 @@ def test_rows_and_columns_are_measured_as_in_the_paper():
     assert names[0] == names[1]
     config = BertConfig(30, 8, 4, 2)
     deep = {"learning_rate": 1e-3, "feature_based": "concat_last_four"}
-    assert plan._feature_flags(frozen, config, None) == deep
+    row = GRIDS["masking"].rows[0]
+    assert plan._feature_flags(row, frozen, config, None) == deep
     config = dataclasses.replace(config, num_hidden_layers=3)
-    assert plan._feature_flags(frozen, config, None) == deep | {"feature_based": "last"}
+    assert plan._feature_flags(row, frozen, config, None) == deep | {"feature_based": "last"}
+    rates = {row.name: [*row.flags.values()] for row in GRIDS["rates"].rows}
+    assert rates == {"5": [0.05, 0.15], "15": [0.15, 0.15], "30": [0.3, 0.15], "50": [0.5, 0.15]}
 
 
 def test_rows_are_chosen_by_name():
@@ -119,6 +134,10 @@ def test_rows_are_chosen_by_name():
         ("sizes", {"replacements": "80,15,5"}, "--replacements=80,15,5: give three multiples"),
         ("steps", {"num_train_steps": 12}, "--grid=steps needs a multiple of 5"),
         ("entities", {"lexicon_file": None}, "--grid=entities and --lexicon_file go together"),
+        ("rates", {"masked_lm_prob": 0.2}, "--masked_lm_prob does not suit --grid=rates"),
+        ("rates", {"init_checkpoint": "x"}, "--grid=layers and --init_checkpoint go together"),
+        ("rates", {"input_file": None}, "give --input_file, the records to pre-train on"),
+        ("layers", {"init_checkpoint": "x"}, "give --input_file, .* or for --grid=layers"),
     ],
 )
 def test_impossible_flags_are_named(make_options, grid, change, message):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pathlib
 from pkgutil import resolve_name
+from unittest import mock
 
 import pytest
 from support import save_run
@@ -31,6 +32,7 @@ def started(monkeypatch) -> list[str]:
             layers = BertConfig.from_json_file(run.bert_config_file).num_hidden_layers
             perplexity = 10.0 / layers
             results = {"global_step": run.num_train_steps, "masked_lm_perplexity": perplexity}
+            results["masked_lm_accuracy"] = layers / 20
             write_results(f"{run.output_dir}/eval_results.txt", results)
         else:
             text = '{"entity_accuracy": 0.25, "token_accuracy": 0.5, "entities": 8}'
@@ -72,13 +74,13 @@ def test_the_table_holds_the_results_of_the_runs(make_options, started, capsys):
     assert [line.split("  ") for line in table.splitlines() if line][-1][0] == "L-2_H-128_A-1"
     assert table in capsys.readouterr().out + "\n"
     words = table.splitlines()[-1].split()
-    assert words[2:] == ["5.00", "5.24", "75.0", "±", "1.2", "90.7", "L-6_H-768_A-3"]
+    assert words[2:] == "5.00 5.24 10.0 75.0 ± 1.2 90.7 L-6_H-768_A-3".split()
     assert json.loads((folder / "sizes.json").read_text())["rows"] == values["rows"]
     # What is not finished is left out.
     plans = make_plan(dataclasses.replace(options, num_seeds=3))
-    results = {"global_step": 9, "masked_lm_perplexity": 9.0}
+    results = {"global_step": 9}
     write_results(f"{plans[0].pretraining.output_dir}/eval_results.txt", results)
-    assert [list(read_scores(plan)) for plan in plans] == [[], ["LM perplexity"]]
+    assert [list(read_scores(plan)) for plan in plans] == [[], ["LM perplexity", "LM accuracy"]]
 
 
 def test_a_killed_ablation_yields_the_same_table(make_options, started, monkeypatch):
@@ -144,7 +146,7 @@ def test_a_run_that_diverges_leaves_the_others(make_options, data, started, monk
     values["settings"][0]["runs"]["seed-0"] = None
     results.write_text(json.dumps(values))
     (plan,) = make_plan(options)
-    assert list(read_scores(plan)) == ["LM perplexity"]
+    assert list(read_scores(plan)) == ["LM perplexity", "LM accuracy"]
 
 
 def test_steps_share_a_run(make_options, started):
@@ -162,6 +164,45 @@ def test_steps_share_a_run(make_options, started):
     found = [(row["run"], row["step"], row["scores"]["SST-2"]["mean"]) for row in rows]
     assert found == [("mlm", 2, 75.0), ("ltr", 4, 75.0), ("ltr", 10, 75.0)]
     assert len([path for path in started if path.endswith("pretraining")]) == 2
+
+
+def test_layers_are_those_of_a_given_encoder(make_options, data, started, monkeypatch, tmp_path):
+    """Oracles: the flags of the runs, and the table and the picture, by hand."""
+    (tmp_path / "train.txt").write_text("w1 X X B-PER\nw2 X X O\n\n")
+    (tmp_path / "valid.txt").write_text("w1 X X B-PER\n\n")
+    config = BertConfig.from_json_file(str(data / "config.json"))
+    vocab = load_vocab(str(data / "vocab.txt"))
+    encoder = str(save_run(tmp_path / "encoder", BertPretrainer(config), vocab, step=1))
+    flags = dict(input_file=None, init_checkpoint=encoder, tasks="ner", data_dir=str(tmp_path))
+    options = make_options("layers", rows="last,fine-tuned", bert_config_file=None, **flags)
+    drawn = mock.Mock(wraps=running.draw_scores)
+    monkeypatch.setattr(running, "draw_scores", drawn)
+    plans = make_plan(options)
+    runs = [run for plan in plans for run in plan.finetuning.values()]
+    assert [(run.feature_based, run.learning_rate) for run in runs] == [
+        ("last", 1e-3),
+        (None, 5e-5),
+    ]
+    assert {run.init_checkpoint for run in runs} == {encoder}
+    values = run_ablation(options)
+    folder = f"{options.output_dir}/layers"
+    assert started == [f"{folder}/last/ner", f"{folder}/fine-tuned/ner"]
+    assert [line.split()[2:] for line in values["text"].splitlines()[2:]] == [
+        ["50.0", "94.9"],
+        ["50.0", "96.4"],
+    ]
+    names, groups, _, by_size = drawn.call_args.args
+    assert (names, by_size) == (["NER F1"], False)
+    assert [model.scores for model in groups["paper"]] == [
+        {"NER F1": (94.9, None)},
+        {"NER F1": (96.4, None)},
+    ]
+    for changes, message in (
+        ({"rows": "concat_last_four"}, "has 2 layers, fewer than concat_last_four needs"),
+        ({"tasks": f"sst2={data}"}, "--feature_based has no effect with --task=sst2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make_plan(dataclasses.replace(options, **changes))
 
 
 def test_what_does_not_suit_is_refused_before_anything_starts(
@@ -206,7 +247,7 @@ def test_entities_are_evaluated(make_options, data, monkeypatch):
     config = BertConfig.from_json_file(options.bert_config_file)
     vocab = load_vocab(str(data / "vocab.txt"))
     path = save_run(row / "pretraining", BertPretrainer(config), vocab, step=10)
-    results = {"global_step": 10, "masked_lm_perplexity": 3.0}
+    results = {"global_step": 10, "masked_lm_perplexity": 3.0, "masked_lm_accuracy": 0.5}
     write_results(f"{path}/eval_results.txt", results)
     monkeypatch.setattr(running, "run_apart", lambda name, *rest: resolve_name(name)(*rest))
     (values,) = run_ablation(options)["rows"]

@@ -15,6 +15,7 @@ import bert_tf
 from bert_tf import plots
 from bert_tf.finetuning.predictions import draw_confusion
 from bert_tf.plots.compression import Compressed, compressed_models
+from bert_tf.plots.scores import ScoredModel, draw_scores
 
 RNG = np.random.default_rng(0)
 TOKENS = "[CLS] my dog is $ 5 $ [SEP]".split()
@@ -282,3 +283,19 @@ def test_characters_without_a_glyph_are_drawn_without_a_warning(tmp_path):
     for name in ("\U0001f642 中", "x" * 900):
         draw_confusion(np.array([0, 1]), np.array([0, 0]), ["a", name], str(tmp_path / "a.png"))
         assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_scores_are_bars_or_points():
+    """Oracles: lengths, places and names, by hand; a panel without scores stays empty."""
+    ours = [
+        ScoredModel("large", 4_000_000, {"F1": (80.0, 1.0), "loss": (2.0, None)}),
+        ScoredModel("small", 1_000_000, {"F1": (70.0, None)}),
+    ]
+    groups = {"measured": ours, "paper": [ScoredModel("base", 9_000_000, {"F1": (90.0, None)})]}
+    first, other, second, empty = draw_scores(["F1", "loss"], groups, "$").axes
+    assert [bar.get_width() for bar in first.patches] == [80, 70]
+    assert [label.get_text() for label in first.get_yticklabels()] == ["large", "small"]
+    assert {"80.0", "F1, measured"} <= {*texts(first)} and "base" in texts(other)
+    assert (len(second.patches), empty.get_visible()) == (1, False)
+    points = draw_scores(["F1"], groups, "", by_size=True).axes[0].lines[0]
+    np.testing.assert_array_equal(points.get_xydata(), [[1, 70], [4, 80]])

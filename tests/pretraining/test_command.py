@@ -219,6 +219,12 @@ def test_the_manifest_replaces_flags(created, tmp_path, masking):
         more = dataclasses.replace(options, max_predictions_per_seq=6)
         (phase,) = check_records(more, spec, name_records(more), ())
         assert phase.train.max_predictions_per_seq == 6
+        # A share that needs more than the manifest suggests gets it: 0.3 * 24 tokens.
+        more = dataclasses.replace(options, masked_lm_prob=0.3, eval_masked_lm_prob=0.15)
+        (phase,) = check_records(more, spec, name_records(more), ())
+        assert phase.train.max_predictions_per_seq == 8
+        shares = [x.masking.masked_lm_prob for x in (phase.train, phase.evaluation)]
+        assert shares == [0.3, 0.15]
     else:
         assert phase.train.masking is None
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from bert_tf.base.command import option, rare_option
 from bert_tf.choices import FEATURES, PAIR_LENGTH, RATE
+from bert_tf.config import Size
 from bert_tf.pretraining.pretraining_options import SharedOptions
 
 PERPLEXITY, LM_ACCURACY = "LM perplexity", "LM accuracy"
@@ -41,21 +42,20 @@ class GridRow:
     """A row: how it is pre-trained, and what the paper reports.
 
     The name is the value of --rows, and the row's folder. `flags` of run_pretraining are set by the
-    row, and `size` has layers, width and heads; None for the size of the flags. The encoder of a
-    decoder attends to the left only. Several rows may share the pre-training `run`, at the
-    `percent` of its steps. A tagger reads the `features` of a frozen encoder; without a name, the
-    encoder is fine-tuned. `beside` is the paper's row, if it has another name, and `published` its
-    results, by the names of columns.
+    row; without a `size`, that of the flags holds. The encoder of a decoder attends to the left
+    only. Several rows may share the pre-training `run`, at the `percent` of its steps. A tagger
+    reads the `features` of a frozen encoder; without them, the encoder is fine-tuned. `beside` is
+    the paper's row, if it is another one, and `published` its results, by the names of columns.
     """
 
     name: str
     flags: Mapping[str, Any] = field(default_factory=dict)
-    size: tuple[int, int, int] | None = None
+    size: Size | None = None
     is_decoder: bool = False
     run: str = ""
     percent: int = 100
     features: str = ""
-    beside: str = ""
+    beside: "GridRow | None" = None
     published: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -89,21 +89,21 @@ def columns(grid: str, task: str) -> tuple[TaskColumn, ...]:
     return (found, _FEATURES) if (grid, task) == ("masking", "ner") else (found,)
 
 
-def parse_size(name: str) -> tuple[int, int, int]:
-    """Returns the layers, the width and the heads that a name such as L-2_H-128_A-2 states."""
+def parse_size(name: str) -> Size:
+    """Returns the size that a name such as L-2_H-128_A-2 states."""
     match = re.fullmatch(r"L-([1-9]\d*)_H-([1-9]\d*)_A-([1-9]\d*)", name)
     if not match:
         raise ValueError(f"{name} is not a size: write layers, width and heads as L-2_H-128_A-2")
     layers, width, heads = map(int, match.groups())
-    return layers, width, heads
+    return Size(layers, width, num_attention_heads=heads)
 
 
 def _published(names: str, scores: Sequence[float]) -> dict[str, float]:
-    return dict(zip(names.split(", "), scores, strict=True)) if scores else {}
+    return dict(zip(names.split(", "), scores, strict=True))
 
 
 def _sized(name: str, scores: Sequence[float] = ()) -> GridRow:
-    published = _published(f"{PERPLEXITY}, MNLI-m, MRPC, SST-2", scores)
+    published = _published(f"{PERPLEXITY}, MNLI-m, MRPC, SST-2", scores) if scores else {}
     return GridRow(name, size=parse_size(name), published=published)
 
 
@@ -119,7 +119,7 @@ PAPER_SIZES = (
 # A third of the layers and about a sixth of the width.
 _SMALL = "L-1_H-128_A-2 L-2_H-128_A-1 L-2_H-128_A-2 L-4_H-128_A-2 L-4_H-192_A-3 L-8_H-192_A-3"
 _SMALL_SIZES = tuple(
-    dataclasses.replace(row, name=name, size=parse_size(name), beside=row.name)
+    dataclasses.replace(row, name=name, size=parse_size(name), beside=row)
     for row, name in zip(PAPER_SIZES, _SMALL.split(), strict=True)
 )
 _LEFT_TO_RIGHT = {"masking": "left_to_right", "objective": "mlm"}
@@ -137,14 +137,7 @@ def _masked(mask: int, same: int, random: int, *scores: float) -> GridRow:
 
 
 # Table 7. `sum_last_four` is not in it.
-_FEATURE_SCORES = dict.fromkeys(FEATURES, ()) | {
-    "embeddings": (91.0,),
-    "last": (94.9,),
-    "second_to_last": (95.6,),
-    "concat_last_four": (96.1,),
-    "weighted_sum_last_four": (95.9,),
-    "weighted_sum_all": (95.5,),
-}
+_FEATURE_SCORES = dict(zip(FEATURES, (91.0, 94.9, 95.6, None, 96.1, 95.9, 95.5), strict=True))
 
 GRIDS = {
     "sizes": Grid(
@@ -198,8 +191,8 @@ GRIDS = {
         (
             GridRow("fine-tuned", published={"NER F1": 96.4}),
             *(
-                GridRow(name, features=name, published=_published("NER F1", scores))
-                for name, scores in _FEATURE_SCORES.items()
+                GridRow(name, features=name, published={"NER F1": score} if score else {})
+                for name, score in _FEATURE_SCORES.items()
             ),
         ),
         ("ner",),
@@ -310,11 +303,8 @@ class AblationOptions(SharedOptions):
         for grid, name in (("entities", "lexicon_file"), ("layers", "init_checkpoint")):
             if (self.grid == grid) != bool(getattr(self, name)):
                 raise ValueError(f"--grid={grid} and --{name} go together: give both or none")
-        if bool(self.input_file) == bool(self.init_checkpoint):
-            raise ValueError(
-                "give --input_file, the records to pre-train on, or for --grid=layers "
-                "--init_checkpoint, which needs none"
-            )
+        if (self.grid == "layers") == bool(self.input_file):
+            raise ValueError(f"--grid={self.grid}: all grids but layers need --input_file")
         if self.grid == "steps" and self.num_train_steps % 5:
             raise ValueError(
                 f"--num_train_steps={self.num_train_steps}: --grid=steps needs a multiple of 5"

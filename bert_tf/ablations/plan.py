@@ -12,7 +12,7 @@ from bert_tf.base.files import lines_sha256, read_json
 from bert_tf.base.output_files import check_free
 from bert_tf.base.process import machine_memory
 from bert_tf.checkpoint import open_checkpoint
-from bert_tf.config import BertConfig, ModelSpec, Size, sized_config
+from bert_tf.config import BertConfig, ModelSpec, sized_config
 from bert_tf.examples.documents import read_phrases
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS, make_task, task_name, with_length
@@ -45,16 +45,16 @@ _FEATURES_RATE, _LAYERS_OF_FEATURES = 1e-3, 4
 class RowPlan:
     """The runs of a row; several may share pre-training, of which `step` is fine-tuned.
 
-    `pretraining` and its `records` are None for an encoder that was given.
+    An encoder that was given needs no pre-training and no records.
     """
 
     row: GridRow
     folder: str
     config: BertConfig
+    pretraining: PretrainingOptions | None
+    step: int
     finetuning: Mapping[TaskColumn, FineTuningOptions]
-    pretraining: PretrainingOptions | None = None
-    records: RecordSet | None = None
-    step: int = 0
+    records: RecordSet | None
 
     @property
     def evaluation(self) -> dict[str, float]:
@@ -68,82 +68,52 @@ class RowPlan:
 
 def make_plan(options: AblationOptions) -> list[RowPlan]:
     """Plans all rows; writes nothing but the configurations of their encoders."""
-    plans = [*(_plan_layers if options.init_checkpoint else _plan_pretraining)(options)]
-    _check_memory(options, plans)
-    for plan in plans:
-        if plan.pretraining:
-            file = plan.pretraining.bert_config_file
-            if tf.io.gfile.exists(file) and read_json(file) != plan.config.to_dict():
-                check_free(file, advice="move it away, or choose another --output_dir")
-            plan.config.to_json_file(file)
-    return plans
-
-
-def _plan_layers(options: AblationOptions) -> Iterator[RowPlan]:
-    """Yields the rows of a given encoder."""
-    path, tasks = options.init_checkpoint, _read_tasks(options)
-    config = open_checkpoint(path).spec.config
-    for row in options.selected_rows:
-        if row.features.endswith("last_four") and config.num_hidden_layers < _LAYERS_OF_FEATURES:
-            raise ValueError(
-                f"{path} has {config.num_hidden_layers} layers, fewer than {row.name} needs: "
-                "leave the row out with --rows"
-            )
-        folder = f"{options.folder}/{row.name}"
-        yield RowPlan(row, folder, config, _fine_tuning(options, row, config, path, tasks))
-
-
-def _plan_pretraining(options: AblationOptions) -> Iterator[RowPlan]:
-    """Yields rows that are pre-trained."""
-    named = name_records(options)
-    _check_kind(options, named)
-    spec = _resolve_spec(options, named)
+    if given := options.init_checkpoint:
+        named, spec = [], open_checkpoint(given).spec
+    else:
+        named = name_records(options)
+        _check_kind(options, named)
+        spec = _resolve_spec(options, named)
     tasks = _read_tasks(options)
     contents = describe_records(named)
+    plans = []
     for row in options.selected_rows:
         config = dataclasses.replace(spec.config, is_decoder=row.is_decoder)
         if row.size:
-            config = config_of_size(row.size, spec.config.vocab_size)
-        pretraining = _pretraining(options, row)
-        (phase,) = check_records(pretraining, dataclasses.replace(spec, config=config), named, ())
-        check_unchanged(Run(pretraining.output_dir), contents)
+            config = sized_config(row.size, config.vocab_size)
         step, folder = row.percent * options.num_train_steps // 100, f"{options.folder}/{row.name}"
-        checkpoint = f"{pretraining.output_dir}/ckpt-{step}"
-        runs = _fine_tuning(options, row, config, checkpoint, tasks)
-        yield RowPlan(row, folder, config, runs, pretraining, phase.train, step)
-
-
-def config_of_size(size: tuple[int, int, int], vocab_size: int) -> BertConfig:
-    """Returns the encoder with these layers, width and heads."""
-    layers, width, heads = size
-    return sized_config(Size(layers, width, num_attention_heads=heads), vocab_size)
-
-
-def _fine_tuning(
-    options: AblationOptions,
-    row: GridRow,
-    config: BertConfig,
-    checkpoint: str,
-    tasks: Mapping[str, str | None],
-) -> dict[TaskColumn, FineTuningOptions]:
-    """Returns the runs that fine-tune a checkpoint, by column."""
-    return {
-        column: FineTuningOptions(
-            **_shared_flags(options, DeviceOptions) | _feature_flags(row, column, config, options),
-            task=name,
-            data_dir=data_dir,
-            output_dir=f"{options.folder}/{row.name}/{column.folder}",
-            init_checkpoint=checkpoint,
-            do_train=True,
-            do_eval=True,
-            num_train_epochs=options.finetuning_epochs,
-            max_seq_length=options.finetuning_max_seq_length,
-            random_seed=options.random_seed,
-            num_seeds=options.num_seeds,
-        )
-        for name, data_dir in tasks.items()
-        for column in columns(options.grid, name)
-    }
+        pretraining = records = None
+        if not given:
+            pretraining = _pretraining(options, row)
+            of_row = dataclasses.replace(spec, config=config)
+            records = check_records(pretraining, of_row, named, ())[0].train
+            check_unchanged(Run(pretraining.output_dir), contents)
+        runs = {
+            column: FineTuningOptions(
+                **_shared_flags(options, DeviceOptions)
+                | _feature_flags(row, column, config, options),
+                task=name,
+                data_dir=data_dir,
+                output_dir=f"{folder}/{column.folder}",
+                init_checkpoint=given or f"{pretraining.output_dir}/ckpt-{step}",
+                do_train=True,
+                do_eval=True,
+                num_train_epochs=options.finetuning_epochs,
+                max_seq_length=options.finetuning_max_seq_length,
+                random_seed=options.random_seed,
+                num_seeds=options.num_seeds,
+            )
+            for name, data_dir in tasks.items()
+            for column in columns(options.grid, name)
+        }
+        plans.append(RowPlan(row, folder, config, pretraining, step, runs, records))
+    _check_memory(options, plans)
+    for plan in plans if named else ():
+        file = plan.pretraining.bert_config_file
+        if tf.io.gfile.exists(file) and read_json(file) != plan.config.to_dict():
+            check_free(file, advice="move it away, or choose another --output_dir")
+        plan.config.to_json_file(file)
+    return plans
 
 
 def _check_kind(options: AblationOptions, named: Sequence[NamedRecords]) -> None:
@@ -217,10 +187,8 @@ def _feature_flags(
     row: GridRow, column: TaskColumn, config: BertConfig, options: AblationOptions
 ) -> dict[str, Any]:
     """Returns the flags that differ where the encoder is frozen."""
-    features = row.features
-    if column.features:
-        deep = config.num_hidden_layers >= _LAYERS_OF_FEATURES
-        features = "concat_last_four" if deep else "last"
+    deep = config.num_hidden_layers >= _LAYERS_OF_FEATURES
+    features = row.features or column.features and ("concat_last_four" if deep else "last")
     if not features:
         return {"learning_rate": options.finetuning_learning_rate}
     return {"learning_rate": _FEATURES_RATE, "feature_based": features}

@@ -10,17 +10,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.ablations.ablation_options import (
-    GRIDS,
-    LM_ACCURACY,
-    PERPLEXITY,
-    AblationOptions,
-    parse_size,
-)
-from bert_tf.ablations.plan import RowPlan, config_of_size, count_parameters, make_plan
+from bert_tf.ablations.ablation_options import GRIDS, LM_ACCURACY, PERPLEXITY, AblationOptions
+from bert_tf.ablations.plan import RowPlan, count_parameters, make_plan
 from bert_tf.base.command_help import command_line
 from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
+from bert_tf.config import sized_config
 from bert_tf.examples.documents import Lexicon, read_phrases
 from bert_tf.finetuning.run_process import run_apart
 from bert_tf.finetuning.sweep import Score, ScoreTable, sweep
@@ -46,8 +41,8 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
     """Pre-trains and fine-tunes every row of a grid, and compares them with the paper's.
 
     Finished runs are kept, and an interrupted one resumes. A run that diverges leaves its cell
-    empty. The table is written after each row, to GRID.txt, GRID.png and GRID.json, whose values
-    are returned.
+    empty. The table is written after each row, to GRID.txt, GRID.png and GRID.json, of which the
+    values are returned.
 
     Raises what `make_plan` does, also if the folder holds rows of other flags, and an Interrupted
     if a signal stopped training, after a checkpoint was saved.
@@ -120,10 +115,13 @@ def write_grid(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, 
     rows = []
     for plan in plans:
         row, scores = plan.row, read_scores(plan)
+        paper = row.beside or row
+        theirs = sized_config(paper.size, _PAPER_VOCABULARY) if paper.size else None
         rows.append(
             {
                 "row": row.name,
-                "paper_row": row.beside or row.name if row.published else None,
+                "paper_row": paper.name if row.published else None,
+                "paper_parameters": theirs and count_parameters(theirs),
                 "run": row.run or None,
                 "step": plan.step,
                 "parameters": count_parameters(plan.config),
@@ -142,19 +140,15 @@ def write_grid(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, 
 
 def _picture(values: Values) -> Picture:
     """Returns the picture of a table, in which sizes are points and other rows bars."""
-    by_size = values["grid"] == "sizes"
-    groups: dict[str, list[ScoredModel]] = {"measured": [], "paper": []}
+    groups: dict[str, list[ScoredModel]] = {"measured": []}
     for row in values["rows"]:
         ours = {name: (score["mean"], score["deviation"]) for name, score in row["scores"].items()}
         groups["measured"].append(ScoredModel(row["row"], row["parameters"], ours))
         if row["published"]:
-            size, name = row["parameters"], row["paper_row"]
-            if by_size:
-                size = count_parameters(config_of_size(parse_size(name), _PAPER_VOCABULARY))
-            theirs = {column: (score, None) for column, score in row["published"].items()}
-            groups["paper"].append(ScoredModel(name, size, theirs))
-    groups = {name: models for name, models in groups.items() if models}
-    return draw_scores(values["columns"], groups, values["title"], by_size)
+            theirs = {name: (score, None) for name, score in row["published"].items()}
+            model = ScoredModel(row["paper_row"], row["paper_parameters"], theirs)
+            groups.setdefault("paper", []).append(model)
+    return draw_scores(values["columns"], groups, values["title"], values["grid"] == "sizes")
 
 
 def _table(title: str, names: Sequence[str], rows: Sequence[Values]) -> ScoreTable:

@@ -4,19 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from bert_tf.plots import style
 
-# Inches.
-_WIDTH, _POINTS, _BAR, _AROUND_BARS = 4.6, 2.5, 0.28, 0.7
-
 
 class ScoredModel(NamedTuple):
-    """A model, its number of parameters, and its scores: means and deviations, None if unknown."""
+    """A model, its number of parameters, and its scores, means and deviations; None if unknown."""
 
     name: str
-    parameters: int
+    parameters: int | None
     scores: Mapping[str, tuple[float, float | None]]
 
 
@@ -26,44 +22,30 @@ def draw_scores(
     title: str,
     by_size: bool = False,
 ) -> style.Picture:
-    """Draws a row of panels for each score that `names` has, and a column for each group of models.
+    """Draws a panel for each score in `names` and group of models, with bars or points.
 
-    The panels hold bars, or points over the numbers of parameters.
+    Points, `by_size`, are over the numbers of parameters.
     """
-    most = max(map(len, groups.values()))
-    height = _POINTS if by_size else _AROUND_BARS + _BAR * most
-    figure = style.new_figure(_WIDTH * len(groups), height * len(names) + 0.4)
+    height = 2.5 if by_size else 0.7 + 0.28 * max(map(len, groups.values()))
+    figure = style.new_figure(4.6 * len(groups), height * len(names) + 0.4)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=style.INK, parse_math=False)
     panels = figure.subplots(len(names), len(groups), squeeze=False)
     for name, row in zip(names, panels, strict=True):
-        for axes, (group, models), color in zip(row, groups.items(), style.COLORS, strict=False):
-            known = [model for model in models if name in model.scores]
-            axes.set_visible(bool(known))
-            if known:
-                (_draw_points if by_size else _draw_bars)(axes, known, name, color)
-                style.set_title(axes, f"{name}, {group}")
+        for axes, group, color in zip(row, groups, style.COLORS, strict=False):
+            models = [model for model in groups[group] if name in model.scores]
+            axes.set_visible(bool(models))
+            means, deviations = np.array([x.scores[name] for x in models], float).reshape(-1, 2).T
+            if by_size:
+                sizes = [model.parameters / 1e6 for model in models]
+                axes.errorbar(sizes, means, deviations, fmt="o", color=color)
+                axes.set_xlabel("million parameters", color=style.INK)
+            else:
+                places = range(len(models))
+                bars = axes.barh(places, means, xerr=deviations, color=color, ecolor=style.INK)
+                axes.bar_label(bars, fmt="%.1f", padding=3, fontsize=9, color=style.INK)
+                axes.set_yticks(places, [model.name for model in models], parse_math=False)
+                axes.invert_yaxis()
+                axes.margins(x=0.15)
+            style.draw_grid(axes)
+            style.set_title(axes, f"{name}, {group}")
     return figure
-
-
-def _draw_points(axes: Axes, models: Sequence[ScoredModel], name: str, color: str) -> None:
-    models = sorted(models, key=lambda model: model.parameters)
-    sizes = [model.parameters / 1e6 for model in models]
-    axes.errorbar(sizes, *_values(models, name), fmt="o-", ms=4.5, lw=1.2, color=color)
-    axes.set_xlabel("million parameters", color=style.INK)
-    style.draw_grid(axes)
-
-
-def _draw_bars(axes: Axes, models: Sequence[ScoredModel], name: str, color: str) -> None:
-    means, deviations = _values(models, name)
-    places = range(len(models))
-    bars = axes.barh(places, means, xerr=deviations, color=color, ecolor=style.INK)
-    axes.bar_label(bars, fmt="%.1f", padding=3, fontsize=9, color=style.INK)
-    axes.set_yticks(places, [model.name for model in models], parse_math=False)
-    axes.invert_yaxis()
-    axes.margins(x=0.15)
-    style.draw_grid(axes)
-
-
-def _values(models: Sequence[ScoredModel], name: str) -> np.ndarray:
-    """Returns means and deviations, float [2, n]; a deviation that is unknown is NaN."""
-    return np.array([model.scores[name] for model in models], float).T

@@ -184,9 +184,8 @@ def _check_phase(
         records, files=named.eval_files, part="held_out" if splits else "all"
     )
     if masking and (share := options.eval_masked_lm_prob):
-        held_out = dataclasses.replace(
-            held_out, masking=dataclasses.replace(masking, masked_lm_prob=share)
-        )
+        masking = dataclasses.replace(masking, masked_lm_prob=share)
+        held_out = dataclasses.replace(held_out, masking=masking)
     return PhaseRecords(
         first_step=named.first_step,
         until_step=named.until_step,

@@ -298,4 +298,4 @@ def test_scores_are_bars_or_points():
     assert {"80.0", "F1, measured"} <= {*texts(first)} and "base" in texts(other)
     assert (len(second.patches), empty.get_visible()) == (1, False)
     points = draw_scores(["F1"], groups, "", by_size=True).axes[0].lines[0]
-    np.testing.assert_array_equal(points.get_xydata(), [[1, 70], [4, 80]])
+    np.testing.assert_array_equal(points.get_xydata(), [[4, 80], [1, 70]])

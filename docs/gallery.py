@@ -286,11 +286,10 @@ def draw_compression() -> Pictures:
     title = "Published: size and quality; the area is the speed"
     yield "compression_published", compressed_models([], published, title)
     text = (DOCS / "results.md").read_text()
-    rows = re.findall(r"^\| `(.+?)`(.*?) \| ([\d.]+) \| [\d.]+ \| ([\d.]+)% \|", text, re.M)
+    row = r"^\| `(.+?)`.*? \| ([\d.]+) \| ([\d.]*) ?\| [\d.]+ \| ([\d.]+)% \|"
     models = [
-        Compressed(name, 90.9 / float(size), float(kept) / 100, None, faster)
-        for name, note, size, kept in rows
-        for faster in [2.0 if "3 layers" in note else 11.6 if name == "bilstm" else None]
+        Compressed(name, 90.9 / float(size), float(kept) / 100, faster=float(faster or 0) or None)
+        for name, size, faster, kept in re.findall(row, text, re.M)
     ]
     yield "compression", compressed_models(models, title="Students of MiniLM on SST-2")
 

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bert_tf.plots import style
+from bert_tf.plots.labels import label_points
 
 _MARKERS = "os^Dv*PX"
 _RADIUS = 3.25
@@ -67,7 +68,7 @@ def embedding_map(
         places.setdefault(tuple(point + 0.0), []).append(label)
     texts = ["\n".join(same) for same in places.values()]
     radii = np.full(len(texts), _RADIUS)
-    style.label_points(axes, np.array(list(places)), radii, texts, size=9)
+    label_points(axes, np.array(list(places)), radii, texts, size=9)
     return axes.figure
 
 

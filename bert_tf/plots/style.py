@@ -10,15 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import get_font_names
 from matplotlib.text import Text
-from matplotlib.transforms import Bbox
 
 INK, FAINT = "#404040", "#d9d9d9"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")  # distinguishable by the color-blind
 _LARGEST = 20.0
 # What Linux, macOS and Windows have for Chinese characters, which matplotlib's own fonts lack.
 _CHINESE = ("Noto Sans CJK SC", "WenQuanYi Micro Hei", "PingFang SC", "Microsoft YaHei")
-# More labels would take minutes, and find no free place.
-_MOST_MOVED = 50
 
 
 class Picture(Figure):
@@ -99,47 +96,6 @@ def name_cells(axes: Axes, columns: Sequence[str], rows: Sequence[str], rotation
     anchor = dict(ha="right", va="center", rotation_mode="anchor") if rotation else {}
     axes.set_xticks(range(len(columns)), columns, rotation=rotation, parse_math=False, **anchor)
     axes.set_yticks(range(len(rows)), rows, parse_math=False)
-
-
-def label_points(
-    axes: Axes,
-    points: np.ndarray,
-    radii: np.ndarray,
-    labels: Sequence[str],
-    size: float,
-) -> None:
-    """Writes a label near each disc; call it after drawing all else.
-
-    Up to 50 labels move so that they do not cover each other. `points` are centers in the data's
-    units, float [n, 2]; `radii`, float [n], and the `size` of the font are in points.
-    """
-    # The layout must not make room for where labels are before they move.
-    style = dict(fontsize=size, color=INK, parse_math=False, in_layout=False)
-    if len(labels) > _MOST_MOVED:
-        for point, radius, label in zip(points, radii, labels, strict=True):
-            place = dict(xytext=(radius + 3, 3), textcoords="offset points")
-            axes.annotate(label, point, **place, **style)
-        return
-    # Slow to import, and rarely needed.
-    from adjustText import adjust_text
-
-    lower, upper = disc_corners(axes, points, radii)
-    places = axes.transData.inverted().transform(upper)
-    texts = [axes.text(*place, label, **style) for place, label in zip(places, labels, strict=True)]
-    boxes = [Bbox(corners) for corners in zip(lower, upper, strict=True)]
-    line = dict(arrowstyle="-", color=INK, lw=0.5)
-    # Limiting the iterations rather than the time gives the same picture every time.
-    targets = dict(zip(("target_x", "target_y"), points.T, strict=True))
-    adjust_text(texts, objects=boxes, ax=axes, iter_lim=200, arrowprops=line, **targets)
-
-
-def disc_corners(axes: Axes, points: np.ndarray, radii: np.ndarray) -> tuple:
-    """Returns the lower left and upper right corners around discs, in pixels, float [n, 2] each."""
-    # Settles the layout.
-    axes.figure.draw_without_rendering()
-    centers = axes.transData.transform(points)
-    pixels = radii[:, np.newaxis] * axes.figure.dpi / 72
-    return centers - pixels, centers + pixels
 
 
 def check_shape(name: str, values: np.ndarray, *shape: int | None) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import bert_tf
 from bert_tf import plots
@@ -115,26 +116,33 @@ def test_an_embedding_map_keeps_the_largest_variances():
     assert axes.get_xlabel() == f"component 1 ({shares[0]:.0%} of the variance)"
     assert axes.get_ylabel() == f"component 2 ({shares[1]:.0%} of the variance)"
     assert [len(group.get_offsets()) for group in axes.collections] == [4, 2]
+    axes.figure.draw_without_rendering()
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["fruit", "firm"]
     for text, point in zip(axes.texts, axes.transData.transform(points), strict=True):
-        box = text.get_window_extent()
+        box = Text.get_window_extent(text)
         assert not box.contains(*point) and np.abs(box.min - point).max() < 60
     assert [text.get_text() for text in axes.texts] == list("abcdef")
 
 
 def test_labels_do_not_cover_each_other(capfd):
-    """Oracle: the boxes of the labels, of which the longest is as wide as the axes."""
+    """Oracle: the boxes of the labels, and the lines between them and their points."""
     # Its own generator: few places suit such labels, so other points may leave none.
     vectors = np.random.default_rng(1).normal(size=(8, 2)) * [1.0, 0.05]
     labels = ["this is as long as a sentence that one draws " * (i < 3) + str(i) for i in range(8)]
     axes = plots.embedding_map(vectors, labels).axes[0]
-    for a, b in itertools.combinations([text.get_window_extent() for text in axes.texts], 2):
+    axes.figure.draw_without_rendering()
+    for a, b in itertools.combinations(map(Text.get_window_extent, axes.texts), 2):
         assert not a.overlaps(b)
+    for text, other in itertools.permutations(axes.texts, 2):
+        if text.arrow_patch.get_visible():
+            start, end = axes.transData.transform(text.xy), Text.get_window_extent(text)
+            line = np.linspace(start, (end.min + end.max) / 2, 50)
+            assert not any(Text.get_window_extent(other).contains(*point) for point in line)
     assert capfd.readouterr().err == ""
 
 
 def test_many_labels_are_where_their_points_are():
-    """Oracle: the points and the labels. Finding places for so many would take minutes."""
+    """Oracle: the points and the labels."""
     labels = [str(i) for i in range(300)]
     axes = plots.embedding_map(RNG.normal(size=(300, 4)), labels).axes[0]
     points = axes.collections[0].get_offsets()
@@ -156,6 +164,16 @@ def test_discs_are_drawn_whole():
         radius = np.sqrt(disc.get_sizes()[0]) / 2 * axes.figure.dpi / 72
         assert box.contains(*(center - radius)) and box.contains(*(center + radius))
     assert [text.get_text() for text in axes.texts] == ["original", "pd", "bilstm"]
+
+
+def test_unknown_speeds_are_hollow():
+    """Oracle: the speeds."""
+    models = [Compressed("known", 2.0, 0.9, None, 3.0), Compressed("unknown", 4.0, 0.9)]
+    axes = compressed_models(models).axes[0]
+    discs = next(group for group in axes.collections if len(group.get_offsets()) == 2)
+    assert [alpha > 0 for *_, alpha in discs.get_facecolors()] == [True, False]
+    assert "unknown speed" in texts(axes.figure)
+    assert "unknown speed" not in texts(compressed_models(models[:1]))
 
 
 def test_equal_vectors_share_a_point_and_a_label():

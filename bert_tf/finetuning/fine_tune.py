@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 import tensorflow as tf
 
 from bert_tf.base.command_help import command_line, unused_name
-from bert_tf.base.files import errors_at
+from bert_tf.base.files import check_single, errors_at
 from bert_tf.base.output_files import write_json
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.choices import VECTOR_TYPES
@@ -67,6 +67,9 @@ def fine_tune(
         Interrupted: a signal stopped training, after a checkpoint was saved.
     """
     options = dataclasses.replace(options, task=task.name if task else task_name(options.task))
+    # Before a model is downloaded.
+    for path in filter(None, (options.train_file, options.dev_file, options.test_file)):
+        check_single(path)
     with training_devices(options, writes=True) as strategy:
         return _fine_tune(options, task, init, learner, strategy)
 

@@ -399,6 +399,8 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         ({"task": "sst3"}, "no task 'sst3'"),
         ({"text_column": "a"}, "--text_column has no effect with --task=sst2: omit it"),
         ({"dev_file": "nowhere"}, "nowhere: no such file"),
+        # Before a model is downloaded.
+        ({"dev_file": "a.csv", "init_checkpoint": "hf:a/b"}, "a.csv: no such file"),
         ({"layer_decay": 0.9, "freeze_encoder": True}, "--layer_decay has no effect on a frozen"),
         ({"feature_based": "last", "freeze_encoder": True}, "--feature_based freezes the encoder"),
         ({"lora_rank": 8, "freeze_encoder": True}, "--lora_rank freezes the encoder: omit --fre"),

@@ -414,7 +414,10 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         ({"task": "sst2,swag"}, "--task=swag trains alone: only the tasks of GLUE and imdb train"),
         ({"task": "SST-2,sst2"}, "--task=sst2,sst2 names a task twice"),
         ({"task": "sst2,imdb", "do_predict": True}, "--do_predict does not suit several tasks at"),
-        ({"task": "sst2,imdb", "dev_file": "a"}, "--dev_file does not suit several tasks at once"),
+        (
+            {"task": "sst2,imdb", "dev_file": __file__},
+            "--dev_file does not suit several tasks at once",
+        ),
         ({"do_train": False}, "holds no fine-tuned weights to evaluate: give --do_train"),
         ({"vocab_file": "nowhere"}, "nowhere"),
         ({"vocab_file": None}, "give --vocab_file"),

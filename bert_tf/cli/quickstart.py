@@ -45,6 +45,7 @@ class Options(command.Options):
     output_dir: str = option("quickstart", "Folder for all files.")
     num_train_steps: int = option(2600, "Pre-training steps of 32 examples.", at_least=1)
     vocab_size: int = option(8000, "Size of the vocabulary.", **VOCABULARY)
+    open: bool = option(False, "Open the page of `explore` in a browser at the end.")
 
 
 def run(options: Options) -> None:
@@ -84,6 +85,9 @@ def run(options: Options) -> None:
     )
     _step(None, "export.check", saved_model_dir=encoder)
     _step(None, "bert_tf.fill_mask", *_SENTENCES, checkpoint=encoder)
+    page = folder / "explore.html"
+    flags = dict(checkpoint=model, output_file=page, overwrite=True, open=options.open or None)
+    _step(None, "bert_tf.explore", *_SENTENCES[:2], **flags)
     print(
         f"\nFinished after {(time.monotonic() - started) / 60:.1f} minutes. {folder}/ holds:\n"
         "  train.txt, heldout.txt    the text, one sentence per line\n"
@@ -91,6 +95,8 @@ def run(options: Options) -> None:
         "  *.tfrecord                examples: sentence pairs with masked tokens\n"
         "  pretraining/              checkpoints, curves, eval_results.txt\n"
         "  encoder/, preprocessor/   SavedModels for hub.KerasLayer\n"
+        "  explore.html              what the encoder does with two sentences\n"
+        f"To explore other text: python -m bert_tf.explore --checkpoint={model} --serve --open\n"
         "Next: run the same commands on your own text, or fine-tune: "
         "python -m bert_tf.run_finetuning --help"
     )

@@ -258,6 +258,7 @@ class ExplorerOptions(TokenizerOptions):
         "Show the page at a local address, and take new texts there. It listens on 127.0.0.1, "
         "so only programs on this machine reach it.",
     )
+    open: bool = option(False, "Open the page in a browser.")
     port: int = option(
         8000, "Where --serve listens; 0 for any free port.", at_least=0, at_most=65535
     )

@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 import threading
+import webbrowser
 
 import numpy as np
 import pytest
@@ -83,14 +84,17 @@ def test_the_answer_of_a_fine_tuned_model(fine_tuned):
     assert "the model needs text and text_b" in note
 
 
-def test_a_long_text_is_truncated_and_says_so(pretrained, tmp_path, capsys):
-    """Oracle: 24 positions of the model, and 6 as the flag has it."""
+def test_a_long_text_is_truncated_and_says_so(pretrained, tmp_path, capsys, monkeypatch):
+    """Oracle: 24 positions of the model, and 6 as the flag has it. --open opens the page."""
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
     page, texts = str(tmp_path / "page.html"), ("the cat " * 5000, "the cat")
     (tmp_path / "page.html").write_text("mine")
     with pytest.raises(FileExistsError, match="page.html exists: .*--overwrite"):
         run(options(pretrained[0], texts=texts, output_file=page))
     assert (tmp_path / "page.html").read_text() == "mine"
-    run(options(pretrained[0], texts=texts, output_file=page, overwrite=True))
+    run(options(pretrained[0], texts=texts, output_file=page, overwrite=True, open=True))
+    assert opened == [f"file://{page}"]
     shown = capsys.readouterr()
     assert shown.out == f"Wrote {page}: open it in a browser.\n"
     warning = "truncated 1 of 2 texts to 24 tokens: --max_seq_length may be up to 24."

@@ -6,9 +6,11 @@ import http.server
 import importlib.resources
 import json
 import os
+import pathlib
 import re
 import sys
 import threading
+import webbrowser
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -167,9 +169,13 @@ def explore(options: ExplorerOptions) -> None:
     if not options.serve:
         atomic_write(options.output_file, page, options.overwrite)
         print(f"Wrote {options.output_file}: open it in a browser.")
+        if options.open:
+            webbrowser.open(pathlib.Path(options.output_file).absolute().as_uri())
     else:
         with PageServer(options.port, page, explorer.explore) as server:
             print(f"Open {server.url} in a browser, and end with Ctrl-C.", flush=True)
+            if options.open:
+                webbrowser.open(server.url)
             with contextlib.suppress(KeyboardInterrupt):
                 server.serve_forever()
     if truncated:

@@ -304,9 +304,12 @@ def _parsed_options(options_type: type, extra: list[str]) -> Any:
     for field in dataclasses.fields(options_type):
         name, kind = flag_name(field), value_type(field)
         value = flags.FLAGS[name].value
+        is_positional = field.metadata["kind"] == "positional"
         if kind is tuple:
-            value, extra = (*(value or ()), *extra), []
-        elif field.metadata["kind"] == "positional" and value is None and extra:
+            value = tuple(value or ())
+            if is_positional:
+                value, extra = (*value, *extra), []
+        elif is_positional and value is None and extra:
             value = extra.pop(0)
         for alias in field.metadata["aliases"]:
             # An alias sets the flag itself, too.

@@ -111,12 +111,13 @@ def test_flags_become_options(program, tmp_path):
 
 
 def test_strings_without_a_flag(tmp_path):
-    """Oracle: the arguments; those with the name of the flag come first."""
+    """Oracle: the arguments; those with the name of the flag come first. Other tuples get none."""
     path = tmp_path / "program.py"
-    path.write_text(PROGRAM.replace("place: str | None = option(None", "place: tuple = option(()"))
+    tuples = "words: tuple = option((), help='W.')\n    place: tuple = option(()"
+    path.write_text(PROGRAM.replace("place: str | None = option(None", tuples))
     arguments = ("one text", "--number=1", "another", "--place=named")
     done = subprocess.run([sys.executable, path, *arguments], capture_output=True, text=True)
-    assert "place=('named', 'one text', 'another'))" in done.stdout
+    assert "words=(), place=('named', 'one text', 'another'))" in done.stdout
 
 
 @pytest.mark.parametrize(

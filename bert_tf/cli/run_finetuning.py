@@ -12,8 +12,9 @@ which export.classifier exports as a SavedModel. Run the same command again to r
 run.
 
 Without --do_train, the command evaluates the run in output_dir, or the fine-tuned model of
---init_checkpoint. --preset=tiny --vocab_file=vocab.txt trains from scratch. --num_seeds=3 and
---grid make several runs in subfolders of output_dir and compare them.
+--init_checkpoint. --preset=tiny --vocab_file=vocab.txt trains from scratch, and --preset=bilstm a
+BiLSTM in place of BERT. --num_seeds=3 and --grid make several runs in subfolders of output_dir and
+compare them.
 
 Tasks:
   cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli

@@ -1,7 +1,7 @@
 """The flags of compress, on a task and on pre-training records."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -51,10 +51,6 @@ class StudentOptions(command.Options):
     def is_random(self) -> bool:
         """Whether the student starts with random weights."""
         return not self.init_checkpoint and bool(self.preset or self.bert_config_file)
-
-    def default_layers(self, count: int) -> Sequence[int]:
-        """Returns which of `count` layers the student starts with without --student_layers."""
-        return RECIPES[self.recipe].layers(count)
 
 
 @dataclass(frozen=True, kw_only=True)

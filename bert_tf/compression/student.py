@@ -43,16 +43,12 @@ def initial_student(options: StudentOptions, teacher: Checkpoint) -> Checkpoint 
     count = source.spec.config.num_hidden_layers
     if options.student_layers:
         return keep_layers(source, parse_layers(options.student_layers, count, "student_layers"))
-    kept = options.default_layers(count)
+    kept = RECIPES[options.recipe].layers(count)
     return given or (source if len(kept) == count else keep_layers(source, kept))
 
 
 def word_embeddings(options: CompressionOptions, task: Task, teacher: Checkpoint) -> Checkpoint:
-    """Returns the word embeddings of an encoder, as the start of a BiLSTM.
-
-    Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) section 4.3, for the
-    sizes.
-    """
+    """Returns the word embeddings of an encoder, as the start of a BiLSTM."""
     kind = task.head.kind
     if kind == "span":
         raise ValueError(f"--task={task.name}: a BiLSTM cannot find answers: use another --recipe")
@@ -62,13 +58,6 @@ def word_embeddings(options: CompressionOptions, task: Task, teacher: Checkpoint
     pairs = kind == "multiple_choice" or getattr(task, "pairs", False)
     config = BiLSTMConfig(
         spec.config.vocab_size,
-        hidden_size=400,
-        num_hidden_layers=1,
-        num_attention_heads=1,
-        intermediate_size=150,
-        hidden_act="relu",
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
         max_position_embeddings=spec.config.max_position_embeddings,
         embedding_size=words.shape[1],
         bilstm="siamese" if pairs else "single",

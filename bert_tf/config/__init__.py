@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 HEADS = ("classifier", "multiple_choice", "tagger", "span")
 # The kind of a model without a head, whose outputs are vectors of texts.
 EMBEDDING = "embedding"
-_BILSTMS = ("single", "siamese")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,7 +136,9 @@ class MobileBertConfig(BertConfig):
 class BiLSTMConfig(BertConfig):
     """Sizes of the BiLSTM in `models.lstms`, an encoder without transformer layers.
 
-    `bilstm` is "single" or "siamese".
+    `bilstm` is "single" or "siamese". The default sizes are those of Tang et al.
+
+    Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) section 4.3.
     """
 
     key: ClassVar[str] = "bilstm"
@@ -145,12 +146,20 @@ class BiLSTMConfig(BertConfig):
     has_layers: ClassVar[bool] = False
     longest_input: ClassVar[None] = None
 
+    hidden_size: int = 400
+    num_hidden_layers: int = 1
+    num_attention_heads: int = 1
+    intermediate_size: int = 150
+    hidden_act: str = "relu"
+    hidden_dropout_prob: float = 0.0
+    attention_probs_dropout_prob: float = 0.0
+    embedding_size: int | None = 300
     bilstm: str = dataclasses.field(kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.bilstm not in _BILSTMS:
-            raise ValueError(f"bilstm {self.bilstm!r} is not one of {', '.join(_BILSTMS)}")
+        if self.bilstm not in (kinds := BILSTM_PRESETS.values()):
+            raise ValueError(f"bilstm {self.bilstm!r} is not one of {', '.join(kinds)}")
 
 
 class Size(NamedTuple):
@@ -183,6 +192,9 @@ PRESETS = {
     for hidden in (128, 256, 512, 768)
 }
 """Maps the values of --preset to sizes."""
+
+BILSTM_PRESETS = {"bilstm": "single", "bilstm-pairs": "siamese"}
+"""Maps the other values of --preset to the kinds of a BiLSTM."""
 
 _BASE_WIDTH, _BASE_INITIALIZER_RANGE = 768, 0.02
 _WIDTH_WITHOUT_DROPOUT = 256
@@ -222,7 +234,8 @@ def suggest_start(num_examples: int, max_seq_length: int, device_type: str) -> S
 def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
     """Returns the configuration of a published size, with training values for its width.
 
-    Sizes are those of `PRESETS`, such as "tiny", "albert-base" or the miniature "L-6_H-256". The
+    Sizes are those of `PRESETS`, such as "tiny", "albert-base" or the miniature "L-6_H-256".
+    "bilstm" and "bilstm-pairs" are not BERT but a BiLSTM to compare with; see `BiLSTMConfig`. The
     default vocabulary size is that of bert-base-uncased.
 
     Example:
@@ -231,8 +244,11 @@ def preset_config(name: str, vocab_size: int = 30522) -> BertConfig:
     Raises:
         ValueError: there is no such preset.
     """
+    if name in BILSTM_PRESETS:
+        return BiLSTMConfig(vocab_size, bilstm=BILSTM_PRESETS[name])
     if name not in PRESETS:
-        raise ValueError(f"no preset {name!r}: choose one of {', '.join(PRESETS)}")
+        names = ", ".join([*PRESETS, *BILSTM_PRESETS])
+        raise ValueError(f"no preset {name!r}: choose one of {names}")
     return sized_config(PRESETS[name], vocab_size)
 
 

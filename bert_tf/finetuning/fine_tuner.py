@@ -140,6 +140,8 @@ class FineTuner:
         self._session, self._learner, self._examples = session, learner, splits[TRAIN]
         task, options, config = learner.task, session.options, spec.config
         self.num_train_steps = steps = options.num_train_steps(len(self._examples))
+        if options.layer_decay != 1 and not config.has_layers:
+            raise ValueError("--layer_decay is for layers of BERT, which a BiLSTM lacks: omit it")
         sizes = options.train_batch_size, session.strategy.num_replicas_in_sync, config
         if note := task.check_steps(self._examples, *sizes):
             session.say(f"WARNING: {note}")

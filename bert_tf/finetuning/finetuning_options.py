@@ -201,7 +201,8 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     preset: str | None = rare_option(
         None,
         "A published size, such as tiny, mini, small, base or L-6_H-256, to train an encoder "
-        "from scratch.",
+        "from scratch. To compare with: bilstm, a BiLSTM, and bilstm-pairs, which compares two "
+        "texts.",
     )
     vocab_file: str | None = rare_option(
         None,

@@ -111,6 +111,11 @@ class BertEncoder(BertModel):
         **kwargs,
     ):
         super().__init__(config, **kwargs)
+        if not config.has_layers:
+            raise ValueError(
+                "this needs layers of BERT, which a BiLSTM lacks: give another --preset or "
+                "--bert_config_file"
+            )
         self.rematerialize, self.skips_padding = rematerialize, skips_padding
         embeddings, block = _LAYERS.get(config.model_type, (BertEmbeddings, EncoderBlock))
         policy = dict(dtype=self.dtype_policy)

@@ -71,6 +71,8 @@ class BertTaskModel(BertModel):
         self.num_outputs, self.kind = num_outputs, kind
         self.mean, self.deviation = mean, deviation
         self._reads_tokens = kind in ("tagger", "span")
+        if self._reads_tokens and getattr(config, "bilstm", None) == "siamese":
+            raise ValueError("a siamese BiLSTM has no outputs for tokens: use --preset=bilstm")
         self.input_rank = 3 if kind == "multiple_choice" else 2
         self.encoder = encoder or make_encoder(config, dtype=self.dtype_policy)
         rate = 0.0 if kind == "span" else config.head_dropout_prob

@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
-import tensorflow_text as tf_text
 
+from bert_tf.text.operations import tf_text
 from tfrecords.vocabulary import AddedToken
 
 # The meaning of \w in the regular expressions of Hugging Face's tokenizers.

@@ -7,8 +7,8 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
+from bert_tf.text.operations import tf_text
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
 

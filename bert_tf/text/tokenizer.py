@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from bert_tf.text.added_tokens import AddedTokens, Pieces
+from bert_tf.text.operations import tf_text
 from tfrecords.vocabulary import (
     MAX_CHARACTERS_PER_WORD,
     SPECIAL_TOKENS,

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
-import tensorflow_text  # noqa: F401, registers the operations of tokenizers
 
+import bert_tf.text.operations  # noqa: F401, registers those of tokenizers
 from export.checks import encoder, preprocessor, serving
 from export.checks.points import Point, Subject, Wrong
 

@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 from support import assert_same_state, edit_json, tuning_options
 
+import bert_tf
 from bert_tf.base.output_files import locked
 from bert_tf.config import Head
 from bert_tf.finetuning import fine_tuner
@@ -75,6 +76,22 @@ def test_learns_the_words(finished, sentences, config, pack, load_best):
     assert np.mean(probabilities.argmax(axis=-1) == labels) == results["eval_accuracy"]
     losses = -np.log(probabilities[np.arange(50), labels])
     assert results["eval_loss"] == pytest.approx(losses.mean(), rel=1e-4)
+
+
+def test_a_bilstm_learns_the_words_from_scratch(files, sentences, tmp_path):
+    """Oracles: the words; the run's own accuracy; a finished run is not repeated."""
+    flags = dict(preset="bilstm", bert_config_file=None, learning_rate=1e-2)
+    results = run(options := tuning_options(files, tmp_path / "run", **flags))
+    assert results["eval_accuracy"] > 0.95
+    assert run(options) == results
+    texts, labels = zip(*sentences(50, seed=1), strict=True)  # dev
+    found = bert_tf.load_predictor(options.output_dir)(texts)
+    expected = [TASKS["sst2"].head.labels[label] for label in labels]
+    right = [x["label"] == label for x, label in zip(found, expected, strict=True)]
+    assert np.mean(right) == results["eval_accuracy"]
+    classifier.export_classifier(options.output_dir, folder := str(tmp_path / "classifier"))
+    for answer, same in zip(bert_tf.load_predictor(folder)(texts), found, strict=True):
+        assert answer["probabilities"] == pytest.approx(same["probabilities"], abs=1e-5)
 
 
 def test_exports_a_classifier_of_raw_text(
@@ -422,6 +439,10 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         ({"vocab_file": "nowhere"}, "nowhere"),
         ({"vocab_file": None}, "give --vocab_file"),
         ({"data_dir": "nowhere"}, "nowhere contains neither train.tsv nor SST-2/tr"),
+        (
+            {"preset": "bilstm", "bert_config_file": None, "layer_decay": 0.9},
+            "--layer_decay is for layers of BERT, which a BiLSTM lacks: omit it",
+        ),
         ({"max_seq_length": 33}, "more than the max_position_embeddings 32"),
         ({"num_train_epochs": 0.01}, "less than one step"),
         ({"bert_config_file": None}, "give --init_checkpoint, --preset or --bert"),

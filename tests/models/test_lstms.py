@@ -8,10 +8,11 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.choices import FEATURES
-from bert_tf.config import BertConfig, BiLSTMConfig
+from bert_tf.config import BertConfig, BiLSTMConfig, preset_config
 from bert_tf.models import lstms
 from bert_tf.models.lstms import BiLSTMEncoder, FeatureTagger
-from bert_tf.models.task_model import BertTaskModel
+from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.task_model import BertEmbedder, BertTaskModel
 
 CONFIG = BertConfig(12, 8, 5, 2, 16, max_position_embeddings=8, hidden_dropout_prob=0.1)
 IDS = np.array([[2, 5, 6, 7, 3], [2, 8, 3, 0, 0]])
@@ -132,11 +133,10 @@ def test_a_pair_is_two_texts_that_one_lstm_reads():
 
 
 def test_it_is_the_encoder_of_a_task_model():
-    """Oracles: the parameters of the paper's sizes; gradients for every weight."""
-    sizes = dict(hidden_size=400, intermediate_size=150, embedding_size=300)
+    """Oracles: the parameters of the paper's sizes; gradients for every weight; the messages."""
     lstm = 2 * 4 * 150 * (300 + 150 + 1)
-    for config, states in ((SINGLE, 300), (SIAMESE, 1200)):
-        model = BertTaskModel(dataclasses.replace(config, **sizes), 3)
+    for name, states in (("bilstm", 300), ("bilstm-pairs", 1200)):
+        model = BertTaskModel(preset_config(name, 12), 3)
         expected = 12 * 300 + lstm + 400 * (states + 1) + 3 * 401
         assert model.count_params() == expected
     model = BertTaskModel(SINGLE, 3, "tagger")
@@ -144,3 +144,8 @@ def test_it_is_the_encoder_of_a_task_model():
         loss = tf.reduce_sum(tf.square(model(PAIR_INPUTS, training=True)))
     weights = [weight.value for weight in model.trainable_weights]
     assert all(gradient is not None for gradient in tape.gradient(loss, weights))
+    with pytest.raises(ValueError, match="a siamese BiLSTM has no outputs for tokens"):
+        BertTaskModel(SIAMESE, 3, "tagger")
+    for model_type in (BertPretrainer, BertEmbedder):
+        with pytest.raises(ValueError, match="this needs layers of BERT, which a BiLSTM lacks"):
+            model_type(SINGLE)

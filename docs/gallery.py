@@ -8,6 +8,7 @@ Without any of these flags, it draws what needs no model: diagrams and published
 
 import argparse
 import dataclasses
+import itertools
 import json
 import pathlib
 import re
@@ -38,6 +39,7 @@ MILK = "the man bought a gallon of milk and carried it home"
 # The usual example of ERNIE's masking, and names in it.
 HARBIN = "哈尔滨是黑龙江的省会，国际冰雪文化名城"
 NAMES = "哈尔滨", "黑龙江", "冰雪"
+TASKS = "sst2", "mrpc", "squad", "ner"
 DOCS = pathlib.Path(__file__).parent
 SENTENCES = {
     "she ate an apple": "fruit",
@@ -67,31 +69,25 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--quickstart", help="The folder that `make quickstart` fills")
     parser.add_argument("--encoder", help="A trained encoder, such as all-MiniLM-L6-v2")
-    for task in ("sst2", "mrpc", "squad", "ner"):
+    for task in TASKS:
         parser.add_argument(f"--{task}", help="A run fine-tuned on this task; needs all four")
-    parser.add_argument("--chinese", help="A folder with a Chinese vocab.txt, or a checkpoint")
+    parser.add_argument("--chinese", help="A Chinese vocab.txt, or a checkpoint that has one")
     parser.add_argument("--output_dir", type=pathlib.Path, default=DOCS / "images/plots")
-    flags = vars(parser.parse_args(arguments))
-    folder = flags.pop("output_dir")
-    tasks = [flags.pop(task) for task in ("sst2", "mrpc", "squad", "ner")]
-    save(folder, draw_architecture())
-    save(folder, draw_compression())
-    for name, path in flags.items():
-        if path:
-            save(folder, globals()[f"draw_{name}"](path))
-    if all(tasks):
-        save(folder, draw_fine_tuned(*tasks))
+    flags = parser.parse_args(arguments)
+    pictures = [draw_architecture(), draw_compression()]
+    pictures += [draw_quickstart(flags.quickstart)] if flags.quickstart else []
+    pictures += [draw_encoder(flags.encoder)] if flags.encoder else []
+    pictures += [draw_chinese(flags.chinese)] if flags.chinese else []
+    runs = [getattr(flags, task) for task in TASKS]
+    pictures += [draw_fine_tuned(*runs)] if all(runs) else []
+    save(flags.output_dir, itertools.chain(*pictures))
 
 
 def draw_architecture() -> Pictures:
     """Draws the encoder, its layers, and what it is trained for."""
     configs = {name: bert_tf.preset_config(name) for name in ("base", "large")}
     yield "pretraining_and_finetuning", plots.pretraining_and_finetuning(configs["base"])
-    figure = style.new_figure(10, 4.2)
-    layer, stacks = figure.subplots(1, 2)
-    plots.transformer_layer(configs["base"], "A layer of base", layer)
-    plots.encoder_stacks(configs, ax=stacks)
-    yield "architecture", figure
+    yield "encoder_layers", plots.encoder_layers(configs)
 
 
 def draw_encoder(path: str) -> Pictures:

@@ -6,12 +6,7 @@ axes of your own and returns their figure. If pyplot made them, pyplot shows tha
 itself: end the line with a semicolon to see it only once.
 """
 
-from bert_tf.plots.architecture import (
-    encoder_stacks,
-    pretraining_and_finetuning,
-    task_example,
-    transformer_layer,
-)
+from bert_tf.plots.architecture import encoder_layers, pretraining_and_finetuning, task_example
 from bert_tf.plots.attention import attention, attention_heads
 from bert_tf.plots.confusion import confusion_matrix
 from bert_tf.plots.curves import learning_curves
@@ -24,11 +19,10 @@ __all__ = [
     "confusion_matrix",
     "embedding_map",
     "embedding_sum",
-    "encoder_stacks",
+    "encoder_layers",
     "learning_curves",
     "masked_example",
     "pretraining_and_finetuning",
     "task_example",
-    "transformer_layer",
     "word_probabilities",
 ]

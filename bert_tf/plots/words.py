@@ -1,7 +1,7 @@
 """Draws words: their probabilities, and their masking."""
 
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -72,48 +72,32 @@ def masked_example(
     style.check_shape("masked_tokens", masked_tokens, len(tokens))
     rows = {"before": 0.0, "after": 1.1} | ({"predicted": 2.7} if predicted else {})
     height = 1.9 + max(rows.values())
-    lines = list(_lines(tokens, masked_tokens, predicted or {}, set(positions)))
-    axes = ax or style.new_axes(9, 0.5 + 0.32 * height * len(lines))
-    axes.set(xlim=(0, _LINE), ylim=(height * len(lines), -0.2), xticks=[])
-    ticks = [height * line + top + 0.5 for line in range(len(lines)) for top in rows.values()]
-    axes.set_yticks(ticks, [*rows] * len(lines))
-    style.finish_axes(axes, title)
-    # The width of a character of the font is 0.6 of its size.
-    inches = axes.get_window_extent().width / axes.figure.dpi
-    size = min(9.0, 0.93 * 72 * inches / _LINE / 0.6)
-    for number, boxes in enumerate(lines):
-        for left, width, texts, kind in boxes:
-            for (row, top), token in zip(rows.items(), texts, strict=False):
-                if token:
-                    place = left, width, height * number + top
-                    _draw_box(axes, *place, token, kind if row == "after" else "", size)
-    return axes.figure
-
-
-Box = tuple[float, float, tuple[str, str, str], str]
-
-
-def _lines(
-    tokens: Sequence[str],
-    masked_tokens: Sequence[str],
-    predicted: Mapping[int, str],
-    positions: set[int],
-) -> Iterator[list[Box]]:
-    """Yields lines of boxes: left end, width, the texts of the rows, and what became of a token."""
-    line, left = [], 0.0
+    boxes, line, left = [], 0, 0.0
     for index, (before, after) in enumerate(zip(tokens, masked_tokens, strict=True)):
         kind = ""
         if index in positions:
             kind = "unchanged" if after == before else "random"
             kind = "masked" if after == _MASK else kind
-        texts = before, after, predicted.get(index, "")
+        texts = before, after, (predicted or {}).get(index, "")
         width = max(map(_width, (*texts, kind))) + 1.2
-        if line and left + width > _LINE:
-            yield line
-            line, left = [], 0.0
-        line.append((left, width, texts, kind))
+        if left and left + width > _LINE:
+            line, left = line + 1, 0.0
+        boxes.append((left, width, height * line, texts, kind))
         left += width + 0.4
-    yield line
+    axes = ax or style.new_axes(9, 0.5 + 0.32 * height * (line + 1))
+    axes.set(xlim=(0, _LINE), ylim=(height * (line + 1), -0.2), xticks=[])
+    ticks = [height * i + top + 0.5 for i in range(line + 1) for top in rows.values()]
+    axes.set_yticks(ticks, [*rows] * (line + 1))
+    style.finish_axes(axes, title)
+    # The width of a character of the font is 0.6 of its size.
+    inches = axes.get_window_extent().width / axes.figure.dpi
+    size = min(9.0, 0.93 * 72 * inches / _LINE / 0.6)
+    for left, width, top, texts, kind in boxes:
+        for (row, below), token in zip(rows.items(), texts, strict=False):
+            if token:
+                shown = kind if row == "after" else ""
+                _draw_box(axes, left, width, top + below, token, shown, size)
+    return axes.figure
 
 
 def _width(text: str) -> int:

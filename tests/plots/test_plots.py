@@ -35,12 +35,11 @@ PICTURES = {
     "masked_example": lambda **ax: plots.masked_example(TOKENS, TOKENS, [2], **ax),
     "confusion_matrix": lambda **ax: plots.confusion_matrix([0, 1], [1, 1], ["$a", "b$"], **ax),
     "task_example": lambda **ax: plots.task_example(TOKENS, {0: "positive"}, **ax),
-    "transformer_layer": lambda **ax: plots.transformer_layer(BASE, **ax),
-    "encoder_stacks": lambda **ax: plots.encoder_stacks({"base": BASE}, **ax),
 }
 WITHOUT_AXES = {
     "attention_heads": lambda: plots.attention_heads(PROBABILITIES),
     "pretraining_and_finetuning": lambda: plots.pretraining_and_finetuning(BASE),
+    "encoder_layers": lambda: plots.encoder_layers({"base": BASE}),
     "learning_curves": lambda: plots.learning_curves([{"step": 1, "loss": 2.0}]),
 }
 
@@ -235,14 +234,13 @@ def test_what_a_model_predicts_of_chinese_text():
 
 def test_sizes_are_those_of_the_configuration():
     """Oracles: L, H and A of BERT's base and large; the widths of the boxes, one per layer."""
-    figure = plots.transformer_layer(BASE)
-    shown = "\n".join(texts(figure))
-    for text in "12 heads of 64", "768 → 3,072 → 768", "2.36M parameters", "4.72M parameters":
-        assert text in shown
-    axes = plots.encoder_stacks({"base": BASE, "large": LARGE}).axes[0]
-    names = [label.get_text() for label in axes.get_xticklabels()]
-    assert names == ["base\n12 × 768, 12 heads\n109M", "large\n24 × 1,024, 16 heads\n335M"]
-    widths = [box.get_width() for box in axes.patches]
+    layer, stacks = plots.encoder_layers({"base": BASE, "large": LARGE}).axes
+    shown = [text.get_text() for text in layer.texts]
+    assert "attention: 12 heads of 64\n2.36M parameters" in shown
+    assert "feed-forward: 768 → 3,072 → 768, gelu\n4.72M parameters" in shown
+    names = [label.get_text() for label in stacks.get_xticklabels()]
+    assert names == [f"base\n{NAMED}", "large\n24 × 1,024, 16 heads, 335M"]
+    widths = [box.get_width() for box in stacks.patches]
     assert len(widths) == 13 + 25 and widths[0] / widths[-1] == pytest.approx(768 / 1024)
 
 

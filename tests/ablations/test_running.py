@@ -168,35 +168,25 @@ def test_steps_share_a_run(make_options, started):
 
 def test_layers_are_those_of_a_given_encoder(make_options, data, started, monkeypatch, tmp_path):
     """Oracles: the flags of the runs, and the table and the picture, by hand."""
-    (tmp_path / "train.txt").write_text("w1 X X B-PER\nw2 X X O\n\n")
-    (tmp_path / "valid.txt").write_text("w1 X X B-PER\n\n")
-    config = BertConfig.from_json_file(str(data / "config.json"))
-    vocab = load_vocab(str(data / "vocab.txt"))
-    encoder = str(save_run(tmp_path / "encoder", BertPretrainer(config), vocab, step=1))
+    for split in ("train", "valid"):
+        (tmp_path / f"{split}.txt").write_text("w1 X X B-PER\nw2 X X O\n\n")
+    model = BertPretrainer(BertConfig.from_json_file(str(data / "config.json")))
+    encoder = str(save_run(tmp_path / "encoder", model, load_vocab(str(data / "vocab.txt"))))
     flags = dict(input_file=None, init_checkpoint=encoder, tasks="ner", data_dir=str(tmp_path))
-    options = make_options("layers", rows="last,fine-tuned", bert_config_file=None, **flags)
+    options = make_options("layers", rows="last,fine-tuned", **flags)
     drawn = mock.Mock(wraps=running.draw_scores)
     monkeypatch.setattr(running, "draw_scores", drawn)
-    plans = make_plan(options)
-    runs = [run for plan in plans for run in plan.finetuning.values()]
-    assert [(run.feature_based, run.learning_rate) for run in runs] == [
-        ("last", 1e-3),
-        (None, 5e-5),
-    ]
-    assert {run.init_checkpoint for run in runs} == {encoder}
-    values = run_ablation(options)
+    runs = [run for plan in make_plan(options) for run in plan.finetuning.values()]
+    flags = [(run.init_checkpoint, run.feature_based, run.learning_rate) for run in runs]
+    assert flags == [(encoder, "last", 1e-3), (encoder, None, 5e-5)]
+    text = run_ablation(options)["text"]
     folder = f"{options.output_dir}/layers"
     assert started == [f"{folder}/last/ner", f"{folder}/fine-tuned/ner"]
-    assert [line.split()[2:] for line in values["text"].splitlines()[2:]] == [
-        ["50.0", "94.9"],
-        ["50.0", "96.4"],
-    ]
-    names, groups, _, by_size = drawn.call_args.args
-    assert (names, by_size) == (["NER F1"], False)
-    assert [model.scores for model in groups["paper"]] == [
-        {"NER F1": (94.9, None)},
-        {"NER F1": (96.4, None)},
-    ]
+    scores = [line.split()[-2:] for line in text.splitlines()[2:]]
+    assert scores == [["50.0", "94.9"], ["50.0", "96.4"]]
+    _, groups, _, by_size = drawn.call_args.args
+    assert [model.scores["NER F1"] for model in groups["paper"]] == [(94.9, None), (96.4, None)]
+    assert not by_size
     with pytest.raises(ValueError, match="--feature_based has no effect with --task=sst2"):
         make_plan(dataclasses.replace(options, tasks=f"sst2={data}"))
 

@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 
 import bert_tf
 from bert_tf import plots
+from bert_tf.ablations.ablation_options import GRIDS
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.documents import Lexicon
@@ -33,6 +34,7 @@ from bert_tf.inference.masks import MaskFiller
 from bert_tf.inference.predictor import open_predictor
 from bert_tf.plots import style
 from bert_tf.plots.compression import Compressed, compressed_models
+from bert_tf.plots.scores import ScoredModel, draw_scores
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 MILK = "the man bought a gallon of milk and carried it home"
@@ -74,7 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--chinese", help="A Chinese vocab.txt, or a checkpoint that has one")
     parser.add_argument("--output_dir", type=pathlib.Path, default=DOCS / "images/plots")
     flags = parser.parse_args(arguments)
-    pictures = [draw_architecture(), draw_compression()]
+    pictures = [draw_architecture(), draw_compression(), draw_layers()]
     pictures += [draw_quickstart(flags.quickstart)] if flags.quickstart else []
     pictures += [draw_encoder(flags.encoder)] if flags.encoder else []
     pictures += [draw_chinese(flags.chinese)] if flags.chinese else []
@@ -288,6 +290,17 @@ def draw_compression() -> Pictures:
         for name, size, faster, kept in re.findall(row, text, re.M)
     ]
     yield "compression", compressed_models(models, title="Students of MiniLM on SST-2")
+
+
+def draw_layers() -> Pictures:
+    """Draws table 7 of the BERT paper."""
+    models = [
+        ScoredModel(row.name, None, {name: (score, None) for name, score in row.published.items()})
+        for row in GRIDS["layers"].rows
+        if row.published
+    ]
+    title = "Table 7: fine-tuned, or frozen"
+    yield "layers", draw_scores(["NER F1"], {"BERT paper": models}, title)
 
 
 def save(folder: pathlib.Path, pictures: Pictures) -> None:

@@ -63,13 +63,15 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Page, **kwargs: Any) -> str:
     """Replaces `{{ commands }}` by the help and the flags of all commands.
 
-    Searches list the guide before the names that only contributors look for.
+    Searches list the introduction to BERT first, and last the names that only contributors look for.
     """
     if "{{ commands }}" in markdown:
         sections = [_command(name, module) for name, module in COMMANDS.items()]
         return markdown.replace("{{ commands }}", "\n\n".join(sections))
     if re.match("reference/|architecture|results", page.file.src_uri):
         page.meta["search"] = {"boost": 0.05}
+    if page.file.src_uri == "how_bert_works.md":
+        page.meta["search"] = {"boost": 3}
     # A note for those who read the file itself.
     return re.sub("^> In the repository.*\n>.*\n\n", "", markdown, flags=re.M)
 

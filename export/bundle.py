@@ -1,7 +1,7 @@
 """Packages a model for publishing.
 
-  python -m export.bundle --checkpoint=run --license=apache-2.0 --output_dir=release
-  python -m export.bundle --checkpoint=run --classifier=run-sst2 --output_dir=release
+  python -m export.bundle --checkpoint=run --license=mit --output_dir=release
+  python -m export.bundle --checkpoint=run --classifier=sst2 --output_dir=model
 
 --checkpoint is the output folder of run_pretraining, or a checkpoint of another program
 (docs/checkpoints.md). --classifier adds the model of a run of run_finetuning. The folder holds
@@ -9,7 +9,7 @@
   encoder.tar.gz and so on           the same, for hub.load from a URL and for Kaggle Models
   huggingface                        the encoder for transformers
   bert_config.json, vocab.txt        its configuration and vocabulary
-  README.md                          what all this is, and how to load it
+  README.md                          the model card: what it holds, and how to load it
 
 docs/exports.md says how to publish it. An archive of the same files has the same bytes.
 """

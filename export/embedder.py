@@ -1,7 +1,7 @@
 """Exports a SavedModel that maps text to vectors.
 
-  python -m export.embedder --checkpoint=hf:sentence-transformers/all-MiniLM-L6-v2 \\
-    --output_dir=embedder
+  python -m export.embedder --output_dir=embedder \\
+    --checkpoint=hf:sentence-transformers/all-MiniLM-L6-v2
 
 --checkpoint is a sentence-transformers folder, whose pooling, normalization and length become those
 of the SavedModel, or any other checkpoint (docs/checkpoints.md).

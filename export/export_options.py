@@ -8,18 +8,16 @@ from bert_tf.base.command import option, rare_option
 from bert_tf.choices import SINGLE_LENGTH, STORED_PRECISIONS
 from bert_tf.inference import inference_options as inference
 
-UNKNOWN_LICENSE = "unknown: set --license"
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExportOptions(command.Options):
     """Where to write, and what only the user can say for the model card."""
 
     output_dir: str = option(help="Folder to write; must be new or empty.")
-    license: str = option(
-        UNKNOWN_LICENSE,
-        'The license of the weights, such as "apache-2.0", for the model card. If it is not given, '
-        "the card states the license in the card beside the checkpoint.",
+    license: str | None = option(
+        None,
+        'The license of the weights, such as "apache-2.0", for the model card. Default: that of '
+        "the card beside the checkpoint, otherwise none.",
     )
 
 

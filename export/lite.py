@@ -1,13 +1,13 @@
 """Exports an encoder, classifier, tagger or embedder as a LiteRT model.
 
-  python -m export.lite --checkpoint=run-sst2 --output_file=sst2.tflite --quantize=int8
+  python -m export.lite --checkpoint=run --output_file=a.tflite --quantize=int8
 
 --checkpoint is the output folder of run_finetuning, whose best weights become a model from token
 ids to probabilities or vectors; a sentence-transformers folder; or the output folder of
 run_pretraining, or a checkpoint of another program, whose encoder is exported.
 
 The model takes one example at a time, int32 [1, max_seq_length]: input_word_ids, input_mask and
-input_type_ids. What turns text into them is not part of it. Its file is also a zip archive of
+input_type_ids. It does not tokenize text. Its file is also a zip archive of
 vocab.txt, tokenizer_config.json, classifier.json and labels.txt, for tokenization on the device
 (docs/exports.md). In Python, predict does the tokenization:
 

@@ -7,7 +7,7 @@ ids to probabilities or vectors; a sentence-transformers folder; or the output f
 run_pretraining, or a checkpoint of another program, whose encoder is exported.
 
 The inputs, int64 [batch, sequence], are input_ids, attention_mask and token_type_ids, the names
-that other programs expect. What turns text into them is not part of the model. Its metadata has
+that other programs expect. The model does not tokenize text. Its metadata has
 vocab.txt, tokenizer_config.json, classifier.json and labels.txt. In Python, predict does the
 tokenization:
 

@@ -7,7 +7,7 @@ It contains the tokenizer that the training data was created with. Without --che
 
 Use it with the SavedModel of export.encoder:
 
-  import tensorflow_hub as hub, tensorflow_text  # the latter registers the operations
+  import tensorflow_hub as hub, tensorflow_text  # registers the operations
   preprocessor = hub.load("preprocessor")
   inputs = preprocessor(["one text each"])
   pair = [preprocessor.tokenize(["a question"]), preprocessor.tokenize(["an answer"])]

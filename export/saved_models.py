@@ -22,7 +22,6 @@ from bert_tf.runs.run import RECORDS, TOKENIZER, VOCAB, Run
 from bert_tf.training.checkpoints import check_name
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.weights.checkpoint import Checkpoint
-from export.export_options import UNKNOWN_LICENSE
 from tfrecords.features import write_records
 from tfrecords.vocabulary import Vocabulary, write_vocab
 
@@ -84,7 +83,7 @@ def model_card(
     vocab: Vocabulary,
     lower_case: bool,
     *,
-    license: str = UNKNOWN_LICENSE,
+    license: str | None = None,
     config: BertConfig | None = None,
     run: Run | None = None,
     converted_from: str | None = None,
@@ -97,6 +96,7 @@ def model_card(
     """
     name = os.path.basename(os.path.abspath(output_dir))
     code = code.replace('"FOLDER"', json.dumps(name))
+    license = license or "unknown: set --license"
     front = f'---\nlicense: {json.dumps(license)}\nlibrary_name: "tensorflow"\n'
     vocabulary = {
         "tokens": f"{len(vocab):,}",
@@ -115,11 +115,11 @@ def model_card(
     return "\n\n".join(filter(None, sections))
 
 
-def license_of(given: str, checkpoint: Checkpoint | None) -> str:
+def license_of(given: str | None, checkpoint: Checkpoint | None) -> str | None:
     """Returns the license that the user gave, or the one in the model card beside a checkpoint."""
     file = checkpoint and (checkpoint.config_file or checkpoint.vocab_file)
     path = os.path.join(os.path.dirname(file), CARD) if file else ""
-    if given != UNKNOWN_LICENSE or not os.path.isfile(path):
+    if given or not os.path.isfile(path):
         return given
     front = re.match(r"---\n(.*?)\n---", read_file(path).decode(errors="replace"), re.S)
     stated = front and re.search("^license: *(.+?) *$", front[1], re.MULTILINE)

@@ -1,6 +1,6 @@
 """Checks pre-training records, prints statistics and shows some records.
 
-  python -m tfrecords.inspect --input_file='train.tfrecord-*' --num_examples=3 --plot=lengths.png
+  python -m tfrecords.inspect --input_file='train.tfrecord-*' --plot=lengths.png
 
 It checks the framing and checksums of the records, the lengths and values of all features, and the
 size, number of records and checksum of each file against the manifest beside it. If the vocabulary

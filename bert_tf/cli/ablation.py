@@ -1,8 +1,8 @@
 """Pre-trains and fine-tunes the rows of an ablation, beside the paper's.
 
-  python -m bert_tf.ablation --grid=sizes --input_file='data/train.tfrecord-*' --data_dir=glue \\
-    --tasks=mrpc,sst2 --num_train_steps=20000 --num_warmup_steps=1000 --learning_rate=1e-3 \\
-    --output_dir=ablation
+  python -m bert_tf.ablation --grid=sizes --input_file='data/train.tfrecord-*' \\
+    --tasks=mrpc,sst2 --data_dir=glue --num_train_steps=20000 \\
+    --num_warmup_steps=1000 --learning_rate=1e-3 --output_dir=ablation
 
 Each row is an ordinary run of run_pretraining and, for each task, of run_finetuning. Run the same
 command again to resume: finished runs are kept. The table shows the rows beside those of the paper.

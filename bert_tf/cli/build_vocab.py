@@ -1,9 +1,9 @@
 """Builds, extends or measures a WordPiece vocabulary (vocab.txt).
 
-  python -m bert_tf.build_vocab --input_file='text/*.txt' --output_file=vocab.txt
-  python -m bert_tf.build_vocab --input_file='medicine/*.gz' --output_file=medical.txt \\
+  python -m bert_tf.build_vocab --input_file='a/*.txt' --output_file=vocab.txt
+  python -m bert_tf.build_vocab --input_file='b/*' --output_file=medical.txt \\
     --extend_vocab=bert-base-uncased/vocab.txt --num_new_tokens=1000
-  python -m bert_tf.build_vocab --input_file=en.txt,th.txt --report_vocab=vocab.txt
+  python -m bert_tf.build_vocab --input_file=en.txt --report_vocab=vocab.txt
 
 The first command builds a vocabulary from text. The second adds to a published one the tokens that
 shorten the text of a domain most. The third reports how well a vocabulary covers texts, which the

@@ -2,11 +2,11 @@
 
   python -m bert_tf.compress --recipe=pkd6 --teacher=run-sst2 --task=sst2 \\
     --data_dir=glue/SST-2 --output_dir=run-sst2-pkd6
-  python -m bert_tf.compress --recipe=distilbert --teacher=run --input_file=data --output_dir=small
+  python -m bert_tf.compress --recipe=distilbert --teacher=run \\
+    --input_file=data --output_dir=small
 
-With --task, the other flags are those of run_finetuning, and the output is a fine-tuned model. With
---input_file, they are those of run_pretraining, which --input_file --help lists, and the output is
-a run to fine-tune. The same command resumes a run. --report=FOLDER compares all students in FOLDER.
+With --task, the other flags are those of run_finetuning; with --input_file, of run_pretraining (see
+--input_file --help), and the output is a run to fine-tune. --report=FOLDER compares all students.
 
 Recipes (docs/compression.md has their papers and published results):
   layers      no teacher: fine-tunes the lowest half of the layers
@@ -23,13 +23,13 @@ Recipes (docs/compression.md has their papers and published results):
   albert      no teacher: fine-tunes an ALBERT of your choice
   internal    attention and [CLS] from the lowest layer up, then probabilities and labels;
               internal-progressive: one layer at a time
-  theseus     layers replace modules of the teacher at random, more and more of them
-  heads       no teacher: removes the share --sparsity of the heads, those that contribute least
+  theseus     layers replace modules of the teacher at random, more and more often
+  heads       no teacher: removes the share --sparsity of the heads, the least important ones
   weights     no teacher: sets the share --sparsity of the weights, the smallest ones, to zero
-  q8bert      weights and activations of 8 bits while it trains
-  qbert       weights of 2 to 8 bits, more of them in layers that are sensitive: --bits=2/3
+  q8bert      trains with weights and activations of 8 bits
+  qbert       weights of 2 to 8 bits, more in sensitive layers: --bits=2/3
   minibert    for taggers: a quarter of the layers, and the teacher's probabilities at tagged tokens
-  bilstm      no layers at all: a bidirectional LSTM learns the teacher's outputs
+  bilstm      a bidirectional LSTM learns the teacher's outputs
 distilbert, tinybert, mobilebert and mixed-vocabulary work with --input_file, too.
 
 The student starts with layers of the teacher: --student_layers chooses them. --init_checkpoint

@@ -1,7 +1,9 @@
 """Converts a BERT checkpoint from any common format to any other.
 
-  python -m bert_tf.convert_checkpoint --from=uncased_L-12_H-768_A-12.zip --to=run --output_dir=run
-  python -m bert_tf.convert_checkpoint --from=run --to=huggingface --output_dir=my-bert
+  python -m bert_tf.convert_checkpoint --from=uncased_L-12_H-768_A-12.zip \\
+    --to=run --output_dir=run
+  python -m bert_tf.convert_checkpoint --from=run --to=huggingface \\
+    --output_dir=my-bert
 
 --from takes
 - a Google checkpoint: bert_model.ckpt, its folder, or the published .zip or .tar.gz

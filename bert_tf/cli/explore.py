@@ -1,6 +1,6 @@
 """Makes a page to explore what a model does with a text.
 
-  python -m bert_tf.explore --checkpoint=run --output_file=page.html "The cat [MASK] on the mat."
+  python -m bert_tf.explore --checkpoint=run --output_file=page.html "a [MASK]"
   python -m bert_tf.explore --checkpoint=run --serve
 
 The page shows one text, or two side by side: the answer of a fine-tuned model, the tokens, the

@@ -1,9 +1,9 @@
 """Zips the test predictions of fine-tuning runs for GLUE's server.
 
-  python -m bert_tf.glue_submission --output_file=submission.zip run-cola run-sst2 run-mnli
+  python -m bert_tf.glue_submission --output_file=glue.zip run-cola run-sst2
 
 Each run is the output folder of run_finetuning with --do_predict. The command checks that every
-file covers its whole test set with labels of its task, and says which of the eleven files are
+file covers its whole test set with labels of its task, and lists which of the eleven files are
 missing. The server is at gluebenchmark.com.
 """
 

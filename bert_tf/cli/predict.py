@@ -1,8 +1,8 @@
 """Applies a fine-tuned model to text: labels, numbers, answers or tags.
 
-  python -m bert_tf.predict --checkpoint=sst2 "a moving film" "two hours of nothing"
-  python -m bert_tf.predict --checkpoint=mrpc "One sentence. ||| Another sentence."
-  python -m bert_tf.predict --checkpoint=squad --input_file=questions.jsonl --json
+  python -m bert_tf.predict --checkpoint=sst2 "a moving film" "so dull"
+  python -m bert_tf.predict --checkpoint=mrpc "A sentence. ||| Another one."
+  python -m bert_tf.predict --checkpoint=squad --input_file=a.jsonl --json
 
 --checkpoint is the output folder of run_finetuning, a fine-tuned model of another program
 (docs/checkpoints.md), or what export.classifier, export.lite or export.onnx wrote. Examples are

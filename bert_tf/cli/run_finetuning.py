@@ -1,9 +1,9 @@
 """Fine-tunes a pre-trained encoder on a task.
 
-  python -m bert_tf.run_finetuning --task=sst2 --data_dir=glue/SST-2 --init_checkpoint=run \\
-    --do_train --do_eval --do_predict --output_dir=run-sst2
-  python -m bert_tf.run_finetuning --task=csv --train_file=mails.csv --test_file=new.csv \\
-    --init_checkpoint=run --do_train --do_eval --do_predict --output_dir=spam
+  python -m bert_tf.run_finetuning --task=sst2 --data_dir=glue/SST-2 \\
+    --do_train --do_eval --do_predict --init_checkpoint=run --output_dir=sst2
+  python -m bert_tf.run_finetuning --task=csv --train_file=mails.csv \\
+    --do_train --do_eval --init_checkpoint=run --output_dir=spam
 
 --init_checkpoint is the output folder of run_pretraining or a checkpoint of another program, such
 as Google's or hf:ORG/NAME (docs/checkpoints.md). It provides configuration, vocabulary and casing.

@@ -1,7 +1,8 @@
 """Pre-trains an encoder on the examples that create_pretraining_data wrote.
 
-  python -m bert_tf.run_pretraining --input_file='train.tfrecord-*' --preset=tiny --do_train \\
-    --do_eval --num_train_steps=20000 --num_warmup_steps=1000 --learning_rate=1e-3 --output_dir=run
+  python -m bert_tf.run_pretraining --input_file='train.tf*' --preset=tiny \\
+    --do_train --do_eval --num_train_steps=20000 --num_warmup_steps=1000 \\
+    --learning_rate=1e-3 --output_dir=run
 
 The manifest beside the records provides vocabulary, casing, lengths and objective. --preset or
 --bert_config_file sets the size of the encoder. --strategy chooses where to train: on the CPU, all

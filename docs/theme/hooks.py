@@ -63,7 +63,7 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Page, **kwargs: Any) -> str:
     """Replaces `{{ commands }}` by the help and the flags of all commands.
 
-    Searches list the introduction to BERT first, and last the names that only contributors look for.
+    Searches list the introduction first, and last the names that only contributors look for.
     """
     if "{{ commands }}" in markdown:
         sections = [_command(name, module) for name, module in COMMANDS.items()]

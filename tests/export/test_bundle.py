@@ -24,7 +24,6 @@ from bert_tf.runs.run import Run
 from bert_tf.training.reports import write_results
 from bert_tf.weights.checkpoint import Checkpoint
 from export import bundle, classifier
-from export.export_options import UNKNOWN_LICENSE
 from export.saved_models import license_of, model_card, write_archive
 from export.text_models import (
     BATCHING,
@@ -154,10 +153,10 @@ def test_the_card_says_what_the_run_knows(tmp_path):
 @pytest.mark.parametrize(
     ("card", "given", "expected"),
     [
-        ('---\ntags:\n- bert\nlicense: "mit"\n---\nlicense: x', UNKNOWN_LICENSE, "mit"),
+        ('---\ntags:\n- bert\nlicense: "mit"\n---\nlicense: x', None, "mit"),
         ("---\nlicense: mit \n---\n", "apache-2.0", "apache-2.0"),
-        ("---\nlicense:\n- mit\n---\n", UNKNOWN_LICENSE, UNKNOWN_LICENSE),
-        ("license: mit", UNKNOWN_LICENSE, UNKNOWN_LICENSE),
+        ("---\nlicense:\n- mit\n---\n", None, None),
+        ("license: mit", None, None),
     ],
 )
 def test_the_license_is_that_of_the_source(card, given, expected, tmp_path):

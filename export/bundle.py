@@ -11,7 +11,7 @@
   bert_config.json, vocab.txt        its configuration and vocabulary
   README.md                          the model card: what it holds, and how to load it
 
-docs/exports.md says how to publish it. An archive of the same files has the same bytes.
+docs/exports.md describes how to publish it. Archives of the same files have the same bytes.
 """
 
 from dataclasses import dataclass

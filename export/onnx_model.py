@@ -196,10 +196,7 @@ def _infos(shapes: dict[str, Sequence[int | str]], type_: int) -> list[onnx.Valu
 
 
 def _encode(graph: _Graph, encoder: BertEncoder, *, first_only: bool) -> str:
-    """Adds an encoder without its pooler; returns the name of its last layer's output.
-
-    With `first_only`, the last layer computes only the first token, which the pooler reads.
-    """
+    """Adds an encoder; with `first_only`, its last layer computes only what the pooler reads."""
     config = encoder.config
     if config.model_type not in ("bert", "albert") or config.is_decoder:
         kind = "left-to-right" if config.is_decoder else config.model_type
@@ -227,11 +224,9 @@ def _encode(graph: _Graph, encoder: BertEncoder, *, first_only: bool) -> str:
 
 
 def _checked_start(graph: _Graph) -> str:
-    """Adds operations that give [0], but fail if the shapes of the inputs differ.
-
-    ONNX has no assertions, and arithmetic would broadcast. So if they differ, the operations read
-    the second element of a list that has one.
-    """
+    """Adds operations that give [0], but fail if the shapes of the inputs differ."""
+    # ONNX has no assertions, and arithmetic would broadcast. So if they differ, the operations read
+    # the second element of a list that has one.
     ids, mask, types = (graph.add("Shape", name) for name in ONNX_INPUTS)
     found, wanted = (graph.add("Concat", x, y, axis=0) for x, y in ((mask, types), (ids, ids)))
     differ = graph.add("Not", graph.add("Equal", found, wanted))
@@ -250,10 +245,7 @@ def _add_layer(graph: _Graph, x: str, read: str, bias: str, block: keras.layers.
 
 
 def _attend(graph: _Graph, x: str, read: str, bias: str, attention: keras.layers.Layer) -> str:
-    """Adds the attention of `read` to x, with a product each for queries, keys and values.
-
-    ONNX Runtime recognizes this form, and computes it with one operation.
-    """
+    """Adds the attention of `read` to x, in a form that ONNX Runtime computes at once."""
     size = attention.config.head_size
     path = attention.qkv_kernel.path.removesuffix("_kernel")
     kernels = np.split(attention.qkv_kernel.numpy(), 3, axis=1)

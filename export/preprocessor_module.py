@@ -20,7 +20,13 @@ class PreprocessorModule(tf.Module):
     def __init__(self, tokenizer: WordPieceTokenizer, seq_length: int):
         super().__init__()
         self.tokenize = Tokenize(tokenizer)
-        self.tokenize_with_offsets = TokenizeWithOffsets(tokenizer)
+        # Maps strings [B] to ids, starts and limits in bytes, all [B, (words), (pieces)].
+        self.tokenize_with_offsets = tf.Module()
+        self.tokenize_with_offsets.__call__ = tf.function(
+            lambda sentences: tokenizer.tokenize_with_offsets(sentences),
+            [SENTENCES],
+            autograph=False,
+        )
         self.bert_pack_inputs = PackInputs(tokenizer.vocab, seq_length)
         add_vocab(self, tokenizer.vocab, tokenizer.lower_case)
         self._tokenizer = tokenizer
@@ -54,18 +60,6 @@ class Tokenize(tf.Module):
             "mask_id": vocab.mask_id,
         }
         return {name: tf.constant(value, tf.int32) for name, value in values.items()}
-
-
-class TokenizeWithOffsets(tf.Module):
-    """Maps strings [B] to ids, starts and limits in bytes, all [B, (words), (pieces)]."""
-
-    def __init__(self, tokenizer: WordPieceTokenizer):
-        super().__init__()
-        self._tokenizer = tokenizer
-
-    @tf.function(autograph=False, input_signature=[SENTENCES])
-    def __call__(self, sentences):
-        return self._tokenizer.tokenize_with_offsets(sentences)
 
 
 class PackInputs(tf.Module):

@@ -3,22 +3,10 @@
 Such text has lines that are not sentences and sentences that are incomplete. A line or sentence
 that matches a rule is dropped as a whole and counted under the name of the rule.
 
-Rules for lines, which are paragraphs with --split_sentences and sentences without it:
-
-    title      The first line of a document, if it has at most 150 characters and does not end
-               like a sentence.
-    heading    At most five words that end with a single full stop ("Early life."). Applies to
-               paragraphs only, because a sentence may be just as short.
-    list_item  Begins with a bullet and does not end like a sentence.
-
-Rules for lines and for the sentences that paragraphs are split into:
-
-    markup     Pairs of braces or brackets, bars, HTML tags, and the beginnings of templates (#if:).
-    formula    The placeholders formula_1 and codice_1 that WikiExtractor leaves for formulas and
-               code.
-    url        Contains a web address.
-    fragment   At most 60 characters without the end of a sentence, or without any letter or digit:
-               list items, table cells, captions, and lines that introduce a list ("It has:").
+Lines are paragraphs with --split_sentences, and sentences without it. A title is the first line of
+a document. A heading is a paragraph of few words, because a sentence may be just as short. A
+fragment lacks the end of a sentence, or any letter or digit: list items, table cells, captions, and
+lines that introduce a list ("It has:").
 
 A sentence ends with a full stop or an equivalent sign of any script, optionally followed by closing
 quotation marks or brackets and a reference. Do not clean text in scripts without such signs, such
@@ -34,12 +22,14 @@ _ENDS = ".!?…‼⁇⁈⁉。！？．｡।॥؟۔։።፧။៕᠃᠉᥄᥅�
 _CLOSING = "\"'”’»›)]}」』）］〉》】\u00a0 "
 _REFERENCE = re.compile(r"(?<=[.!?…\"”]):\d[\d–, -]*$|(?:\[[\w ]{1,12}\])+$")
 _BULLET = re.compile(r"[-–—*•·#:;+]\s")
+# Pairs of braces or brackets, bars, HTML tags, and the beginnings of templates (#if:).
 _MARKUP_SIGNS = re.compile(r"\||\{\{|\}\}|\[\[|\]\]|</|/>")
 _MARKUP = re.compile(
     r"^\s*(?:#[a-z]+:|#redirect\b|(?:File|Image|Category):)"
     r"|<(?:ref|div|span|br|sup|sub|small|table|t[rdh]|p|ul|li|center|font|math|nowiki)\b[^<]*>",
     re.IGNORECASE,
 )
+# What WikiExtractor leaves for formulas and code.
 _FORMULA = re.compile(r"(?:formula|codice)_\d")
 _URL = re.compile(r"https?://|\bwww\.\w", re.IGNORECASE)
 

@@ -92,21 +92,21 @@ def describe_step(subject: StepSetup, step: CompiledStep | DoesNotFit) -> str:
 
 def _time(subject: StepSetup, step: CompiledStep) -> str:
     chips, gradient = subject.topology.num_chips, subject.gradient_bytes
-    time = estimate_step_time(
+    compute, memory, all_reduce, total = estimate_step_time(
         subject.topology, subject.peak_flops, step.flops, step.bytes_accessed, gradient
     )
-    rate = subject.options.train_batch_size / time.total
+    rate = subject.options.train_batch_size / total
     summed = "nothing to sum on a single chip"
     if chips > 1:
         summed = f"{_bytes(gradient)} of gradients summed over {chips} chips"
     table = _table(
         "Estimated time of a step",
-        ("arithmetic", _seconds(time.compute), "at the chip's peak rate"),
-        ("memory", _seconds(time.memory), "all bytes accessed, at the full memory bandwidth"),
-        ("all-reduce", _seconds(time.all_reduce), summed),
-        ("step", _seconds(time.total), "the longer of the first two, plus the all-reduce"),
+        ("arithmetic", _seconds(compute), "at the chip's peak rate"),
+        ("memory", _seconds(memory), "all bytes accessed, at the full memory bandwidth"),
+        ("all-reduce", _seconds(all_reduce), summed),
+        ("step", _seconds(total), "the longer of the first two, plus the all-reduce"),
         ("throughput", f"{rate:,.0f} sequences/s", f"{rate / chips:,.0f} per chip"),
-        ("share of peak", f"{time.compute / time.total:.0%}", "arithmetic / step"),
+        ("share of peak", f"{compute / total:.0%}", "arithmetic / step"),
     )
     indents = dict(initial_indent="  - ", subsequent_indent="    ")
     notes = [textwrap.fill(note, 96, **indents) for note in _ASSUMPTIONS]

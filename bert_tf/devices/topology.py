@@ -3,7 +3,6 @@
 import math
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from bert_tf.training.chips import GPUS, TPUS, Chip
 
@@ -80,40 +79,24 @@ class Topology:
         return peak
 
 
-class StepTime(NamedTuple):
-    """The seconds of a training step, estimated from peak figures.
-
-    `compute` is the arithmetic at the peak rate, `memory` all memory accesses at full bandwidth,
-    and `all_reduce` sums the gradients over the chips.
-    """
-
-    compute: float
-    memory: float
-    all_reduce: float
-
-    @property
-    def total(self) -> float:
-        """Computation and memory accesses overlap; the all-reduce follows."""
-        return max(self.compute, self.memory) + self.all_reduce
-
-
 def estimate_step_time(
     topology: Topology,
     peak_flops: float,
     flops: float,
     bytes_accessed: float,
     gradient_bytes: float,
-) -> StepTime:
-    """Estimates the time of a data-parallel step.
+) -> tuple[float, float, float, float]:
+    """Estimates the seconds of a data-parallel step from peak figures.
 
     In a ring all-reduce over n chips, each chip sends 2 (n - 1) / n of the gradient (Patarasuk and
     Yuan, 2009), here over all of its links at once. Every replica holds the whole gradient; all
     other figures are those of one replica.
+
+    Returns the times of the arithmetic at the peak rate, of all memory accesses at full bandwidth,
+    which overlap with it, of the all-reduce, which follows, and of the whole step.
     """
     chip, chips = topology.chip, topology.num_chips
     sent = 2 * (chips - 1) / chips * gradient_bytes
-    return StepTime(
-        compute=flops / peak_flops,
-        memory=bytes_accessed * chip.replicas / chip.bandwidth,
-        all_reduce=sent / (topology.links * chip.link_bandwidth) if chips > 1 else 0.0,
-    )
+    compute, memory = flops / peak_flops, bytes_accessed * chip.replicas / chip.bandwidth
+    all_reduce = sent / (topology.links * chip.link_bandwidth) if chips > 1 else 0.0
+    return compute, memory, all_reduce, max(compute, memory) + all_reduce

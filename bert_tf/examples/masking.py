@@ -38,7 +38,8 @@ def mask_rows(
     [N, P], zero-padded.
     """
     masking, width = options.masking, options.max_predictions_per_seq
-    budget = prediction_budget(rows.lengths, options.masked_lm_prob, width)
+    # rint rounds halves to even, as the original's round() does. Special tokens count.
+    budget = np.rint(rows.lengths * options.masked_lm_prob).astype(np.int64).clip(1, width)
     if masking == "wordpiece":
         positions = choose_tokens(rows.maskable, budget, rng)
     elif masking == "span":
@@ -49,7 +50,10 @@ def mask_rows(
     chosen = positions < rows.ids.shape[1]
     draw = rng.random(positions.shape, np.float32)
     if masking == "span":
-        draw = _one_draw_per_span(draw, positions)
+        # The draw of its first token counts for the whole span.
+        begins = np.diff(positions, axis=1, prepend=-2) != 1
+        first = np.where(begins, np.arange(positions.shape[1]), 0)
+        draw = np.take_along_axis(draw, np.maximum.accumulate(first, axis=1), axis=1)
     positions = np.where(chosen, positions, 0)
     labels = np.where(chosen, np.take_along_axis(rows.ids, positions, axis=1), 0)
     random_ids = rng.integers(0, len(vocab), positions.shape, np.int32)
@@ -64,23 +68,6 @@ def mask_rows(
         "masked_lm_ids": np.pad(labels, padding),
         "masked_lm_weights": np.pad(chosen.astype(np.float32), padding),
     }
-
-
-def prediction_budget(
-    lengths: np.ndarray, masked_lm_prob: float, max_predictions_per_seq: int
-) -> np.ndarray:
-    """Returns how many tokens to predict in rows of `lengths` tokens (special tokens included)."""
-    # rint rounds halves to even, as the original's round() does.
-    wanted = np.rint(lengths * masked_lm_prob).astype(np.int64)
-    return np.minimum(max_predictions_per_seq, np.maximum(1, wanted))
-
-
-def _one_draw_per_span(draw: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """Repeats the draw of each span's first token for the whole span."""
-    begins = np.ones(positions.shape, bool)
-    begins[:, 1:] = np.diff(positions, axis=1) != 1
-    first = np.where(begins, np.arange(positions.shape[1]), 0)
-    return np.take_along_axis(draw, np.maximum.accumulate(first, axis=1), axis=1)
 
 
 def choose_tokens(maskable: np.ndarray, budget: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -185,21 +172,19 @@ def choose_spans(
 
 
 class _Units:
-    """The units [N, U] of a batch of rows, and the `number` [N, S] of the unit of each token.
-
-    `segment` increases where a special token separates units; `exists` is false where a row has
-    fewer than U.
-    """
+    """The units [N, U] of a batch of rows, and the `number` [N, S] of the unit of each token."""
 
     def __init__(self, maskable: np.ndarray, starts: np.ndarray) -> None:
         self.number = np.cumsum(starts, axis=1, dtype=np.int32) - 1
         counts = self.number[:, -1] + 1 if starts.shape[1] else np.zeros(len(starts), int)
         width = max(1, int(counts.max(initial=0)))
+        # False where a row has fewer than U.
         self.exists = np.arange(width) < counts[:, None]
         rows = np.arange(len(starts))[:, None] * width
         cells = (self.number + rows)[maskable]
         sizes = np.bincount(cells, minlength=len(starts) * width)
         self.sizes = sizes.reshape(len(starts), width)
+        # It increases where a special token separates units.
         self.segment = np.zeros(self.sizes.shape, np.int32)
         self.segment[self.exists] = np.cumsum(~maskable, axis=1, dtype=np.int32)[starts]
         self.taken = np.zeros(self.sizes.shape, bool)

@@ -26,13 +26,8 @@ _COLORS = ("#ffd8a8", "#b2d8ff", "#b8f0c2", "#e3c8f5", "#f7c6d9", "#fff0a3", "#c
 def answer_of(outputs: Mapping[str, Any], labels: Sequence[str], text: str) -> JsonAnswer:
     """Returns what a module predicts for one example, without padding, for JSON.
 
-    `probabilities` is by label if there are labels. For a tagged text, `words` has an object for
-    each word, and `entities` one for each entity.
-
-    Args:
-        outputs: the outputs of an exported module for one example.
-        labels: the names of the columns of `probabilities`.
-        text: the first input of the example, in whose bytes tagged words have offsets.
+    `labels` name the columns of `probabilities`, which are then by label. For a tagged text, the
+    first input, `words` has an object for each word, and `entities` one for each entity.
     """
     values = {name: _plain(outputs[name]) for name in sorted(outputs, key=_ORDER.find)}
     if "tag" in values:
@@ -66,14 +61,11 @@ def _objects(columns: Mapping[str, list]) -> list[JsonAnswer]:
 
 
 def line_of(answer: JsonAnswer, example: Mapping[str, Any]) -> str:
-    """Returns an answer and its text, pair of texts or question as a line to read.
-
-    Args:
-        answer: as `answer_of` returns it; the offsets of tags are in the bytes of the text.
-        example: the inputs by name.
-    """
+    """Returns an answer of `answer_of`, and the text, pair or question, as a line to read."""
     if "words" in answer:
-        return one_line(_tagged(answer, example["text"]))
+        # The entities, or the tag of each word, are in the text: "[Ann PER 99.1%] came".
+        parts = _marked(example["text"], _tags(answer))
+        return one_line("".join(f"[{x} {kind} {p:.1%}]" if kind else x for x, kind, p in parts))
     texts = [example[name] for name in ("text", "text_b", "question") if name in example]
     return f"{one_line(_shown(answer))}\t{one_line(PAIR.join(texts))}"
 
@@ -89,14 +81,6 @@ def _shown(answer: JsonAnswer) -> str:
     if "index" in answer:
         return f"{answer['index']} {answer['probabilities'][answer['index']]:.1%}"
     return " ".join(f"{value}" for value in answer.values())
-
-
-def _tagged(answer: JsonAnswer, text: str) -> str:
-    """Puts the entities, or the tag of each word, into the text: "[Ann PER 99.1%] came"."""
-    return "".join(
-        f"[{part} {kind} {share:.1%}]" if kind else part
-        for part, kind, share in _marked(text, _tags(answer))
-    )
 
 
 def _tags(answer: Mapping[str, Any]) -> list[_Span]:
@@ -202,8 +186,5 @@ def _bar(bar: Mapping[str, Any]) -> str:
     cells = (f"<bdi>{escape(bar['token'])}</bdi>", filled, share)
     widths = ("max-width: 20em", "width: 16em", "min-width: 3.5em")
     styled = zip(cells, widths, strict=True)
-    return (
-        "<tr>"
-        + "".join(f'<td style="text-align: left; {width}">{cell}</td>' for cell, width in styled)
-        + "</tr>"
-    )
+    row = "".join(f'<td style="text-align: left; {width}">{cell}</td>' for cell, width in styled)
+    return f"<tr>{row}</tr>"

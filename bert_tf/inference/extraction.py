@@ -21,9 +21,9 @@ from bert_tf.inference.texts import (
     TextRow,
     columns_of_run,
     in_groups,
-    read_texts,
     split_lines,
     table_columns,
+    texts_of_rows,
 )
 from bert_tf.inference.vector_files import (
     add_to_projector,
@@ -39,6 +39,7 @@ from bert_tf.inference.vectors import VectorExtractor
 from bert_tf.jobs.work import read_counts
 from bert_tf.tables.columns import Columns
 from bert_tf.tables.parquet import import_pyarrow
+from bert_tf.tables.rows import read_rows
 from bert_tf.weights.checkpoint import fingerprint
 from tfrecords.features import write_records
 
@@ -97,7 +98,7 @@ def _rows(options: ExtractionOptions, file: str) -> Iterator[NumberedRow]:
     if checkpoint.head and checkpoint.head.kind == EMBEDDING:
         trained = dataclasses.replace(trained, text_b=None)  # it read each text alone
     inputs = ("text", "text_b") if given.text_b or trained.text_b else ("text",)
-    return read_texts(file, given, trained, inputs)
+    return texts_of_rows(file, *read_rows(file), given, trained, inputs)
 
 
 def _write_part(

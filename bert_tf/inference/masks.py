@@ -5,7 +5,7 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -28,13 +28,8 @@ _INPUTS = [tf.TensorSpec([None], tf.string, "text")]
 _MASKS_PER_ROW = 16
 
 
-class Guess(NamedTuple):
-    """A token, and its probability in its place."""
-
-    token: str
-    probability: float
-
-
+# A token, and its probability in its place.
+Guess = tuple[str, float]
 # The token and segment ids of a row with [CLS] and [SEP], and its places to guess.
 MaskedRow = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -134,7 +129,7 @@ class MaskFiller:
             for row, own in enumerate(places):
                 pairs = [zip(tokens[row, i], shares[row, i], strict=True) for i in range(len(own))]
                 names = self._vocab.tokens
-                guesses.append([[Guess(names[i], float(p)) for i, p in mask] for mask in pairs])
+                guesses.append([[(names[i], float(p)) for i, p in mask] for mask in pairs])
         return guesses
 
     def _rows(self, line: EncodedLine) -> Iterator[MaskedRow]:
@@ -159,7 +154,11 @@ def fill_mask(options: FillMaskOptions) -> None:
         for examples in read_examples(options, _INPUTS):
             texts = [example["text"] for example in examples]
             for example, masks in zip(examples, filler.fill(texts), strict=True):
-                print((_json if options.json else _lines)(example, masks), file=out)
+                if options.json:
+                    line = json.dumps(_answer(example, masks), ensure_ascii=False)
+                else:
+                    line = _lines(example, masks)
+                print(line, file=out)
                 without += bool(example["text"] and not masks)
             out.flush()
             total += len(texts)
@@ -208,15 +207,8 @@ def load_mask_filler(checkpoint: str, **settings: Any) -> MaskFiller:
 
 
 def _answer(example: Example, masks: list[list[Guess]]) -> Prediction:
-    answers = [
-        [{"token": token, "probability": float(f"{value:.6g}")} for token, value in guesses]
-        for guesses in masks
-    ]
+    answers = [[{"token": x, "probability": float(f"{p:.6g}")} for x, p in mask] for mask in masks]
     return Prediction(example | {"masks": answers})
-
-
-def _json(example: Example, masks: list[list[Guess]]) -> str:
-    return json.dumps(_answer(example, masks), ensure_ascii=False)
 
 
 def _lines(example: Example, masks: list[list[Guess]]) -> str:

@@ -145,7 +145,7 @@ def read_numbered(
     if given.text_b and len(names) == 1:
         raise ValueError("--text_b_column is only for models of pairs of texts: omit it")
     keep = getattr(options, "keep_columns", False)  # Not every command has it.
-    return read_texts(path, given, trained, names, has_choices, keep)
+    return texts_of_rows(path, *read_rows(path), given, trained, names, has_choices, keep)
 
 
 def _parsed_lines(
@@ -255,22 +255,6 @@ def columns_of_run(run: Run | None) -> Columns:
     return Columns.of(*found, kind) if flags.get("task") == "csv" and kind != "tags" else Columns()
 
 
-def read_texts(
-    path: str,
-    given: Columns,
-    trained: Columns = Columns(),  # noqa: B008
-    inputs: Sequence[str] = ("text",),
-    has_choices: bool = False,
-    keep: bool = False,
-) -> Iterator[NumberedRow]:
-    """Reads a table as run_finetuning reads a test file; prints its guesses.
-
-    `given` are the columns that flags name; see `texts_of_rows` for the others.
-    """
-    unit, numbered = read_rows(path)
-    return texts_of_rows(path, unit, numbered, given, trained, inputs, has_choices, keep)
-
-
 def texts_of_rows(
     path: str,
     unit: str,
@@ -278,12 +262,13 @@ def texts_of_rows(
     given: Columns,
     trained: Columns,
     inputs: Sequence[str],
-    has_choices: bool,
+    has_choices: bool = False,
     keep: bool = False,
 ) -> Iterator[NumberedRow]:
     """Yields the texts of rows that have names for their cells; see `Table` for `path` and `unit`.
 
-    The first rows decide which columns to read. A row that cannot be read is a ValueError.
+    The first rows decide which columns to read, as in run_finetuning; what they guess is printed. A
+    row that cannot be read is a ValueError.
 
     Args:
         given: the columns that the user names.

@@ -68,16 +68,6 @@ def pretrain(
             process trains in the output folder.
         Interrupted: a signal stopped training, after a checkpoint was saved.
     """
-    _check_folder(options)
-    named = name_records(options)
-    # Evaluation alone may go on beside training.
-    with training_devices(options, writes=options.do_train) as strategy:
-        session = Session.open(options, strategy, Run(options.output_dir), init)
-        return _pretrain(session, learner, named)
-
-
-def _check_folder(options: PretrainingOptions) -> None:
-    """Raises a ValueError if the output folder holds a run of another command."""
     run = Run(options.output_dir)
     if "task" in run.flags:
         raise ValueError(f"{run.path} holds a fine-tuning run: choose another --output_dir")
@@ -85,6 +75,11 @@ def _check_folder(options: PretrainingOptions) -> None:
         run.check_own()
         run.check_flags({COMMAND: options.command})
     read_results(run.file(EVAL_RESULTS))  # raises an error for a file of others
+    named = name_records(options)
+    # Evaluation alone may go on beside training.
+    with training_devices(options, writes=options.do_train) as strategy:
+        session = Session.open(options, strategy, Run(options.output_dir), init)
+        return _pretrain(session, learner, named)
 
 
 def _pretrain(

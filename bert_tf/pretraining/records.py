@@ -6,20 +6,29 @@ their checksums from the manifest or else those of their first bytes. Another --
 the records on purpose, so nothing is compared then.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.base.files import absolute_path, expand_files, normalized, reading
+from bert_tf.base.files import (
+    absolute_path,
+    errors_at,
+    expand_files,
+    normalized,
+    parse_json,
+    read_file,
+    reading,
+)
 from bert_tf.base.output_files import write_json
 from bert_tf.base.provenance import FILE_KIND, check_same
 from bert_tf.config import ModelSpec
-from bert_tf.pretraining.phases import phase_named, read_phases
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
 from bert_tf.resolution import agreed, check_length
 from bert_tf.runs.run import RECORDS, Run
@@ -39,6 +48,10 @@ _DEFAULT_LENGTHS = {"max_seq_length": 128, "max_predictions_per_seq": 20}
 _DEFAULT_MASKED_LM_PROB = 0.15
 # Examples that are created again differ from the first on. Large files are never read as a whole.
 _FIRST_BYTES = 2**16
+
+# What an object of a --phases_file may hold; all but the share are names of flags.
+_PHASE_KEYS = ("share", "input_file", "eval_input_file", "max_seq_length")
+_PHASE_KEYS += ("max_predictions_per_seq", "train_batch_size")
 
 # --input_file -> file -> "bytes" and "sha256" or "sha256_of_first_bytes".
 Contents = dict[str, dict[str, FILE_KIND]]
@@ -81,11 +94,56 @@ class PhaseRecords:
     train_batch_size: int
 
 
+def read_phases(options: SharedOptions) -> list[tuple[int, SharedOptions]]:
+    """Returns the last step of every phase, and the flags with which it runs.
+
+    The phases are those of `--phases_file`, a JSON list of objects, which take what they omit from
+    the flags; without a file, there is one.
+
+    Example:
+        [{"share": 0.9, "input_file": "len128-*.tfrecord"},
+         {"share": 0.1, "input_file": "len512-*.tfrecord", "train_batch_size": 64}]
+    """
+    path = options.phases_file
+    if not path:
+        return [(options.num_train_steps, options)]
+    with errors_at(f"{path} is not a JSON list of objects, one per phase"):
+        content = parse_json(read_file(path), list[dict[str, Any]])
+    phases, shares, last = [], [], 0
+    for number, values in enumerate(content, start=1):
+        with _phase_named(options, number):
+            if unknown := sorted(values.keys() - _PHASE_KEYS):
+                raise ValueError(
+                    f"unknown key {unknown[0]!r}: the keys are {', '.join(_PHASE_KEYS)}"
+                )
+            share = values.pop("share", None)
+            if not isinstance(share, int | float) or not 0 < share <= 1:
+                raise ValueError(f"share is {share}: give the phase's part of all steps, as 0.9")
+            shares.append(share)
+            before, last = last, round(sum(shares) * options.num_train_steps)
+            if last == before:
+                steps = options.num_train_steps
+                raise ValueError(f"it has no step: {share:g} of --num_train_steps={steps}")
+            if "input_file" in values:
+                # The held-out records of the flags do not belong to this phase.
+                values = {"eval_input_file": None} | values
+            phases.append((last, dataclasses.replace(options, **values)))
+    if abs(sum(shares) - 1) > 1e-6:
+        raise ValueError(f"{path}: the shares of the phases add up to {sum(shares):g}, not to 1")
+    return phases
+
+
+def _phase_named(options: SharedOptions, number: int) -> AbstractContextManager:
+    """Adds the file and number of a phase to errors about it."""
+    path = options.phases_file
+    return errors_at(f"{path}, phase {number}") if path else contextlib.nullcontext()
+
+
 def name_records(options: PretrainingOptions) -> list[NamedRecords]:
     """Finds the files and manifests of every phase."""
     named, start = [], 0
     for number, (end, phase) in enumerate(read_phases(options), start=1):
-        with phase_named(options, number):
+        with _phase_named(options, number):
             files = expand_files(phase.input_file)
             eval_files = files
             if phase.eval_input_file:
@@ -140,7 +198,7 @@ def check_records(
     """Checks the records of every phase against flags, manifests, model and held-out files."""
     phases = []
     for number, named in enumerate(records, start=1):
-        with phase_named(options, number):
+        with _phase_named(options, number):
             phases.append(_check_phase(options, spec, named, held_out_from))
     return phases
 

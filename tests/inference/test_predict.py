@@ -28,7 +28,7 @@ from bert_tf.finetuning.task import DataFiles
 from bert_tf.finite import count_non_finite
 from bert_tf.inference.answers import answer_of, line_of
 from bert_tf.inference.predictor import Predictor
-from bert_tf.inference.texts import read_examples, read_texts
+from bert_tf.inference.texts import read_examples, texts_of_rows
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.predict import Options, run
 from bert_tf.runs.run import Run
@@ -460,7 +460,8 @@ def test_advice_names_flags_that_commands_have(data, said, tmp_path, capsys):
     (tmp_path / "x.csv").write_text(data)
     (tmp_path / "x.txt").write_text(data)
     try:
-        next(read_texts(str(tmp_path / "x.csv"), Columns()))
+        path = str(tmp_path / "x.csv")
+        next(texts_of_rows(path, *read_rows(path), Columns(), Columns(), ["text"]))
         text = capsys.readouterr().out
     except ValueError as error:
         text = str(error)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from bert_tf.pretraining import phase_data
-from bert_tf.pretraining.phases import read_phases
+from bert_tf.pretraining.records import read_phases
 from bert_tf.run_pretraining import Options, run
 from bert_tf.session import Training
 from bert_tf.training.reports import read_metrics

@@ -9,17 +9,11 @@ import tensorflow as tf
 from bert_tf.base.files import expand_files, normalized, shortened
 from bert_tf.base.output_files import check_output_files
 from bert_tf.base.progress import counted, progress_bar, say
+from tfrecords import records
 from tfrecords.features import Layout
 from tfrecords.inspect import Options
 from tfrecords.manifest import find_manifests, listed_files, shard_entry, stored_vocabulary
-from tfrecords.records import (
-    FeatureBatch,
-    Rules,
-    checked_batches,
-    compression_of,
-    first_records,
-    open_records,
-)
+from tfrecords.records import FeatureBatch, Rules
 from tfrecords.statistics import SEGMENT_LABELS, RecordStatistics
 from tfrecords.vocabulary import Vocabulary, continues_word, load_vocab, warn_about_casing
 
@@ -130,7 +124,7 @@ def inspect_files(
                     rules = Rules(_first_layout(file), size, vocab=vocab)
                     result.statistics = RecordStatistics(rules.layout, vocab)
                 count = 0
-                for batch, problems, size in checked_batches(file, rules):
+                for batch, problems, size in records.checked_batches(file, rules):
                     result.problems += (f"{file}, record {n}: {x}" for n, x in problems.items())
                     rows = len(batch["input_mask"])
                     for row in range(min(rows, num_examples - len(result.examples))):
@@ -188,9 +182,10 @@ def _token(index: int, vocab: Vocabulary | None) -> str:
 
 def _first_layout(file: str) -> Layout:
     """Returns the layout of the first record that has tokens."""
-    (first,) = first_records([file])
-    records = open_records(file, compression_of(file)).ignore_errors().as_numpy_iterator()
-    if layout := next((x for x in map(Layout.of, records) if x.max_seq_length), None):
+    (first,) = records.first_records([file])
+    readable = records.open_records(file, records.compression_of(file)).ignore_errors()
+    layouts = map(Layout.of, readable.as_numpy_iterator())
+    if layout := next((x for x in layouts if x.max_seq_length), None):
         return layout
     raise ValueError(f"{file}, record 1: {Rules(Layout.of(first)).problem_of(first)}")
 

@@ -5,16 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from bert_tf.compression import losses
 from bert_tf.compression.augmentation import LABELED
-from bert_tf.compression.losses import (
-    ModelOutputs,
-    Pair,
-    active,
-    compute,
-    distributions,
-    encoder_inputs,
-    term_loss,
-)
 from bert_tf.compression.recipes import REPLACED_AFTER, Loss, Term, teacher_layer
 from bert_tf.finetuning.objectives import Tensors
 from bert_tf.models.encoder import skip_padding
@@ -141,7 +133,7 @@ class DistillationObjective:
             output, sums = self._compare(model, batch, progress, training)
         own = self._base.sums(_Called(model.student, output), _labeled(batch), training)
         if loss.labels:
-            factor = loss.labels * active(progress, loss.labels_during)
+            factor = loss.labels * losses.active(progress, loss.labels_during)
             sums["labels"] = factor * own[self._base.losses[0]]
         return own | sums
 
@@ -152,23 +144,25 @@ class DistillationObjective:
         self, model: Distillation, batch: Tensors, progress: tf.Tensor, training: bool
     ) -> tuple[Any, dict[str, tf.Tensor]]:
         """Returns the student's output and the sums of the terms."""
-        reads, mask = self._loss.reads, encoder_inputs(model.student, batch)["input_mask"]
-        student = compute(model.student, batch, reads, training)
+        reads, mask = self._loss.reads, losses.encoder_inputs(model.student, batch)["input_mask"]
+        student = losses.compute(model.student, batch, reads, training)
         if TEACHER in batch:
-            teacher = ModelOutputs(None, batch[TEACHER], [], [])
+            teacher = losses.ModelOutputs(None, batch[TEACHER], [], [])
         else:
-            teacher = compute(model.teacher, batch, reads, False)
+            teacher = losses.compute(model.teacher, batch, reads, False)
         ours, theirs = (
-            x._replace(logits=distributions(self._base, x.logits, mask)) for x in (student, teacher)
+            x._replace(logits=losses.distributions(self._base, x.logits, mask))
+            for x in (student, teacher)
         )
         theirs = tf.nest.map_structure(lambda x: x if x is None else tf.stop_gradient(x), theirs)
-        pair, sums = Pair(theirs, ours, mask, progress, model.project), {}
+        pair, sums = losses.Pair(theirs, ours, mask, progress, model.project), {}
         for term in self._loss.terms:
             weights = _weights(term, batch)
             # Several losses of one weight count with their mean.
-            losses = tf.reshape(term_loss(term, pair), tf.concat([tf.shape(weights), [-1]], axis=0))
-            total = tf.reduce_sum(tf.reduce_mean(losses, axis=-1) * weights)
-            sums[term.name] = term.weight * active(progress, term.during) * total
+            shape = tf.concat([tf.shape(weights), [-1]], axis=0)
+            each = tf.reduce_mean(tf.reshape(losses.term_loss(term, pair), shape), axis=-1)
+            total = tf.reduce_sum(each * weights)
+            sums[term.name] = term.weight * losses.active(progress, term.during) * total
         return student.output, sums
 
 

@@ -14,18 +14,8 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from bert_tf.compression.recipes import (
-    ATTENTION,
-    BELOW_LAST,
-    EMBEDDED,
-    LAST,
-    PROGRESSIVE,
-    PROJECTED,
-    STACKED,
-    Span,
-    Term,
-    teacher_layer,
-)
+from bert_tf.compression import recipes
+from bert_tf.compression.recipes import Span, Term, teacher_layer
 from bert_tf.finetuning.objectives import MultiLabelObjective, RegressionObjective, SpanObjective
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.trainer import Objective
@@ -76,7 +66,7 @@ def compute(
     )
     hidden = [embeddings, *outputs["encoder_outputs"]]
     scores = []
-    if ATTENTION in reads:
+    if recipes.ATTENTION in reads:
         scores = [encoder.block(i).attention.scores(x) for i, x in enumerate(hidden[:-1])]
     return ModelOutputs(output, logits, [tf.cast(x, tf.float32) for x in hidden], scores)
 
@@ -256,21 +246,21 @@ def term_loss(term: Term, pair: Pair) -> tf.Tensor:
     ]
     # A student with one layer has no layers below the last.
     total = tf.add_n(parts) if parts else tf.zeros_like(pair.mask[:, 0], tf.float32)
-    return total / max(1, len(parts)) if term.layers == BELOW_LAST else total
+    return total / max(1, len(parts)) if term.layers == recipes.BELOW_LAST else total
 
 
 def _factors(term: Term, pair: Pair) -> Iterable[tuple[int, tf.Tensor | float]]:
     """Yields the layers of the student, and whether they are active."""
     count, (start, end) = pair.student.num_layers, term.during
-    if term.layers not in (STACKED, PROGRESSIVE):
-        first = {EMBEDDED: 0, LAST: count}.get(term.layers, 1)
-        last = {EMBEDDED: 0, BELOW_LAST: count - 1}.get(term.layers, count)
+    if term.layers not in (recipes.STACKED, recipes.PROGRESSIVE):
+        first = {recipes.EMBEDDED: 0, recipes.LAST: count}.get(term.layers, 1)
+        last = {recipes.EMBEDDED: 0, recipes.BELOW_LAST: count - 1}.get(term.layers, count)
         yield from ((layer, 1.0) for layer in range(first, last + 1))
         return
     share = (end - start) / count
     for layer in range(1, count + 1):
         begins = start + (layer - 1) * share
-        until = end if term.layers == STACKED or layer == count else begins + share
+        until = end if term.layers == recipes.STACKED or layer == count else begins + share
         yield layer, active(pair.progress, (begins, until))
 
 
@@ -278,10 +268,10 @@ def _compared(term: Term, pair: Pair, layer: int) -> tuple[tf.Tensor, tf.Tensor]
     """Returns the values of the teacher and of a layer of the student, counted from 1."""
     teacher, student = pair.teacher, pair.student
     number = teacher_layer(layer, student.num_layers, teacher.num_layers)
-    if term.values == ATTENTION:
+    if term.values == recipes.ATTENTION:
         return teacher.scores[number - 1], student.scores[layer - 1]
     ours = student.hidden[layer]
-    if term.values == PROJECTED:
+    if term.values == recipes.PROJECTED:
         ours = pair.project(ours, layer == 0)
     return teacher.hidden[number], ours
 

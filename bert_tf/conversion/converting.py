@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 import keras
 import numpy as np
 
+from bert_tf import resolution
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.files import absolute_path, shortened
 from bert_tf.base.output_files import check_new_folder, whole_folder
@@ -15,16 +16,9 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING, BertConfig
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.finite import note_non_finite
-from bert_tf.resolution import (
-    agreed,
-    agreed_casing,
-    check_same_config,
-    fitting_length,
-    flag_values,
-    read_vocab_file,
-)
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import save_tensors
+from bert_tf.weights import reshaping
 from bert_tf.weights.checkpoint import (
     Checkpoint,
     check_fits,
@@ -36,14 +30,6 @@ from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.formats import sentence_transformers as vectors
 from bert_tf.weights.formats.huggingface_config import config_json
 from bert_tf.weights.names import PARTS, part_of
-from bert_tf.weights.reshaping import (
-    complete,
-    grow_vocabulary,
-    keep_layers,
-    parse_layers,
-    resize_positions,
-    with_plain_numbers,
-)
 from tfrecords.vocabulary import warn_about_casing
 
 
@@ -90,7 +76,7 @@ def convert(options: ConversionOptions) -> None:
     source = _reshaped(options, source)
     # Missing weights start like those of a new model, with the same values each time.
     keras.utils.set_random_seed(0)
-    checkpoint, random = complete(source, target.parts, missing)
+    checkpoint, random = reshaping.complete(source, target.parts, missing)
     left_out = sorted(path for path in checkpoint.tensors if matches(path, extra))
     if needed := [path for path in left_out if part_of(path) in target.parts]:
         raise ValueError(
@@ -110,7 +96,7 @@ def convert(options: ConversionOptions) -> None:
             "state: use huggingface or run, or leave out the head: --allow_extra='task_model/*'"
         )
     if options.to != "run":
-        checkpoint = with_plain_numbers(checkpoint)
+        checkpoint = reshaping.with_plain_numbers(checkpoint)
     _warn_about_text(checkpoint, options.to)
     with whole_folder(options.output_dir) as folder:
         target.write(checkpoint, folder)
@@ -130,7 +116,7 @@ def _keep_embedding(
 ) -> None:
     """Writes how vectors are computed, or warns that the format cannot say it."""
     config = checkpoint.spec.config
-    length = fitting_length(config, settings.max_seq_length)
+    length = resolution.fitting_length(config, settings.max_seq_length)
     if to == "huggingface":
         vectors.write_settings(settings._replace(max_seq_length=length), config.hidden_size, folder)
     elif to == "run":
@@ -166,16 +152,17 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
     spec, own = checkpoint.spec, checkpoint.config_file
     # Of the same file, a format may interpret some values differently.
     if config and own and absolute_path(file) != absolute_path(own):
-        saved_in, advice = f"{own}, the configuration of --from,", "leave out --bert_config_file"
-        check_same_config(config, f"--bert_config_file={file}", spec.config, saved_in, advice)
+        given, saved_in = f"--bert_config_file={file}", f"{own}, the configuration of --from,"
+        advice = "leave out --bert_config_file"
+        resolution.check_same_config(config, given, spec.config, saved_in, advice)
     vocab_file, vocab = checkpoint.vocab_file, spec.vocab
-    vocabs, casings = flag_values(options.vocab_file, options.do_lower_case)
+    vocabs, casings = resolution.flag_values(options.vocab_file, options.do_lower_case)
     if options.vocab_file and not options.init_vocab_mapping:
         sources = vocabs | {vocab_file or checkpoint.path: vocab}
-        _, vocab = agreed("vocabulary", sources, "leave out --vocab_file")
+        _, vocab = resolution.agreed("vocabulary", sources, "leave out --vocab_file")
         vocab_file = options.vocab_file
     casings |= {checkpoint.path: checkpoint.stated_casing}
-    lower_case = agreed_casing(
+    lower_case = resolution.agreed_casing(
         casings, vocab, None if checkpoint.sentencepiece_file else checkpoint.path
     )
     check_fits(vocab_file, vocab, spec.config, checkpoint.path)
@@ -189,14 +176,14 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
 def _reshaped(options: ConversionOptions, checkpoint: Checkpoint) -> Checkpoint:
     """Changes layers, positions and vocabulary as the flags say."""
     if options.layers:
-        layers = parse_layers(options.layers, checkpoint.spec.config.num_hidden_layers)
-        checkpoint = keep_layers(checkpoint, layers)
+        layers = reshaping.parse_layers(options.layers, checkpoint.spec.config.num_hidden_layers)
+        checkpoint = reshaping.keep_layers(checkpoint, layers)
     if options.max_position_embeddings:
-        checkpoint = resize_positions(checkpoint, options.max_position_embeddings)
+        checkpoint = reshaping.resize_positions(checkpoint, options.max_position_embeddings)
     if options.init_vocab_mapping:
         mapping = load_mapping(options.init_vocab_mapping)
-        vocab, _ = read_vocab_file(options.vocab_file, options.do_lower_case)
-        checkpoint = grow_vocabulary(checkpoint, mapping, vocab, options.vocab_file)
+        vocab, _ = resolution.read_vocab_file(options.vocab_file, options.do_lower_case)
+        checkpoint = reshaping.grow_vocabulary(checkpoint, mapping, vocab, options.vocab_file)
         say(mapping.describe())
     return checkpoint
 

@@ -22,16 +22,10 @@ from bert_tf.base.files import file_sha256, shortened
 from bert_tf.base.output_files import check_free, remove
 from bert_tf.base.progress import say
 from bert_tf.base.provenance import describe, describe_files, is_same, kept_files
+from bert_tf.examples import report
 from bert_tf.examples.chunk import CreationStatistics, ExampleCounts, TextCounts
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.job import Job, make_job, plan_shards
-from bert_tf.examples.report import (
-    LONGER_DOCUMENTS,
-    estimate,
-    example_report,
-    next_steps,
-    text_report,
-)
 from bert_tf.examples.steps import make_shards, tokenize, useful_workers
 from bert_tf.jobs.work import UnfinishedWork, finish, read_counts, unfinished_work
 from bert_tf.jobs.workers import RunChunks, num_processes, open_runner
@@ -44,14 +38,14 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
     job = make_job(options)
     warn_about_casing(job.vocab, job.options.do_lower_case, options.vocab_file)
     if options.dry_run:
-        print(estimate(job, num_processes(options.num_workers, useful_workers(job))))
+        print(report.estimate(job, num_processes(options.num_workers, useful_workers(job))))
         return None
     with open_runner(options, useful_workers(job)) as run_chunks:
         statistics = _create(job, run_chunks)
-    say(example_report(statistics, job))
+    say(report.example_report(statistics, job))
     print(f"Wrote {job.manifest} and {shortened(job.output_files, most=1)}.")
     files = options.output_file + ("-*" if options.num_shards else "")
-    say(next_steps(job, files, statistics.examples.examples))
+    say(report.next_steps(job, files, statistics.examples.examples))
     return statistics
 
 
@@ -63,7 +57,7 @@ def _create(job: Job, run_chunks: RunChunks) -> CreationStatistics:
         manifest = _read_manifest(job.manifest)
         shards = _kept_shards(job, work, description, manifest)
         if len(shards) == len(job.output_files):
-            say(text_report(CreationStatistics.from_dict(manifest["statistics"]).text, job))
+            say(report.text_report(CreationStatistics.from_dict(manifest["statistics"]).text, job))
         else:
             work.start(description)
             for number, entry in shards.items():
@@ -94,7 +88,7 @@ def _make_files(job: Job, work: UnfinishedWork, run_chunks: RunChunks, descripti
     statistics = sum(chunks.values(), CreationStatistics())
     _check_text(job, statistics.text)
     # Warnings come before the examples, which may take hours.
-    say(text_report(statistics.text, job))
+    say(report.text_report(statistics.text, job))
     # The tokens of each chunk, or the padded length of its documents if they are short.
     sizes = {
         file: max(chunk.text.tokens, chunk.text.documents * job.options.max_seq_length)
@@ -130,7 +124,7 @@ def _check_text(job: Job, counts: TextCounts) -> None:
     if counts.sentences == 1 or (objective == "sop" and single):
         raise ValueError(
             f"--objective={objective} needs documents of several sentences, but every document in "
-            f"{job.source} is a single one. {LONGER_DOCUMENTS}"
+            f"{job.source} is a single one. {report.LONGER_DOCUMENTS}"
         )
 
 

@@ -13,6 +13,7 @@ from bert_tf.base.output_files import join_files
 from bert_tf.base.progress import counted
 from bert_tf.config import EMBEDDING
 from bert_tf.finite import count_non_finite
+from bert_tf.inference import vector_files
 from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.encoding import encode_lines
 from bert_tf.inference.inference_options import ExtractionOptions
@@ -24,16 +25,6 @@ from bert_tf.inference.texts import (
     split_lines,
     table_columns,
     texts_of_rows,
-)
-from bert_tf.inference.vector_files import (
-    add_to_projector,
-    read_records,
-    record_of,
-    write_json_lines,
-    write_labels,
-    write_npz,
-    write_parquet,
-    write_projector,
 )
 from bert_tf.inference.vectors import VectorExtractor
 from bert_tf.jobs.work import read_counts
@@ -123,7 +114,7 @@ def _write_part(
                     f"large for {dtype.name}: use --dtype=float32"
                 )
             num_vectors += len(vectors.starts)
-            yield record_of(index, vectors, dtype)
+            yield vector_files.record_of(index, vectors, dtype)
 
     write_records(file, records())
     return {
@@ -137,22 +128,23 @@ def _join(options: ExtractionOptions, parts: Sequence[str], path: str) -> None:
     """Turns records into the file of vectors."""
     extractor, dtype = _open(options), np.dtype(options.dtype)
     layers, vocab = extractor.layers, extractor.tokenizer.vocab
-    lines = (line for part in parts for line in read_records(part, dtype))
+    lines = (line for part in parts for line in vector_files.read_records(part, dtype))
     ending = os.path.splitext(options.output_file)[1]
     if ending == ".tfrecord":
         join_files(parts, path)
     elif ending == ".jsonl":
-        write_json_lines(path, lines, layers, vocab)
+        vector_files.write_json_lines(path, lines, layers, vocab)
     elif ending == ".tsv":
-        write_projector(path, lines)
-        add_to_projector(options.output_file, _labels(options))
+        vector_files.write_projector(path, lines)
+        vector_files.add_to_projector(options.output_file, _labels(options))
     elif ending == ".parquet":
-        write_parquet(path, lines, layers, vocab, dtype)
+        vector_files.write_parquet(path, lines, layers, vocab, dtype)
     else:
         num_vectors = sum(read_counts(part)["vectors"] for part in parts)
-        write_npz(path, lines, layers, dtype, num_vectors)
+        vector_files.write_npz(path, lines, layers, dtype, num_vectors)
 
 
 def _join_labels(options: ExtractionOptions, parts: Sequence[str], path: str) -> None:
-    lines = (line for part in parts for line in read_records(part, np.dtype(options.dtype)))
-    write_labels(path, lines, _open(options).tokenizer.vocab)
+    dtype, vocab = np.dtype(options.dtype), _open(options).tokenizer.vocab
+    lines = (line for part in parts for line in vector_files.read_records(part, dtype))
+    vector_files.write_labels(path, lines, vocab)

@@ -23,13 +23,7 @@ from bert_tf.session import Learner, Session, Training
 from bert_tf.training.driver import Phase
 from bert_tf.training.trainer import Batch, Objective, Shortcut, open_batches
 from bert_tf.weights.names import training_flops
-from tfrecords.reader import (
-    RecordSet,
-    evaluation_batches,
-    records_of_step,
-    sample_batch,
-    training_batches,
-)
+from tfrecords import reader
 from tfrecords.statistics import label_warning, prediction_warning
 from tfrecords.vocabulary import Vocabulary
 
@@ -91,7 +85,7 @@ class PhaseData:
         train = self.records.train
         return self.training.session.shortcut(
             self.training.model,
-            lambda: (sample_batch(train)["input_mask"].sum(axis=1), train.max_seq_length),
+            lambda: (reader.sample_batch(train)["input_mask"].sum(axis=1), train.max_seq_length),
             self.records.train_batch_size,
             self.options.gradient_accumulation_steps,
         )
@@ -99,12 +93,12 @@ class PhaseData:
     def _training_batches(self, step: int) -> tf.distribute.DistributedDataset:
         records, first = self.records, step - self.records.first_step
         size = records.train_batch_size
-        return self._distributed(training_batches, records.train, size, first_step=first)
+        return self._distributed(reader.training_batches, records.train, size, first_step=first)
 
     @functools.cached_property
     def _evaluation_batches(self) -> tf.distribute.DistributedDataset:
         return self._distributed(
-            evaluation_batches, self.records.evaluation, self.options.eval_batch_size
+            reader.evaluation_batches, self.records.evaluation, self.options.eval_batch_size
         )
 
     def _evaluate(self) -> dict[str, float]:
@@ -139,8 +133,8 @@ class PhaseData:
 
     def _describe_batch(self, step: int) -> str:
         """Writes the names of a step's records to a file; returns a sentence with some of them."""
-        phase = self.records
-        records = records_of_step(phase.train, phase.train_batch_size, step - 1 - phase.first_step)
+        phase, done = self.records, step - 1 - self.records.first_step
+        records = reader.records_of_step(phase.train, phase.train_batch_size, done)
         path = f"{self.options.output_dir}/records-of-step-{step}.txt"
         atomic_write(path, "".join(f"{file}\t{number}\n" for file, number in records))
         names = [f"{file} {number}" for file, number in records]
@@ -149,7 +143,7 @@ class PhaseData:
     def _distributed(
         self,
         read: Callable[..., tf.data.Dataset],
-        records: RecordSet,
+        records: reader.RecordSet,
         batch_size: int,
         **arguments: int,
     ) -> tf.distribute.DistributedDataset:
@@ -204,7 +198,7 @@ def record_warnings(
     used += [phase.evaluation for phase in phases if options.do_eval]
     warnings: list[str | None] = []
     for records in {records.files: records for records in used}.values():
-        batch = sample_batch(records)
+        batch = reader.sample_batch(records)
         labels = batch["next_sentence_labels"]
         source = f"the first {len(labels):,} records of {shortened(records.files, 1)}"
         if "masked_lm_weights" in batch:

@@ -11,27 +11,10 @@ import tensorflow as tf
 
 from bert_tf.base.files import absolute_path
 from bert_tf.config import ModelSpec
-from bert_tf.pretraining.phase_data import (
-    PhaseData,
-    PretrainingLearner,
-    announce_duration,
-    next_step,
-    record_warnings,
-    summary,
-)
+from bert_tf.pretraining import phase_data, records
+from bert_tf.pretraining.phase_data import PretrainingLearner
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
-from bert_tf.pretraining.records import (
-    NamedRecords,
-    PhaseRecords,
-    check_records,
-    check_unchanged,
-    copies_of_records,
-    describe_records,
-    name_records,
-    remember_records,
-    resolve_objective,
-    stated_by_manifests,
-)
+from bert_tf.pretraining.records import NamedRecords, PhaseRecords
 from bert_tf.resolution import check_length, resolve_model
 from bert_tf.runs.run import COMMAND, LEARNED_OBJECTIVE, Run
 from bert_tf.session import Session, Training, training_devices
@@ -75,7 +58,7 @@ def pretrain(
         run.check_own()
         run.check_flags({COMMAND: options.command})
     read_results(run.file(EVAL_RESULTS))  # raises an error for a file of others
-    named = name_records(options)
+    named = records.name_records(options)
     # Evaluation alone may go on beside training.
     with training_devices(options, writes=options.do_train) as strategy:
         session = Session.open(options, strategy, Run(options.output_dir), init)
@@ -86,17 +69,17 @@ def _pretrain(
     session: Session, learner: PretrainingLearner | None, named: Sequence[NamedRecords]
 ) -> dict[str, float]:
     options, run, say = session.options, session.run, session.say
-    vocabs, casings = stated_by_manifests(named)
+    vocabs, casings = records.stated_by_manifests(named)
     readers = learner.readers if learner else {}
     for path, reader in readers.items():
         vocabs[path], casings[path] = reader.vocab, reader.lower_case
     spec = resolve_model(run, options, vocabs, casings, session.init, session.mapping)
-    contents = describe_records(named) if options.do_train else {}
-    check_unchanged(run, contents)
+    contents = records.describe_records(named) if options.do_train else {}
+    records.check_unchanged(run, contents)
     held_out_from = run.flags.get(HELD_OUT_FROM, [])
     if held_out_from and not options.do_train:
-        held_out_from = held_out_from + copies_of_records(run, named)
-    phases = check_records(options, spec, named, held_out_from)
+        held_out_from = held_out_from + records.copies_of_records(run, named)
+    phases = records.check_records(options, spec, named, held_out_from)
     for reader, phase in itertools.product(readers.values(), phases):
         check_length(reader.config, phase.train.max_seq_length)
     if options.do_eval:
@@ -104,26 +87,27 @@ def _pretrain(
     for phase in phases if options.do_train else ():
         parts = options.gradient_accumulation_steps
         check_batch_size(session.strategy, "train_batch_size", phase.train_batch_size, parts)
-    learned = resolve_objective(options, named)
+    learned = records.resolve_objective(options, named)
     learner = learner or PretrainingLearner(learned != "mlm")
     objective = learner.objective(spec, options.num_train_steps)
     training = _start(session, learner, spec, objective)
     if options.do_train and session.is_chief:
         run.write(spec, _flags(options, run, phases) | {LEARNED_OBJECTIVE: learned})
-        remember_records(run, contents)
+        records.remember_records(run, contents)
     _announce(session, spec, phases, learner.initial_weights(training.model))
     step = training.driver.step
     if options.do_train and step < phases[-1].until_step:
         peak, flops = training.peak_flops, learner.training_flops
-        say(announce_duration(spec.config, phases, step, peak, flops))
+        say(phase_data.announce_duration(spec.config, phases, step, peak, flops))
     warned: list[str] = []
     with _bad_records_explained(phases):
-        for warning in record_warnings(options, phases, "next_sentence_loss" in objective.losses):
+        with_pairs = "next_sentence_loss" in objective.losses
+        for warning in phase_data.record_warnings(options, phases, with_pairs):
             say(warning)
-        results = training.run([PhaseData(training, x, warned).phase() for x in phases])
+        results = training.run([phase_data.PhaseData(training, x, warned).phase() for x in phases])
     if session.is_chief:
-        print(summary(options, run, results))
-    say(next_step(spec, run))
+        print(phase_data.summary(options, run, results))
+    say(phase_data.next_step(spec, run))
     return results
 
 

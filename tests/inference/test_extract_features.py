@@ -217,7 +217,7 @@ def test_files_appear_whole_or_not_at_all(ending, pretrained, tmp_path, monkeypa
     path.write_bytes(b"old")
     (tmp_path / "a.txt").write_text("the cat\n")
     flags |= dict(checkpoint=pretrained[0], input_file=f"{tmp_path}/a.txt", output_file=str(path))
-    read = extraction.read_records
+    read = extraction.vector_files.read_records
 
     def lines(*arguments):
         yield from read(*arguments)
@@ -225,7 +225,7 @@ def test_files_appear_whole_or_not_at_all(ending, pretrained, tmp_path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(extraction, "read_records", lines)
+        patch.setattr(extraction.vector_files, "read_records", lines)
         run(Options(**flags))
     unfinished = f"{path.name}.unfinished"
     assert {x.name for x in tmp_path.iterdir()} == {path.name, "a.txt", unfinished}

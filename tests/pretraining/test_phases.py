@@ -34,13 +34,13 @@ def two_phases(flags, data, tmp_path) -> dict:
 def test_two_phases_are_one_run(two_phases, monkeypatch, no_learning, capsys):
     """Oracles: shares computed by hand; one schedule over both phases; what each phase reads."""
     seen = []
-    real = phase_data.training_batches
+    real = phase_data.reader.training_batches
 
     def spy(records, batch_size, *, context, first_step):
         seen.append((records.files[0].rpartition("/")[2], batch_size, first_step))
         return real(records, batch_size, context=context, first_step=first_step)
 
-    monkeypatch.setattr(phase_data, "training_batches", spy)
+    monkeypatch.setattr(phase_data.reader, "training_batches", spy)
     run(Options(**two_phases))
     assert seen == [("train.tfrecord", 6, 0), ("dynamic.tfrecord", 4, 0)]
     folder = pathlib.Path(two_phases["output_dir"])

@@ -15,16 +15,8 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer_files import TOKENIZER, TOKENIZER_FILES, VOCAB, WHOLE, TokenizerFiles
 from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
+from bert_tf.weights.formats import huggingface_config
 from bert_tf.weights.formats.architectures import sentencepiece_file
-from bert_tf.weights.formats.huggingface_config import (
-    CONFIG_JSON,
-    config_json,
-    copies,
-    named_as_usual,
-    read_config,
-    read_head,
-    rows,
-)
 from bert_tf.weights.formats.sentence_transformers import FILES as EMBEDDER_FILES
 from bert_tf.weights.formats.sentence_transformers import transformer_folder
 from bert_tf.weights.formats.tensor_files import FILE, INDEX, open_tensors
@@ -54,23 +46,23 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     folder = path if tf.io.gfile.isdir(path) else os.path.dirname(path) or "."
     folder = transformer_folder(folder)
     config_file = os.path.join(folder, HF_CONFIG)
-    values = read_json(config_file, CONFIG_JSON)
+    values = read_json(config_file, huggingface_config.CONFIG_JSON)
     _check_weights(folder, values)
     if values:
-        config = read_config(config_file, values)
+        config = huggingface_config.read_config(config_file, values)
     if not config:
         raise FileNotFoundError(
             f"{folder} has no {HF_CONFIG}: give --bert_config_file, perhaps to convert_checkpoint"
         )
     theirs, types = open_tensors(folder)
     type_name = config.model_type
-    theirs = named_as_usual(type_name, theirs)
+    theirs = huggingface_config.named_as_usual(type_name, theirs)
     wanted = {name: theirs[name] for name in theirs if not matches(name, ignored)}
     prefix = any(name.startswith(f"{type_name}.") for name in wanted)
     old = any(name.endswith("LayerNorm.gamma") for name in wanted)
-    head, classes = read_head(config_file, values, wanted)
-    table = rows(config, head and head.kind, prefix, old)
-    left_out = (*copies(folder, type_name, wanted), *ignored)
+    head, classes = huggingface_config.read_head(config_file, values, wanted)
+    table = huggingface_config.rows(config, head and head.kind, prefix, old)
+    left_out = (*huggingface_config.copies(folder, type_name, wanted), *ignored)
     halves = sorted(types & {"float16", "bfloat16"})
     has_vocab = tf.io.gfile.exists(os.path.join(folder, VOCAB))
     vocab_file = os.path.join(folder, VOCAB if has_vocab else WHOLE)
@@ -131,7 +123,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     """Writes a folder that transformers' AutoModel... and AutoTokenizer load."""
     with needed("safetensors", "Hugging Face's form needs"):
         from safetensors.numpy import save
-    values = config_json(checkpoint)
+    values = huggingface_config.config_json(checkpoint)
     if checkpoint.spec.config.pruned_heads:
         print(
             f"WARNING: heads were removed from {checkpoint.path} (pruned_heads), which only "
@@ -140,7 +132,8 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     kind = checkpoint.head and checkpoint.head.kind
     config = checkpoint.spec.config
     prefix = values["architectures"][0] not in ("BertModel", "AlbertModel", "MobileBertModel")
-    tensors = dict(export_tensors(rows(config, kind, prefix), config, checkpoint.tensors))
+    table = huggingface_config.rows(config, kind, prefix)
+    tensors = dict(export_tensors(table, config, checkpoint.tensors))
     # Some versions of transformers refuse files without this mark.
     atomic_write(os.path.join(folder, FILE), save(tensors, metadata={"format": "pt"}))
     write_json(os.path.join(folder, HF_CONFIG), values)

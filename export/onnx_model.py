@@ -107,9 +107,7 @@ def make_onnx(
     [batch, sequence, H] and `pooler_output` [batch, H], an embedder `embedding` [batch, V]. A
     classifier returns `logits` and `probabilities` [batch, C], or a `value` [batch] if its head has
     no labels, and a tagger these logits and probabilities for each token, [batch, sequence, C].
-
-    Raises:
-        ValueError: the encoder is of another architecture than BERT and ALBERT.
+    Raises a ValueError if the encoder is of another architecture than BERT and ALBERT.
     """
     graph = _Graph()
     encoder = getattr(model, "encoder", model)

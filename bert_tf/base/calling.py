@@ -46,14 +46,11 @@ Raises:
 class Form:
     """How a function differs from its command.
 
-    Attributes:
-        first: the arguments that may be positional.
-        returns, example, data: what it returns, a call, and what `names` take, for the docstring.
-        names: arguments whose names differ from those of their flags: argument -> flag.
-        defaults: flags with other defaults.
-        prepare: maps the flags that are given to those of the command, and returns what to call
-            before it runs, once they are checked.
-        result: maps the flags and what the command returns to what the function returns.
+    `first` are the arguments that may be positional, `names` those whose names differ from their
+    flags', by argument, and `defaults` flags with other defaults. `returns`, `example` and `data`,
+    what `names` take, are for the docstring. `prepare` maps the flags that are given to those of
+    the command, and returns what to call before it runs, once they are checked. `result` maps the
+    flags and what the command returns to what the function returns.
     """
 
     first: tuple[str, ...]
@@ -155,11 +152,7 @@ def _value(value: Any, flag: dataclasses.Field) -> Any:
 
 
 def called_options(function: str, options_type: type, given: Mapping[str, Any]) -> Any:
-    """Returns the options that the arguments of a function state.
-
-    Raises:
-        ValueError: an argument is not one of the options.
-    """
+    """Returns the options that the arguments of a function state; refuses others."""
     fields = {field.name: field for field in dataclasses.fields(options_type)}
     for name in given.keys() - fields.keys():
         advice = advice_on(name, fields, options_type, f"choose one of {', '.join(fields)}")

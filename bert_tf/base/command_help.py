@@ -40,12 +40,9 @@ def value_type(field: dataclasses.Field) -> type:
 
 
 def help_text(doc: str, options_type: type, *, full: bool) -> str:
-    """Returns the help of a command, in lines as wide as the terminal.
+    """Returns the help of a command, in lines as wide as the terminal; with `full`, --helpfull.
 
-    Args:
-        doc: what it does: a summary, examples and a paragraph; further ones are for --helpfull.
-        options_type: its flags, see `ordered_flags`.
-        full: whether to show all flags with their whole help, as --helpfull does.
+    `doc` is a summary, examples and a paragraph; further ones are for --helpfull.
     """
     about = doc.strip() if full else "\n\n".join(doc.strip().split("\n\n")[:3])
     fields = [
@@ -148,10 +145,7 @@ def explanation(field: dataclasses.Field, full: bool) -> str:
 def command_line(module: str, *texts: str, **flags: object) -> str:
     """Returns a command that can be pasted into a shell, whatever its values contain.
 
-    Args:
-        module: the command, such as "bert_tf.build_vocab".
-        texts: arguments without the name of a flag.
-        flags: their values; True and False turn a flag on and off, None leaves it out.
+    `texts` are arguments without the name of a flag. None leaves a flag out.
     """
     arguments = []
     for name, value in flags.items():

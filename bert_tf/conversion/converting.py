@@ -35,13 +35,11 @@ from tfrecords.vocabulary import warn_about_casing
 
 @dataclasses.dataclass(frozen=True)
 class _Target:
-    """A format that can be written, the parts that all its checkpoints have, and `says_all`.
-
-    That is whether they state a head's labels, whether a text may have several, and added tokens.
-    """
+    """A format that can be written, and the parts that all its checkpoints have."""
 
     write: Callable[[Checkpoint, str], None]
     parts: tuple[str, ...] = ("encoder", "projection", "pooler")
+    # Whether they state a head's labels, whether a text may have several, and added tokens.
     says_all: bool = True
 
 

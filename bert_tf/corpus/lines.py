@@ -149,13 +149,8 @@ def read_documents(
 ) -> Iterator[list[str]]:
     """Yields the lines of each document, without blank lines and surrounding whitespace.
 
-    Args:
-        text, kind: as in a `Block`.
-        separator: what separates documents in plain text: "blank_line"; "file", which makes each
-            file one document; or a regular expression. Each line that contains a match begins a
-            document. A line that matches as a whole only separates documents and is left out.
-        text_field: the field of JSON lines that holds a document.
-        is_wrapped: whether to join lines of a fixed width; those of the result are then paragraphs.
+    Text and kind are those of a `Block`; the separator, and the field of JSON lines, are those of
+    the flags. If it `is_wrapped`, lines of a fixed width are joined to paragraphs.
     """
     if kind == "json":
         for line in filter(None, map(str.strip, text.split("\n"))):

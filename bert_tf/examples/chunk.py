@@ -15,19 +15,14 @@ from bert_tf.corpus.reading import ReadCounts, Sums
 class Chunk:
     """Tokenized documents of a corpus. No sentence and no document is empty.
 
-    Attributes:
-        token_ids: [T] int32, the tokens of all sentences.
-        unit_starts: [T] bool, marks the tokens that begin a unit, which is masked as one: a word of
-            the tokenizer or a segmenter, or a phrase of a lexicon. Every sentence begins one.
-        sentence_starts: [sentences + 1] int64, the first token of each sentence, then T.
-        document_starts: [documents + 1] int64, the first sentence of each document, then the number
-            of sentences.
+    A unit is masked as one: a word of the tokenizer or a segmenter, or a phrase of a lexicon. Every
+    sentence begins one.
     """
 
-    token_ids: np.ndarray
-    unit_starts: np.ndarray
-    sentence_starts: np.ndarray
-    document_starts: np.ndarray
+    token_ids: np.ndarray  # [T] int32, of all sentences
+    unit_starts: np.ndarray  # [T] bool
+    sentence_starts: np.ndarray  # [sentences + 1] int64, the first token of each sentence, then T
+    document_starts: np.ndarray  # int64, the first sentence of each document, then their number
 
     @property
     def num_documents(self) -> int:

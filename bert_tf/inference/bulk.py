@@ -36,17 +36,13 @@ _Item = tuple[str, int, TextRow | ValueError]
 
 @dataclass(frozen=True)
 class BulkJob:
-    """What to compute from the rows of a file.
+    """What to compute from the rows of input `files`, with a `model` of this checksum.
 
-    Attributes:
-        options: the flags, with `output_file` and those of `RunnerOptions`.
-        files: the input.
-        model: the checksum of the model.
-        rows: reads a file; prints notes on it.
-        write_part: maps `options`, a path, the index of the first row, and rows, None for those
-            that cannot be read, to counts, after it has written that part of the output.
-        joins: functions that write an output file at a path from the paths of all parts, by the
-            names of these files. The last is `output_file`, with which the others appear.
+    The flags also have an `output_file`. `rows` reads a file, and prints notes on it. `write_part`
+    maps the flags, a path, the index of the first row, and rows, None for those that cannot be
+    read, to counts, after it has written that part of the output. `joins` write an output file at a
+    path from the paths of all parts, by the names of these files. The last is `output_file`, with
+    which the others appear.
     """
 
     options: RunnerOptions

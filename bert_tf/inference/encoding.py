@@ -29,11 +29,8 @@ NOWHERE = -1
 class EncodedLine:
     """The tokens of a line, [CLS] a [SEP] or [CLS] a [SEP] b [SEP]. All arrays are int32 [S].
 
-    Attributes:
-        text: the line.
-        ids, types: token and segment ids.
-        starts, limits: the bytes of the line that a token comes from; -1 for [CLS] and [SEP].
-        truncated: whether tokens were left out.
+    A token comes from the bytes of the line from `starts` to `limits`, -1 for [CLS] and [SEP]. If
+    it is `truncated`, tokens were left out.
     """
 
     text: bytes
@@ -119,16 +116,13 @@ def padded_inputs(
 class Window(NamedTuple):
     """Tokens of a line that the encoder reads together.
 
-    Attributes:
-        line: the index of the line.
-        tokens: their places in the line, int64 [S]; [CLS] first and [SEP] last.
-        own: bool [S], the tokens whose vectors come from this window: every token from the window
-            in which it has the most context, [CLS] and [SEP] from all.
+    The vectors of its `own` tokens come from this window: that of every token from the window in
+    which it has the most context, those of [CLS] and [SEP] from all.
     """
 
-    line: int
-    tokens: np.ndarray
-    own: np.ndarray
+    line: int  # its index
+    tokens: np.ndarray  # their places in the line, int64 [S]; [CLS] first and [SEP] last
+    own: np.ndarray  # bool [S]
 
 
 def make_line_windows(lines: Sequence[EncodedLine], max_seq_length: int) -> Iterator[Window]:

@@ -78,10 +78,7 @@ def cells_of(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_plain_cells(read: Read, exact: set[type]) -> Read:
-    """Makes the cells of columns with several types strings.
-
-    Also ids, unless their type is one that the format keeps exactly.
-    """
+    """Makes the cells of columns with several types strings; and ids, unless kept exactly."""
     kinds: dict[str, set[type]] = {}
     for name, x in (cell for row in read() for cell in row.items() if cell[1] is not None):
         kind = str if type(x) is int and abs(x) >= 2**63 else type(x)

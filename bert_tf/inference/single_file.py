@@ -49,11 +49,7 @@ def sealed(data: bytes) -> bytes:
 
 
 class LiteFile:
-    """A LiteRT model and the texts behind it.
-
-    Attributes:
-        texts: the vocabulary, tokenizer_config.json and classifier.json, by name.
-    """
+    """A LiteRT model and the texts behind it: vocabulary and JSON files, by name."""
 
     def __init__(self, data: bytes):
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -148,12 +144,10 @@ def _shape(head: Head, *shape: int) -> tf.TensorShape:
 
 
 def outputs_of(found: Arrays, head: Head) -> np.ndarray:
-    """Returns the vectors, the values, or the logits from which a model made its outputs.
-
-    Logits of classes that exclude each other are known only up to a constant.
-    """
+    """Returns the vectors, the values, or the logits from which a model made its outputs."""
     if not head.labels:
         return found["embedding" if head.kind == EMBEDDING else "value"]
+    # Logits of classes that exclude each other are known only up to a constant.
     tiny = np.finfo(np.float32).tiny
     logits = np.log(np.maximum(found["probabilities"], tiny))
     if head.multi_label:

@@ -25,17 +25,11 @@ Example = dict[str, Any]
 
 
 class TextRow(NamedTuple):
-    """An example in a file.
+    """An example in a file."""
 
-    Attributes:
-        texts: a line; or the texts of a row, UTF-8 bytes or a list of choices.
-        id: the row's id; None if it has none.
-        others: the cells of the other columns, if --keep_columns keeps them.
-    """
-
-    texts: bytes | tuple
+    texts: bytes | tuple  # a line; or the texts of a row, UTF-8 bytes or a list of choices
     id: Any = None
-    others: Example | None = None
+    others: Example | None = None  # the cells of the other columns, if --keep_columns keeps them
 
     @property
     def content(self) -> bytes:
@@ -59,11 +53,7 @@ def read_examples(
     rank 2, and possibly an `id`. A line holds the strings separated by tabs, or a pair separated by
     " ||| ". The examples before a malformed one are still yielded. A table is read as
     run_finetuning reads it. Bytes that are not UTF-8 are dropped, as in fine-tuning; a warning at
-    the end counts the examples with such bytes.
-
-    Args:
-        signature: the inputs of the model.
-        trained: the columns that its run was trained on.
+    the end counts the examples with such bytes. The model's run was `trained` on these columns.
     """
     typed = not options.texts and not options.input_file and sys.stdin.isatty()
     if typed:
@@ -268,14 +258,9 @@ def texts_of_rows(
     """Yields the texts of rows that have names for their cells; see `Table` for `path` and `unit`.
 
     The first rows decide which columns to read, as in run_finetuning; what they guess is printed. A
-    row that cannot be read is a ValueError.
-
-    Args:
-        given: the columns that the user names.
-        trained: those that the model's run read; `inputs` replace them if the table has only these.
-        inputs: the names of one or two texts.
-        has_choices: whether the last one is a list of texts.
-        keep: whether to keep the other columns.
+    row that cannot be read is a ValueError. The user names `given` columns; the model's run read
+    those `trained`, which `inputs`, the names of one or two texts, replace if the table has only
+    these. The last text may be a list of choices. `keep` keeps the other columns.
     """
     columns, without_id = None, 0
     for chunk in in_groups(numbered, lambda item: rows_in(item[1]), CHUNK_LINES):

@@ -25,19 +25,14 @@ _WORD = re.compile(rb"[^\t\n\v\f\r ]+")
 class LineVectors:
     """The vectors of a line: one per token, per word, or one alone.
 
-    Attributes:
-        text: the line.
-        values: float32 [U, layers, hidden_size].
-        starts, limits: the bytes of the line that each vector stands for, int32 [U]; -1 for [CLS]
-            and [SEP].
-        ids: the ids of the tokens, int32 [U]; None for vectors of words or lines.
+    Each stands for the bytes of the line from `starts` to `limits`, -1 for [CLS] and [SEP].
     """
 
     text: bytes
-    values: np.ndarray
-    starts: np.ndarray
+    values: np.ndarray  # float32 [U, layers, hidden_size]
+    starts: np.ndarray  # int32 [U]
     limits: np.ndarray
-    ids: np.ndarray | None = None
+    ids: np.ndarray | None = None  # of the tokens, int32 [U]; None for words and lines
 
 
 def pool(pooling: str, line: EncodedLine, values: np.ndarray) -> LineVectors:
@@ -62,11 +57,7 @@ def pool(pooling: str, line: EncodedLine, values: np.ndarray) -> LineVectors:
 
 
 def chosen_layers(text: str | None, num_layers: int) -> list[int | str]:
-    """Reads --layers; without the flag, chooses the last four layers, or all if there are fewer.
-
-    Returns:
-        indices as in the original, where 0 and -num_layers are the first layer; or "embeddings".
-    """
+    """Reads --layers, whose default are the last four, or all: indices, or "embeddings"."""
     if text is None:
         return list(range(-1, -1 - min(4, num_layers), -1))
     layers = []
@@ -88,11 +79,7 @@ def chosen_layers(text: str | None, num_layers: int) -> list[int | str]:
 class VectorExtractor:
     """Computes the vectors of lines at some layers; padding and other lines change nothing.
 
-    Attributes:
-        checkpoint, tokenizer: the model and its tokenizer.
-        layers: as `chosen_layers` returns them.
-        token_bytes: how much memory the vectors of a token take.
-        nothing: the vectors of a line that cannot be read: none.
+    Those of a token take `token_bytes` of memory. `nothing` is for a line that cannot be read.
     """
 
     def __init__(self, options: ExtractionOptions):

@@ -59,12 +59,11 @@ Contents = dict[str, dict[str, FILE_KIND]]
 
 @dataclasses.dataclass(frozen=True)
 class NamedRecords:
-    """The files of a phase, and the manifests beside them.
+    """The files of a phase, which takes the steps after `first_step` up to `until_step`.
 
-    `phase` are the flags with the values of the phase, which takes the steps after `first_step`, up
-    to `until_step`. It trains on `files` and evaluates on `eval_files`, the same unless the user
-    gave separate ones. `inputs` maps --input_file or --eval_input_file to the bytes of each file
-    that this run reads, and `manifests` the paths of their manifests to these.
+    `phase` are the flags with its values. It trains on `files` and evaluates on `eval_files`, the
+    same unless the user gave separate ones. `inputs` maps --input_file or --eval_input_file to the
+    bytes of each file that this run reads, and `manifests` the paths of manifests to these.
     """
 
     phase: SharedOptions

@@ -35,15 +35,9 @@ def read_rows(path: str, whole: bool = False) -> tuple[str, Iterator[Numbered]]:
 
     The lines in the first megabyte, or those of the `whole` file, decide whether the fields of a
     `.tsv` are quoted. In place of an unreadable row, yields a ValueError, and continues. A list of
-    JSON objects is read as a whole.
-
-    Returns:
-        what the numbers of the rows count (see `Table`), and the rows.
-
-    Raises:
-        NoRows: there are none.
-        ValueError: their format or the names of their columns are unknown.
-        OSError: the file cannot be read.
+    JSON objects is read as a whole. Returns what the numbers of the rows count (see `Table`), and
+    the rows; raises a `NoRows` if there are none, and a ValueError if their format or the names of
+    their columns are unknown.
     """
     check_single(path)
     kind = table_kind(path)

@@ -52,10 +52,13 @@ def make_vocabulary(options: VocabularyOptions) -> None:
     file, old_file = options.output_file, options.extend_vocab
     files = [file, file + _MAPPING_END] if old_file else [file]
     texts = _texts(options)
-    _check_outputs(files, texts, old_file)
+    read = [*itertools.chain(*texts.values()), old_file]
+    check_output_files([*files, file + MANIFEST_END], read)
+    if folder := _tokenizer_folder(file):
+        folder.check_tokenizer()
     if old_file:
         old, options = _read_vocab(options, "extend_vocab")
-        if old.tokenizer_values() and not _tokenizer_folder(file):
+        if old.tokenizer_values() and not folder:
             raise ValueError(
                 f"{old_file} has added tokens or accents that {TOKENIZER} beside it states: write "
                 f"the extension to a file named {VOCAB}, such as --output_file=extended/{VOCAB}"
@@ -73,7 +76,8 @@ def make_vocabulary(options: VocabularyOptions) -> None:
         for name, measured in ((old_file, old), (file, vocab)):
             if measured:
                 say(_coverage(options, name, measured, counts))
-        casing, others = _with_casing(options), "".join(f", and {x}" for x in files[1:])
+        casing = f" and their casing to {folder.file(TOKENIZER)}" if folder else ""
+        others = "".join(f", and {x}" for x in files[1:])
         print(f"Wrote {len(vocab):,} tokens to {file}{casing}{others}.")
     _say_next(options)
 
@@ -118,13 +122,6 @@ def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
     if len(files) <= _MAX_REPORTED_FILES:
         return {file: [file] for file in files}
     return dict(match_files(options.input_file))
-
-
-def _check_outputs(outputs: list[str], texts: dict[str, list[str]], old: str | None) -> None:
-    manifest = outputs[0] + MANIFEST_END
-    check_output_files([*outputs, manifest], [*itertools.chain(*texts.values()), old])
-    if folder := _tokenizer_folder(outputs[0]):
-        folder.check_tokenizer()
 
 
 def _describe(options: VocabularyOptions, texts: dict[str, list[str]]) -> dict[str, Any]:
@@ -217,11 +214,6 @@ def _tokenizer_folder(output_file: str) -> Run | None:
     """Returns the folder whose tokenizer_config.json describes the file, if its name allows one."""
     folder, name = os.path.split(output_file)
     return Run(folder) if name == VOCAB else None
-
-
-def _with_casing(options: VocabularyOptions) -> str:
-    folder = _tokenizer_folder(options.output_file)
-    return f" and their casing to {folder.file(TOKENIZER)}" if folder else ""
 
 
 def _coverage(options: VocabularyOptions, name: str, vocab: Vocabulary, counts: WordCounts) -> str:

@@ -29,17 +29,13 @@ _MAPPING = {"old_size": int, "new_size": int, "new_tokens": list[_NEW_TOKEN]}
 class VocabularyMapping:
     """Maps each new row to the old rows whose mean it starts from; from build_vocab --extend_vocab.
 
-    Attributes:
-        old_size, new_size: the numbers of tokens.
-        starts_from: new id -> the old ids whose rows are averaged. Ids below `old_size` that are
-            not among the keys keep their rows.
-        tokens: new id -> its token.
+    Ids below `old_size` that are not among the keys of `starts_from` keep their rows.
     """
 
     old_size: int
     new_size: int
-    starts_from: Mapping[int, tuple[int, ...]]
-    tokens: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    starts_from: Mapping[int, tuple[int, ...]]  # new id -> the old ids whose rows are averaged
+    tokens: Mapping[int, str] = dataclasses.field(default_factory=dict)  # new id -> its token
 
     def grows(self, path: str) -> bool:
         """Returns whether the weight with this path has one row per token."""

@@ -46,11 +46,9 @@ _NORM = (
 
 
 def _weights(beginnings: tuple[str | None, ...], *layers: tuple) -> tuple[Weight, ...]:
-    """Returns the weights of layers, given how their names begin in each column of `Weight`.
-
-    Each layer: its kind, our name, the shape of its first weight, Google's name, which with dots is
-    Hugging Face's, KerasHub's, the Model Garden's.
-    """
+    """Returns the weights of layers, given how their names begin in each column of `Weight`."""
+    # Each layer: its kind, our name, the shape of its first weight, Google's name, which with dots
+    # is Hugging Face's, KerasHub's, the Model Garden's.
     found = []
     for kind, ours, shape, google, *others in layers:
         names = [ours, google, google.replace("/", "."), *others, None, None]

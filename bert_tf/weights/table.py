@@ -31,19 +31,12 @@ _BY_HEADS = dict.fromkeys(("attended", "3 attended"), ("heads", "head size"))
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """How a format stores one of our weights.
-
-    Attributes:
-        weight: ours.
-        theirs: the format's name; * stands for query, key and value, which ours holds side by side.
-        transposed: whether theirs has the two axes of ours exchanged.
-        by_heads: whether theirs has one axis for the heads, and one inside them.
-    """
+    """How a format stores one of our weights."""
 
     weight: Weight
-    theirs: str
-    transposed: bool = False
-    by_heads: bool = False
+    theirs: str  # its name; * stands for query, key and value, which ours holds side by side
+    transposed: bool = False  # whether theirs has the two axes of ours exchanged
+    by_heads: bool = False  # whether theirs has one axis for the heads, and one inside them
 
     def entry(self, config: BertConfig, layer: int, classes: int) -> "Entry":
         """Returns the entry of a layer; see `entries`."""

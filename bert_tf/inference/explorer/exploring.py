@@ -27,12 +27,7 @@ Exploration = dict[str, Any]
 
 
 class Explorer:
-    """Computes what a page shows of a text.
-
-    Attributes:
-        max_seq_length: tokens per text, [CLS] and [SEP] included; longer texts are truncated.
-        most_tokens: the most that it may be.
-    """
+    """Computes what a page shows of a text, truncated to `max_seq_length` of `most_tokens`."""
 
     def __init__(self, options: ExplorerOptions):
         checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)

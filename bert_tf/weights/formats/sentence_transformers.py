@@ -59,21 +59,13 @@ _SETTINGS = {
 
 
 class EmbeddingSettings(NamedTuple):
-    """How a text becomes a vector.
-
-    Attributes:
-        head: an `EMBEDDING`.
-        max_seq_length: the most tokens read; None for as many as the encoder takes.
-        do_lower_case: whether text is lower-cased, whatever the vocabulary.
-        others: the content of config_sentence_transformers.json, such as prompts.
-        dense: the weights of the head, by their paths; {} if it has none.
-    """
+    """How a text becomes a vector."""
 
     head: Head = Head(EMBEDDING)
-    max_seq_length: int | None = None
-    do_lower_case: bool = False
-    others: Mapping[str, Any] = MappingProxyType({})
-    dense: Mapping[str, Tensor] = MappingProxyType({})
+    max_seq_length: int | None = None  # None for as many tokens as the encoder takes
+    do_lower_case: bool = False  # whatever the vocabulary
+    others: Mapping[str, Any] = MappingProxyType({})  # from config_sentence_transformers.json
+    dense: Mapping[str, Tensor] = MappingProxyType({})  # the head's weights, by their paths
 
 
 def settings_of(checkpoint: Checkpoint, pooling: str | None = None) -> EmbeddingSettings | None:

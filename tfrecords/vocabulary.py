@@ -41,21 +41,16 @@ def continues_word(token: str) -> bool:
 class AddedToken:
     """A token that is found in text before that is split into words, such as an entity marker.
 
-    Attributes, as those of Hugging Face's `tokenizers.AddedToken`:
-        id, content: its id, and the text that it stands for.
-        single_word: whether the text around it must not continue a word.
-        lstrip, rstrip: whether it takes the spaces before or after it; this changes no ids.
-        normalized: whether it is found in normalized (such as lower-cased) text, not as written.
-        special: whether Hugging Face's programs leave it out of decoded text.
+    The attributes are those of Hugging Face's `tokenizers.AddedToken`.
     """
 
     id: int
     content: str
-    single_word: bool = False
-    lstrip: bool = False
+    single_word: bool = False  # whether the text around it must not continue a word
+    lstrip: bool = False  # whether it takes the spaces before it; this changes no ids
     rstrip: bool = False
-    normalized: bool = True
-    special: bool = False
+    normalized: bool = True  # whether it is found in normalized text, such as lower-cased
+    special: bool = False  # whether Hugging Face's programs leave it out of decoded text
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -22,17 +22,14 @@ from bert_tf.training.trainer import Objective
 
 
 class ModelOutputs(NamedTuple):
-    """What a model computed for a batch, in float32.
+    """What a model computed for a batch, in float32, with a row for every choice.
 
-    The `output` is what it returns. The `logits` are its predictions: the output of a task model,
-    or the `mlm_logits` [B, P, V] of a pre-trainer; None for an encoder. `hidden` are the embeddings
-    and the output of every layer, [B, S, H], with a row for every choice; hidden[l] is the output
-    of layer l, counted from 1. `scores` are the attention scores of every layer before the softmax,
-    [B, N, S, S]. Both are empty if not asked for.
+    `hidden` are the embeddings and the output of every layer, [B, S, H], and `scores` the attention
+    scores of every layer before the softmax, [B, N, S, S]. Both are empty if not asked for.
     """
 
-    output: Any
-    logits: tf.Tensor | None
+    output: Any  # what it returns
+    logits: tf.Tensor | None  # of a task model, or [B, P, V] of a pre-trainer; None for an encoder
     hidden: list[tf.Tensor]
     scores: list[tf.Tensor]
 
@@ -210,17 +207,13 @@ def _mean(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 
 class Pair(NamedTuple):
-    """What teacher and student computed for a batch.
-
-    The `mask` is the `input_mask`, int [B, S], with a row for every choice, and `progress` the
-    share of the steps taken before this one, float32 []. `project` maps the student's embeddings or
-    hidden states to the teacher's width; its second argument says whether they are embeddings.
-    """
+    """What teacher and student computed for a batch."""
 
     teacher: ModelOutputs
     student: ModelOutputs
-    mask: tf.Tensor
-    progress: tf.Tensor
+    mask: tf.Tensor  # the `input_mask`, int [B, S], with a row for every choice
+    progress: tf.Tensor  # the share of the steps taken before this one, float32 []
+    # Maps the student's hidden states, or embeddings if the second is true, to the teacher's width.
     project: Callable[[tf.Tensor, bool], tf.Tensor]
 
 

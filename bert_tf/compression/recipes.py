@@ -27,19 +27,14 @@ REPLACED_AFTER = 2 / 3
 
 
 class Term(NamedTuple):
-    """A term of the loss: the sum over its layers or, for `BELOW_LAST`, their mean.
+    """A term of the loss: the sum over its layers or, for `BELOW_LAST`, their mean."""
 
-    It compares `values` of some layers with `compare`, one of the functions in `losses`, which has
-    a `temperature` or none. `weight` is its factor in the loss, `during` the part of the run in
-    which it counts, and `name` its name in the metrics.
-    """
-
-    name: str
-    compare: str
-    weight: float = 1.0
+    name: str  # in the metrics
+    compare: str  # one of the functions in `losses`
+    weight: float = 1.0  # its factor in the loss
     values: str = LOGITS
     layers: str = EVERY
-    during: Span = ALWAYS
+    during: Span = ALWAYS  # the part of the run in which it counts
     temperature: float | None = None
 
     @property
@@ -143,25 +138,19 @@ class Published(NamedTuple):
 class Recipe:
     """A method. `compress` has tables of how the students of some of them start and train.
 
-    Attributes:
-        divisor: the student starts with one out of so many layers of the teacher, the lowest ones.
-        spread: whether it starts with those that its layers are compared with instead.
-        has_default: whether there is a student if the flags name none.
-        shares_layers: whether the student must be one whose layers share their weights.
-        samples: whether --augment also masks words, and keeps only some words of a copy.
-        flags: those that only few recipes read.
-        unsuited: flags that do not suit the student.
+    The student starts with one out of `divisor` layers of the teacher, the lowest ones or, if they
+    are `spread`, those that its layers are compared with.
     """
 
     paper: str
     loss: Loss = Loss()
     divisor: int = 1
     spread: bool = False
-    has_default: bool = True
-    shares_layers: bool = False
-    samples: bool = False
-    flags: tuple[str, ...] = ()
-    unsuited: tuple[str, ...] = ()
+    has_default: bool = True  # whether there is a student if the flags name none
+    shares_layers: bool = False  # whether the student's layers must share their weights
+    samples: bool = False  # whether --augment also masks words, and keeps only some of a copy
+    flags: tuple[str, ...] = ()  # those that only few recipes read
+    unsuited: tuple[str, ...] = ()  # those that do not suit the student
     published: tuple[Published, ...] = ()
 
     def layers(self, count: int) -> Sequence[int]:
@@ -230,7 +219,7 @@ _PATIENT = Loss(
 )
 # The tasks of published figures.
 _GLUE, _NO_WNLI, _CLASSES = "GLUE", "GLUE without WNLI", "GLUE without WNLI, CoLA, STS-B"
-_TAGS = "CoNLL-2018 POS and morphology"
+_LARGE, _TAGS = "MNLI, QQP, SST-2", "CoNLL-2018 POS and morphology"
 _PREDICTIONS = Loss(0.0, terms=(_soft_labels(1.0, temperature=1.0),))
 
 RECIPES = {
@@ -345,15 +334,7 @@ RECIPES = {
         samples=True,
         unsuited=("student_layers", "preset", "bert_config_file", "layer_decay"),
         published=(
-            Published(
-                "BiLSTM",
-                110.0,
-                0.91,
-                434.0,
-                "BiLSTM1",
-                "MNLI, QQP, SST-2",
-                faster_than="BERT-large",
-            ),
+            Published("BiLSTM", 110.0, 0.91, 434.0, "BiLSTM1", _LARGE, faster_than="BERT-large"),
         ),
     ),
 }

@@ -26,11 +26,8 @@ from bert_tf.weights.names import part_of
 class Outcome:
     """A student beside its teacher.
 
-    The `student_bytes` are those of its weights, under gzip if training set weights to zero; then
-    `sparsity` is the share of zeros in the weights that `PruningAdamW` prunes, `student_nonzero`
-    the number of its parameters that are not zero, and `teacher_gzip_bytes` what the teacher's
-    weights take under gzip. Both values are `metric`, such as "eval_accuracy", on the dev set.
-    `layer_bits` are the bits of each layer, if its weights are quantized.
+    Both values are the metric on the dev set. If training set weights to zero, the bytes are those
+    under gzip, and `sparsity` is the share of zeros in the weights that `PruningAdamW` prunes.
     """
 
     recipe: str
@@ -38,13 +35,13 @@ class Outcome:
     teacher_parameters: int
     student_parameters: int
     student_bytes: float
-    metric: str
+    metric: str  # such as "eval_accuracy"
     teacher_value: float
     student_value: float
     sparsity: float | None = None
     student_nonzero: int | None = None
     teacher_gzip_bytes: int | None = None
-    layer_bits: list[int] | None = None
+    layer_bits: list[int] | None = None  # if its weights are quantized
 
     @classmethod
     def read(cls, folder: str) -> Self | None:

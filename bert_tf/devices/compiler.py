@@ -32,22 +32,17 @@ class DoesNotFit(Exception):
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """The compiler's figures for a step on one replica, which took `seconds` to compile.
+    """The compiler's figures for a step on one replica, in bytes where nothing else is said."""
 
-    In bytes: `arguments` are variables and batch, `outputs` the new values of the variables, of
-    which `aliased` reuse the memory of arguments, `temporaries` all values in between, and `code`
-    the program. `kernels` are programs that a GPU launches.
-    """
-
-    seconds: float
-    arguments: int
-    outputs: int
-    aliased: int
-    temporaries: int
+    seconds: float  # to compile it
+    arguments: int  # variables and batch
+    outputs: int  # the new values of the variables
+    aliased: int  # outputs that reuse the memory of arguments
+    temporaries: int  # all values in between
     code: int
     flops: float
     bytes_accessed: float
-    kernels: int | None = None
+    kernels: int | None = None  # programs that a GPU launches
 
     @property
     def memory(self) -> int:
@@ -56,15 +51,11 @@ class CompiledStep:
 
 
 class Target(abc.ABC):
-    """What the compilers of TPUs and GPUs do differently, for one replica of a topology.
+    """What the compilers of TPUs and GPUs do differently, for one replica of a topology."""
 
-    The `kind` is "TPU" or "GPU", and `device` jax's description. Programs may use `memory_limit`
-    bytes; None if the compiler itself refuses more.
-    """
-
-    kind: str
-    device: Any
-    memory_limit: int | None = None
+    kind: str  # "TPU" or "GPU"
+    device: Any  # jax's description
+    memory_limit: int | None = None  # bytes; None if the compiler itself refuses more
 
     def adapt(self, module: str) -> str:
         """Turns an MLIR module that TensorFlow made for the CPU into the one for the device."""

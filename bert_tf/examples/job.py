@@ -125,22 +125,16 @@ def plan_shards(
 class Job:
     """Everything that the output depends on.
 
-    Attributes:
-        options: the flags, with all defaults resolved.
-        lexicon: phrases, each of which is one unit of masking. The longest match wins.
-        groups: the input files, in groups whose files are read one after the other; a single empty
-            group for a TFDS dataset.
-        block_bytes: the bytes of text per chunk.
-        output_files, manifest: the shards, and the path of the manifest beside them.
+    The files of a group are read one after the other; of a TFDS dataset, there is an empty group.
     """
 
-    options: DataOptions
+    options: DataOptions  # with all defaults resolved
     vocab: Vocabulary
-    lexicon: tuple[str, ...]
+    lexicon: tuple[str, ...]  # phrases, each of which is one unit of masking
     groups: tuple[tuple[str, ...], ...]
-    block_bytes: int
+    block_bytes: int  # of text per chunk
     output_files: tuple[str, ...]
-    manifest: str
+    manifest: str  # its path
 
     @property
     def input_files(self) -> list[str]:

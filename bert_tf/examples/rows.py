@@ -27,20 +27,14 @@ from tfrecords.vocabulary import Vocabulary
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """Pair n is token_ids[a_start:a_end] and token_ids[b_start:b_end]. All arrays are [N].
-
-    Attributes:
-        labels: bool, whether B is a random segment, or whether the segments are swapped.
-        cut_tokens: how many tokens were cut off a pair to make it fit.
-        documents_without_pairs: the number of documents that yield no pair.
-    """
+    """Pair n is token_ids[a_start:a_end] and token_ids[b_start:b_end]. All arrays are [N]."""
 
     a_start: np.ndarray
     a_end: np.ndarray
     b_start: np.ndarray
     b_end: np.ndarray
-    labels: np.ndarray
-    cut_tokens: np.ndarray
+    labels: np.ndarray  # bool, whether B is a random segment, or the segments are swapped
+    cut_tokens: np.ndarray  # how many tokens were cut off a pair to make it fit
     documents_without_pairs: int
 
 
@@ -176,21 +170,13 @@ def _cut_pairs(
 
 @dataclass(frozen=True)
 class Rows:
-    """A batch of unmasked examples.
+    """A batch of unmasked examples. Arrays are [N, S], or [N] for lengths."""
 
-    Attributes:
-        ids: [N, S] int32.
-        lengths: [N], without padding.
-        type_ids: [N, S] int32, 1 in segment B and the [SEP] after it.
-        maskable: [N, S] bool, False for special tokens and padding.
-        unit_starts: [N, S] bool, where a unit of masking begins. Every segment begins one.
-    """
-
-    ids: np.ndarray
-    lengths: np.ndarray
-    type_ids: np.ndarray
-    maskable: np.ndarray
-    unit_starts: np.ndarray
+    ids: np.ndarray  # int32
+    lengths: np.ndarray  # without padding
+    type_ids: np.ndarray  # int32, 1 in segment B and the [SEP] after it
+    maskable: np.ndarray  # bool, False for special tokens and padding
+    unit_starts: np.ndarray  # bool, where a unit of masking begins; every segment begins one
 
 
 def pair_rows(chunk: Chunk, pairs: Pairs, max_seq_length: int, vocab: Vocabulary) -> Rows:

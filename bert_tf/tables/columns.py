@@ -18,19 +18,13 @@ _NAMELESS = re.compile(r"(unnamed: \d+|__index_level_\d+__|level_0|index)?", re.
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns to read.
-
-    Attributes:
-        text, text_b: the columns of the text, None to find it, and of the second text, if any.
-        labels: the columns to predict; () to find one.
-        id, negative: the columns of ids and of wrong second texts, if any.
-    """
+    """The names of the columns to read; None, or () for labels, to find one or if there is none."""
 
     text: str | None = None
     text_b: str | None = None
     labels: tuple[str, ...] = ()
     id: str | None = None
-    negative: str | None = None
+    negative: str | None = None  # wrong second texts
 
     @classmethod
     def of(

@@ -9,15 +9,10 @@ from typing import Any
 def json_lines(data: Any, name: str) -> str:
     """Returns a table as JSON lines, which `read_table` reads.
 
-    A missing value is null. A class of a Hugging Face dataset becomes its name, or null if unknown.
-
-    Args:
-        data: a pandas DataFrame, lists by the names of columns, or an iterable of rows by the names
-            of columns, such as a Hugging Face dataset.
-        name: what messages call it.
-
-    Raises:
-        ValueError: it is something else, has no rows, or columns of different lengths.
+    The data are a pandas DataFrame, lists by the names of columns, or an iterable of rows by the
+    names of columns, such as a Hugging Face dataset, whose classes become their names, or null if
+    unknown. A missing value is null. Raises a ValueError if they are something else, or have no
+    rows, or columns of different lengths; `name` is what it calls them.
     """
     classes = _classes(getattr(data, "features", None) or {})
     lines = []

@@ -45,15 +45,9 @@ class Reports:
 
     `metrics.jsonl` has one object per logged step and `eval_metrics.jsonl` one per evaluation;
     `curves.png` shows both; `train` and `eval` are for TensorBoard; `eval_results.txt` holds the
-    last evaluation. Use it as a context manager, after the checkpoint has been restored.
-
-    Args:
-        step: number of finished steps.
-        peak_flops: peak floating-point operations per second of all devices together.
-        writes: False if another worker writes the files and shows progress.
-
-    Attributes:
-        last_evaluation: results of the last evaluation with their `global_step`, or {}.
+    last evaluation, as does `last_evaluation`, with its `global_step`. Use it as a context manager,
+    after the checkpoint has been restored, given the number of finished steps. `peak_flops` are
+    those of all devices together. Without `writes`, another worker writes and shows progress.
     """
 
     def __init__(

@@ -112,36 +112,21 @@ def load_mapping(path: str) -> VocabularyMapping:
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """The weights of a model, and what is known about the model.
+    """The weights of a model, and what is known about the model."""
 
-    Attributes:
-        path: the path that messages name.
-        format: the name of a foreign format; "" for our own.
-        spec: configuration, vocabulary and casing.
-        tensors: the weights by the paths of our models; see `weights.names`.
-        head: what `task_model/head` predicts, if the checkpoint has such a head.
-        config_file, vocab_file: the files of configuration and vocabulary, if there are any.
-        sentencepiece_file: a vocabulary that came with the checkpoint but is not WordPiece.
-        vocab_problem: why another vocabulary that came with the checkpoint cannot be used.
-        casing_is_guess: whether no file states `spec.lower_case`.
-        run: the run that the checkpoint is part of; None for another program's.
-        unused: the names in the file that stand for no weight, such as optimizer states.
-        others: the other members, if it is the first member of an ensemble.
-    """
-
-    path: str
-    format: str
+    path: str  # that messages name
+    format: str  # the name of a foreign format; "" for our own
     spec: ModelSpec
-    tensors: Mapping[str, Tensor]
-    head: Head | None = None
+    tensors: Mapping[str, Tensor]  # by the paths of our models; see `weights.names`
+    head: Head | None = None  # what `task_model/head` predicts
     config_file: str | None = None
     vocab_file: str | None = None
-    sentencepiece_file: str | None = None
-    vocab_problem: str | None = None
-    casing_is_guess: bool = False
-    run: Run | None = None
-    unused: tuple[str, ...] = ()
-    others: tuple["Checkpoint", ...] = ()
+    sentencepiece_file: str | None = None  # a vocabulary that came with it but is not WordPiece
+    vocab_problem: str | None = None  # why another vocabulary that came with it cannot be used
+    casing_is_guess: bool = False  # whether no file states `spec.lower_case`
+    run: Run | None = None  # that it is part of
+    unused: tuple[str, ...] = ()  # names in the file that stand for no weight, as optimizer states
+    others: tuple["Checkpoint", ...] = ()  # the other members, if it is the first of an ensemble
 
     @cached_property
     def parts(self) -> frozenset[str]:

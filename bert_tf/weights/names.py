@@ -15,18 +15,14 @@ SIDE_BY_SIDE = {"qkv": ("query", "key", "value"), "qk": ("query", "key")}
 
 
 class Weight(NamedTuple):
-    """A weight, and what other programs call it.
+    """A weight, and what other programs call it; None if they do not have it.
 
-    Attributes:
-        path: in our models; {} is the index of a layer.
-        shape: the names of its axes; see `sizes`.
-        google, huggingface, kerashub, model_garden: its name in each format; None if it has none.
-            * stands for query, key and value, which other programs keep apart. MobileBERT's and
-            most of ALBERT's begin differently; see `formats.architectures`.
+    There, * stands for query, key and value, which they keep apart. MobileBERT's and most of
+    ALBERT's names begin differently; see `formats.architectures`.
     """
 
-    path: str
-    shape: tuple[str, ...]
+    path: str  # in our models; {} is the index of a layer
+    shape: tuple[str, ...]  # the names of its axes; see `sizes`
     google: str | None
     huggingface: str | None
     kerashub: str | None

@@ -109,13 +109,10 @@ def import_tensors(
 ) -> Checkpoint:
     """Translates the tensors of a foreign format into ours, which are read when they are needed.
 
-    Accounts for every tensor. Parts of which it has none are left out, except the encoder.
-
-    Args:
-        checkpoint, rows: a checkpoint whose tensors have the foreign names, and their table.
-        ignored: patterns of names that are not weights, such as optimizer states, and of weights,
-            by their names or ours, that may be missing, additional or of another shape.
-        classes: outputs of the head; None for as many as its bias has.
+    Accounts for every tensor. Parts of which it has none are left out, except the encoder. Names
+    that match an `ignored` pattern are no weights, such as optimizer states; or weights, by their
+    names or ours, that may be missing, additional or of another shape. `classes` are the outputs of
+    the head, by default as many as its bias has.
     """
     path, config, theirs = checkpoint.path, checkpoint.spec.config, checkpoint.tensors
     if classes is None:

@@ -11,20 +11,13 @@ from bert_tf.weights.names import num_layers
 
 
 class Architecture(NamedTuple):
-    """What differs from BERT's names and from our configurations.
+    """What differs from BERT's names and from our configurations."""
 
-    Attributes:
-        prefix: how the names of transformers' classes begin.
-        defaults: the values in transformers of keys that config.json lacks.
-        huggingface, google: how names of weights begin, in place of BERT's beginnings.
-        lacks: what transformers' classes cannot compute.
-    """
-
-    prefix: str
-    defaults: Mapping[str, Any]
-    huggingface: Mapping[str, str] = {}
+    prefix: str  # how the names of transformers' classes begin
+    defaults: Mapping[str, Any]  # in transformers, of keys that config.json lacks
+    huggingface: Mapping[str, str] = {}  # how names of weights begin, in place of BERT's beginnings
     google: Mapping[str, str] = {}
-    lacks: Mapping[str, Callable[[BertConfig], bool]] = {}
+    lacks: Mapping[str, Callable[[BertConfig], bool]] = {}  # what transformers cannot compute
 
 
 _GOOGLE_LAYER = "bert/encoder/transformer/group_{}/inner_group_0"

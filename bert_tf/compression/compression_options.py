@@ -172,7 +172,7 @@ class GeneralOptions(StudentOptions, PretrainingOptions):
 
     absent_flags: ClassVar[Mapping[str, str]] = PretrainingOptions.absent_flags | {
         "task": "a student learns on a task, with --task, or on records, with --input_file: omit "
-        "one of them",
+        "one of them"
     }
 
     recipe: str = option(

@@ -206,10 +206,7 @@ def replacing_rate(progress: tf.Tensor) -> tf.Tensor:
 
 
 def mixed_logits(
-    student: BertTaskModel,
-    teacher: BertTaskModel,
-    batch: Tensors,
-    rate: tf.Tensor | float,
+    student: BertTaskModel, teacher: BertTaskModel, batch: Tensors, rate: tf.Tensor | float
 ) -> tf.Tensor:
     """Computes the student's output in training, with some of its layers replaced by the teacher's.
 

@@ -224,8 +224,7 @@ _PREDICTIONS = Loss(0.0, terms=(_soft_labels(1.0, temperature=1.0),))
 
 RECIPES = {
     "layers": Recipe(
-        "Sajjad et al., On the Effect of Dropping Layers (arXiv:2004.03844)",
-        divisor=2,
+        "Sajjad et al., On the Effect of Dropping Layers (arXiv:2004.03844)", divisor=2
     ),
     "distilbert": Recipe(
         "Sanh et al., DistilBERT (arXiv:1910.01108)",

@@ -71,9 +71,7 @@ class Target(abc.ABC):
 
 
 def compile_step(
-    target: Target,
-    step: Callable[[Mapping[str, tf.Tensor]], Any],
-    batch: Mapping[str, tf.Tensor],
+    target: Target, step: Callable[[Mapping[str, tf.Tensor]], Any], batch: Mapping[str, tf.Tensor]
 ) -> CompiledStep:
     """Compiles `step(batch)`; raises a `DoesNotFit`, or a ValueError if it cannot be compiled."""
     from jax.errors import JaxRuntimeError

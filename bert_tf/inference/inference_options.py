@@ -94,9 +94,7 @@ class TextOptions(ColumnOptions):
         role="data",
     )
     input_file: str | None = option(
-        None,
-        f"UTF-8 file, compressed or not, with one text per line; or {_TABLES}",
-        role="data",
+        None, f"UTF-8 file, compressed or not, with one text per line; or {_TABLES}", role="data"
     )
     json: bool = option(False, "Print a JSON object per text, on one line.", role="free")
 

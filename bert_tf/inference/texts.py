@@ -118,10 +118,7 @@ def read_each(
 
 
 def read_numbered(
-    options: TextOptions,
-    signature: Sequence[tf.TensorSpec],
-    trained: Columns,
-    path: str | None,
+    options: TextOptions, signature: Sequence[tf.TensorSpec], trained: Columns, path: str | None
 ) -> Iterator[NumberedRow]:
     """Yields the numbers of lines or rows, and their texts, or an error; see `read_examples`.
 

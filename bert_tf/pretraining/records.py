@@ -203,10 +203,7 @@ def check_records(
 
 
 def _check_phase(
-    options: PretrainingOptions,
-    spec: ModelSpec,
-    named: NamedRecords,
-    held_out_from: Sequence[str],
+    options: PretrainingOptions, spec: ModelSpec, named: NamedRecords, held_out_from: Sequence[str]
 ) -> PhaseRecords:
     # Phases that share records see them in a different order and with different masks.
     seed = (options.random_seed + named.first_step) % 2**32

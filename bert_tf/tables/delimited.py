@@ -136,9 +136,7 @@ def _quoted_field(line: str, rest: Iterator[str], longest: float) -> tuple[str, 
 
 
 def _counting(
-    rows: Iterator[_Fields],
-    matches: Callable[[str], bool],
-    note: Callable[[str, int], str],
+    rows: Iterator[_Fields], matches: Callable[[str], bool], note: Callable[[str, int], str]
 ) -> Iterator[_Fields]:
     """Yields the rows; says how many of their fields match, if any, and where the first is."""
     count = first = 0

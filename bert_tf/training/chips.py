@@ -22,13 +22,7 @@ def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float:
     chip = find_chip(_device_name(strategy))
     if chip and (peak := chip.replica_flops(precision)):
         return strategy.num_replicas_in_sync * peak
-    best = 0.0
-    for size in _SIZES:
-        seconds = _seconds(strategy, precision, size)
-        best = max(best, strategy.num_replicas_in_sync * _PRODUCTS * 2 * size**3 / seconds)
-        if seconds > _LONG_ENOUGH:
-            break
-    return best
+    return _measure(strategy, precision)
 
 
 def _device_name(strategy) -> str:
@@ -42,6 +36,18 @@ def _device_name(strategy) -> str:
         )
         return details.get("device_name", "GPU of unknown type")
     return "the CPU"
+
+
+def _measure(strategy, precision: str) -> float:
+    """Returns the best FLOP/s of all replicas together, with any size of matrices."""
+    best = 0.0
+    for size in _SIZES:
+        seconds = _seconds(strategy, precision, size)
+        flops = strategy.num_replicas_in_sync * _PRODUCTS * 2 * size**3
+        best = max(best, flops / seconds)
+        if seconds > _LONG_ENOUGH:
+            break
+    return best
 
 
 def _seconds(strategy, precision: str, size: int) -> float:

@@ -12,12 +12,7 @@ from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.runs.run import CONFIG, VOCAB, Run
 from bert_tf.training.checkpoints import check_name, listed_checkpoint, tensors_by_key
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
-from bert_tf.weights.formats.architectures import (
-    ARCHITECTURES,
-    config_values,
-    renamed,
-    sentencepiece_file,
-)
+from bert_tf.weights.formats import architectures
 from bert_tf.weights.names import part_of, weights
 from bert_tf.weights.table import Row, export_tensors, import_tensors
 
@@ -38,13 +33,13 @@ _EPSILON = 1e-12
 
 def rows(config: BertConfig, kind: str | None = None) -> list[Row]:
     """Returns the table for a model with this kind of head."""
-    found = []
+    beginnings, found = architectures.ARCHITECTURES[config.model_type].google, []
     for weight in weights(config):
         name = weight.google
         if part_of(weight.path) == "head":
             name = kind and f"{_HEADS[kind]}{name}"
         if name:
-            theirs = renamed(name, ARCHITECTURES[config.model_type].google)
+            theirs = architectures.renamed(name, beginnings)
             found.append(Row(weight, theirs, transposed=name.endswith("output_weights")))
     return found
 
@@ -83,7 +78,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         head=kind and Head(kind),
         config_file=config_file,
         vocab_file=folder.file(VOCAB),
-        sentencepiece_file=sentencepiece_file(folder.path),
+        sentencepiece_file=architectures.sentencepiece_file(folder.path),
     )
     checkpoint = import_tensors(checkpoint, rows(spec.config, kind), (*_IGNORED, *ignored))
     return with_vocab(checkpoint, lambda: folder.vocab)
@@ -122,7 +117,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
         )
     run = Run(folder)
     run.write(spec)
-    values = config_values(spec.config)
+    values = architectures.config_values(spec.config)
     # Both forms of GELU are "gelu" there.
     if (act := spec.config.hidden_act) in ("gelu", "gelu_new"):
         values |= {"hidden_act": "gelu", "gelu_approximate": act == "gelu_new"}

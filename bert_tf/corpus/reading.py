@@ -33,18 +33,15 @@ def _added(mine, theirs):
 
 @dataclass
 class ReadCounts(Sums):
-    """Sums over the text that was read.
-
-    They count `lines` that are not blank, or paragraphs if those are split; `wrapped_lines` that
-    look hard-wrapped and were not joined; `invalid_lines` of each file, which are not valid UTF-8;
-    lines and sentences that each rule of cleaning `left_out`; `left_out_characters` of all rules.
-    """
+    """Sums over the text that was read."""
 
     bytes: int = 0
-    lines: int = 0
-    wrapped_lines: int = 0
-    invalid_lines: dict[str, int] = field(default_factory=dict)
-    left_out: dict[str, int] = field(default_factory=dict)
+    lines: int = 0  # that are not blank; or paragraphs, if those are split
+    wrapped_lines: int = 0  # that look hard-wrapped and were not joined
+    invalid_lines: dict[str, int] = field(default_factory=dict)  # of each file, that are not UTF-8
+    left_out: dict[str, int] = field(
+        default_factory=dict
+    )  # lines and sentences, by cleaning's rule
     characters: int = 0
     left_out_characters: int = 0
 

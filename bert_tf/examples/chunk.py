@@ -74,14 +74,11 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
 
 @dataclass
 class TextCounts(ReadCounts):
-    """Sums over the text that was read.
-
-    Empty documents and sentences have no token; `single_sentences` are documents of one sentence.
-    """
+    """Sums over the text that was read."""
 
     documents: int = 0
-    empty_documents: int = 0
-    single_sentences: int = 0
+    empty_documents: int = 0  # without a token
+    single_sentences: int = 0  # documents of one sentence
     sentences: int = 0
     empty_sentences: int = 0
     tokens: int = 0
@@ -90,22 +87,17 @@ class TextCounts(ReadCounts):
 
 @dataclass
 class ExampleCounts(Sums):
-    """Sums over examples, whose `tokens` are without padding.
-
-    The second segment of `random_next` is random; the segments of `swapped` are swapped. Truncation
-    of `cut_pairs` lost `cut_tokens`; `cut_sentences` were divided between rows without loss.
-    `documents_without_pairs` are of one sentence, which has no second segment.
-    """
+    """Sums over examples."""
 
     examples: int = 0
-    tokens: int = 0
+    tokens: int = 0  # without padding
     predictions: int = 0
-    random_next: int = 0
-    swapped: int = 0
-    cut_pairs: int = 0
+    random_next: int = 0  # whose second segment is random
+    swapped: int = 0  # whose segments are swapped
+    cut_pairs: int = 0  # whose truncation lost `cut_tokens`
     cut_tokens: int = 0
-    cut_sentences: int = 0
-    documents_without_pairs: int = 0
+    cut_sentences: int = 0  # divided between rows without loss
+    documents_without_pairs: int = 0  # of one sentence, which has no second segment
 
 
 @dataclass

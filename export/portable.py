@@ -44,16 +44,13 @@ Function = Callable[[dict], dict[str, tf.Tensor]]
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What to export: a function from the encoder's inputs to outputs by name, and its model.
-
-    It reads examples of `length` tokens. Encoders and embedders have no task.
-    """
+    """What to export: a function from the encoder's inputs to outputs by name, and its model."""
 
     checkpoint: Checkpoint
-    length: int
+    length: int  # the tokens of an example
     function: Function
     model: keras.Model
-    task: TextTask | TaggingTask | None = None
+    task: TextTask | TaggingTask | None = None  # None for encoders and embedders
 
     @property
     def kind(self) -> str:

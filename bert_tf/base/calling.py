@@ -44,22 +44,17 @@ Raises:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Form:
-    """How a function differs from its command.
+    """How a function differs from its command."""
 
-    `first` are the arguments that may be positional, `names` those whose names differ from their
-    flags', by argument, and `defaults` flags with other defaults. `returns`, `example` and `data`,
-    what `names` take, are for the docstring. `prepare` maps the flags that are given to those of
-    the command, and returns what to call before it runs, once they are checked. `result` maps the
-    flags and what the command returns to what the function returns.
-    """
-
-    first: tuple[str, ...]
-    returns: str
+    first: tuple[str, ...]  # the arguments that may be positional
+    returns: str  # for the docstring, like the next two
     example: str
-    data: str = ""
-    names: Mapping[str, str] = field(default_factory=dict)
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    data: str = ""  # what `names` take
+    names: Mapping[str, str] = field(default_factory=dict)  # argument -> flag of another name
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # flags with other defaults
+    # Maps the given flags to the command's; returns what to call once these are checked, too.
     prepare: Callable[[dict], tuple[dict, Callable[[], None]]] = lambda flags: (flags, lambda: None)
+    # Maps the flags and what the command returns to what the function returns.
     result: Callable[[Any, Any], Any] = lambda options, returned: returned
 
 

@@ -195,15 +195,11 @@ Words = Sequence[str]
 
 
 class Changes(NamedTuple):
-    """The probabilities of what happens to a copy of a text.
+    """The probabilities of what happens to a copy of a text."""
 
-    `replaced` is that a word becomes one of its candidates, `masked` that it becomes [MASK], and
-    `sampled` that only 1 to 5 successive words of the text are kept.
-    """
-
-    replaced: float
-    masked: float = 0.0
-    sampled: float = 0.0
+    replaced: float  # that a word becomes one of its candidates
+    masked: float = 0.0  # that it becomes [MASK]
+    sampled: float = 0.0  # that only 1 to 5 successive words of the text are kept
 
 
 # Source: TinyBERT (arXiv:1909.10351) algorithm 1 and section 4.2.

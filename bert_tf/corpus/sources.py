@@ -29,15 +29,11 @@ _SECONDS_TO_ANSWER = 5
 
 @dataclass(frozen=True)
 class Block:
-    """A piece of the input that consists of whole documents.
+    """A piece of the input that consists of whole documents."""
 
-    The kind is "text" (lines) or "json" (a JSON object per line). The data are decompressed bytes,
-    not necessarily valid UTF-8; `files` says where in them every file begins.
-    """
-
-    kind: str
-    data: bytes
-    files: tuple[tuple[str, int], ...]
+    kind: str  # "text" (lines) or "json" (a JSON object per line)
+    data: bytes  # decompressed, not necessarily valid UTF-8
+    files: tuple[tuple[str, int], ...]  # where in the data each of them begins
 
     def texts(self, invalid_lines: dict[str, int]) -> Iterator[tuple[str, str]]:
         """Yields name and text of every file in the block; counts lines that are not UTF-8."""

@@ -12,15 +12,11 @@ USABLE = 0.98
 
 @dataclass(frozen=True)
 class Topology:
-    """GPUs of one machine, or a TPU slice: chips in a grid of two or three dimensions, the `shape`.
+    """GPUs of one machine, or a TPU slice: chips in a grid of two or three dimensions."""
 
-    The name is "h100", "h100:8", or the one that the TPU compiler and Cloud TPU use, "v5e:2x2". The
-    version is a key of `GPUS` or `TPUS`.
-    """
-
-    name: str
-    version: str
-    shape: tuple[int, ...]
+    name: str  # "h100", "h100:8", or as the TPU compiler and Cloud TPU have it, "v5e:2x2"
+    version: str  # a key of `GPUS` or `TPUS`
+    shape: tuple[int, ...]  # of the grid
 
     @classmethod
     def parse(cls, name: str) -> "Topology":

@@ -38,31 +38,24 @@ _TFDS_BYTES = 2**40
 
 @dataclass(frozen=True)
 class Pass:
-    """Pass `dupe` over a chunk: every `stride`-th of its examples, starting at `offset`.
-
-    "Random next" segments come from the chunk `partner`; None stands for the chunk itself.
-    """
+    """Pass `dupe` over a chunk: every `stride`-th of its examples, starting at `offset`."""
 
     chunk: int
     dupe: int
-    partner: int | None = None
+    partner: int | None = None  # the chunk of "random next" segments; None for the chunk itself
     offset: int = 0
     stride: int = 1
 
 
 @dataclass(frozen=True)
 class ShardPart:
-    """Part `index` of a shard: passes whose examples are shuffled together.
-
-    The `table` holds chunk, dupe, partner (-1 for None) and offset of every pass, as int32. The
-    `tokens` of the chunks measure the work.
-    """
+    """Part `index` of a shard: passes whose examples are shuffled together."""
 
     shard: int
     index: int
-    table: bytes
+    table: bytes  # chunk, dupe, partner (-1 for None) and offset of every pass, as int32
     stride: int
-    tokens: int
+    tokens: int  # of the chunks, which measure the work
 
     @property
     def passes(self) -> Iterator[Pass]:

@@ -79,15 +79,11 @@ def unfinished_work(
 
 @dataclass(frozen=True)
 class UnfinishedWork:
-    """Reads and writes the state of the work in a folder.
-
-    It `resumes` if an earlier run of the same command left work there, and overwrites other output
-    if this run or that one was asked to.
-    """
+    """Reads and writes the state of the work in a folder."""
 
     path: str
-    resumes: bool = False
-    overwrite: bool = False
+    resumes: bool = False  # whether an earlier run of the same command left work there
+    overwrite: bool = False  # other output; whether this run or that one was asked to
 
     def start(self, description: dict[str, Any]) -> None:
         """Says what the work is, before anything of it is written."""

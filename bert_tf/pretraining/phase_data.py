@@ -51,15 +51,12 @@ class PretrainingLearner(Learner):
 
 @dataclasses.dataclass(eq=False)
 class PhaseData:
-    """Batches and evaluations of one phase, and the warnings of the run so far.
-
-    `counts` says how often the first evaluation masked each token.
-    """
+    """Batches and evaluations of one phase, and the warnings of the run so far."""
 
     training: Training
     records: PhaseRecords
     warned: list[str]
-    counts: np.ndarray | None = None
+    counts: np.ndarray | None = None  # how often the first evaluation masked each token
 
     @property
     def options(self) -> PretrainingOptions:

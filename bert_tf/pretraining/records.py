@@ -59,20 +59,15 @@ Contents = dict[str, dict[str, FILE_KIND]]
 
 @dataclasses.dataclass(frozen=True)
 class NamedRecords:
-    """The files of a phase, which takes the steps after `first_step` up to `until_step`.
+    """The files of a phase, which takes the steps after `first_step` up to `until_step`."""
 
-    `phase` are the flags with its values. It trains on `files` and evaluates on `eval_files`, the
-    same unless the user gave separate ones. `inputs` maps --input_file or --eval_input_file to the
-    bytes of each file that this run reads, and `manifests` the paths of manifests to these.
-    """
-
-    phase: SharedOptions
+    phase: SharedOptions  # the flags with its values
     first_step: int
     until_step: int
     files: tuple[str, ...]
-    eval_files: tuple[str, ...]
-    inputs: Mapping[str, Mapping[str, int]]
-    manifests: Mapping[str, dict[str, Any]]
+    eval_files: tuple[str, ...]  # the same unless the user gave separate ones
+    inputs: Mapping[str, Mapping[str, int]]  # --input_file -> each file that is read -> its bytes
+    manifests: Mapping[str, dict[str, Any]]  # by their paths
 
     def settings(self, name: str) -> dict[str, Any]:
         """Returns the value of a setting in each manifest, by the manifest's path."""

@@ -35,15 +35,11 @@ _PLAIN = Vocabulary(SPECIAL_TOKENS)
 
 @dataclass
 class WordCounts:
-    """The normalized words of each text, by its name, and how often they occur.
-
-    `invalid_lines`, by file, are not valid UTF-8; `pruned` counts the occurrences of rare words
-    that were left out to keep the tables small.
-    """
+    """The normalized words of each text, by its name, and how often they occur."""
 
     texts: dict[str, Counter[str]]
-    invalid_lines: Counter[str] = field(default_factory=Counter)
-    pruned: int = 0
+    invalid_lines: Counter[str] = field(default_factory=Counter)  # of each file, that are not UTF-8
+    pruned: int = 0  # occurrences of rare words that were left out to keep the tables small
 
     def all(self) -> Counter[str]:
         """Returns the words of all texts together."""

@@ -166,7 +166,7 @@ def predict_tokens(model, tokenizer, tokens: list[str], positions: np.ndarray) -
     """Returns the likeliest token at each position."""
     ids = np.array([tokenizer.vocab.ids[token] for token in tokens])
     [guesses] = MaskFiller(model, tokenizer, 1).guess([(ids, np.zeros_like(ids), positions)])
-    return {int(i): guess.token for i, [guess] in zip(positions, guesses, strict=True)}
+    return {int(i): token for i, [(token, _)] in zip(positions, guesses, strict=True)}
 
 
 def draw_meanings(vectors: np.ndarray, meanings: list[str]) -> Figure:

@@ -105,7 +105,8 @@ wrong
 # %% [markdown]
 # ## Predict new texts
 #
-# A string is a text, and a tuple of two strings is a pair.
+# A string is a text, and a tuple of two strings is a pair. The stored model takes both of its texts for praise:
+# *everybody* instead of *nobody* hardly changes its mind.
 
 # %%
 if TASK in ("cola", "sst2"):

@@ -21,7 +21,8 @@
 # A cased encoder such as `hf:google-bert/bert-base-cased` recognizes names better; set its learning rate to
 # 3e-5. `DATA_DIR` is a folder with your own `train.txt`, `valid.txt` and `test.txt`: one word per line,
 # its tag in the last column, and a blank line after each sentence. Without it, tensorflow-datasets
-# downloads CoNLL-2003, news of the year 1996.
+# downloads CoNLL-2003, news of the year 1996. The stored outputs come from the first 400 of its 946 training
+# documents, and from its whole dev and test sets.
 
 # %% tags=["parameters"]
 MODEL = "hf:sentence-transformers/all-MiniLM-L6-v2"  # @param {type:"string"}

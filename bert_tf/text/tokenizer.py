@@ -116,13 +116,16 @@ class WordPieceTokenizer(tf.Module):
         """Tokenizes strings [B] into ids, int32 [B, (tokens)]; one string without [B]."""
         return self.tokenize(text).merge_dims(-2, -1)
 
-    def decode(self, ids: Sequence[int] | tf.Tensor | tf.RaggedTensor) -> str:
+    def decode(self, ids: Sequence[int] | tf.Tensor | tf.RaggedTensor) -> str | list[str]:
         """Joins the tokens of one text: word pieces to words, and words with spaces.
 
         What normalization removes, such as capitals and the original spaces, does not come back.
+        [PAD] is left out. A tensor [B, S] gives a list.
         """
-        ids = ids.flat_values if isinstance(ids, tf.RaggedTensor) else ids
-        tokens = (self.vocab.tokens[index] for index in np.asarray(ids))
+        ids = np.asarray(ids.flat_values if isinstance(ids, tf.RaggedTensor) else ids)
+        if ids.ndim == 2:
+            return [self.decode(row) for row in ids]
+        tokens = (self.vocab.tokens[index] for index in ids if index != self.vocab.pad_id)
         return "".join(x[2:] if continues_word(x) else f" {x}" for x in tokens).strip()
 
     def tokenize_lines(self, lines: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:

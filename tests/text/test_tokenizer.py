@@ -327,3 +327,5 @@ def test_one_string_and_back():
     for given in (ids, ids.numpy().tolist(), tokenizer.tokenize(text)):
         assert tokenizer.decode(given) == "my playing !"
     assert tokenizer.decode([]) == ""
+    padded = tf.pad(ids[tf.newaxis], [[0, 1], [0, 2]], constant_values=tokenizer.vocab.pad_id)
+    assert tokenizer.decode(padded) == ["my playing !", ""]

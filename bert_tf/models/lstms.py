@@ -173,7 +173,8 @@ class FeatureTagger(BertModel):
     def _lstm_inputs(self, inputs):
         """Returns what the LSTMs read, float32 [B, S, width]."""
         if self.features == "embeddings":
-            x = self.encoder.embeddings(inputs["input_word_ids"], inputs["input_type_ids"])
+            ids, types = inputs["input_word_ids"], inputs["input_type_ids"]
+            x = self.encoder.embeddings(ids, types, training=False)
             return ops.cast(ops.stop_gradient(x), "float32")
         layers = self.encoder(inputs, training=False)["encoder_outputs"]
         layers = [ops.cast(ops.stop_gradient(x), "float32") for x in layers]

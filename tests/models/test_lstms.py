@@ -43,7 +43,7 @@ def _expected(layers: list[np.ndarray], model: FeatureTagger) -> np.ndarray:
 
 @pytest.mark.parametrize("features", FEATURES)
 def test_the_lstms_read_outputs_of_the_encoder(features):
-    """Oracle: the encoder's outputs, combined in NumPy."""
+    """Oracle: the encoder's outputs, combined in NumPy; it has no dropout in training, either."""
     model = FeatureTagger(CONFIG, 3, features)
     if features.startswith("weighted"):
         model.mixture.assign(np.arange(model.mixture.shape[0]) / 3)
@@ -52,6 +52,8 @@ def test_the_lstms_read_outputs_of_the_encoder(features):
     outputs = [x.numpy() for x in model.encoder(INPUTS)["encoder_outputs"]]
     read = model._lstm_inputs(INPUTS).numpy()
     np.testing.assert_allclose(read, _expected([embedded, *outputs], model), rtol=1e-5, atol=1e-5)
+    seeded = INPUTS | {"dropout_seed": np.array([1, 2], np.int32)}
+    assert model(seeded, training=True).shape == (2, 5, 3)
 
 
 def test_only_the_tagger_trains_and_padding_has_no_effect():

@@ -305,7 +305,7 @@ def draw_layers() -> Pictures:
 
 def save(folder: pathlib.Path, pictures: Pictures) -> None:
     """Writes pictures whose colors follow the light or dark theme of the page around them."""
-    dark = "@media (prefers-color-scheme: dark) {svg > g {filter: invert(.92) hue-rotate(180deg)}}"
+    dark = "@media (prefers-color-scheme: dark) {svg > g {filter: invert(.88) hue-rotate(180deg)}}"
     folder.mkdir(parents=True, exist_ok=True)
     for name, figure in pictures:
         path = folder / f"{name}.svg"

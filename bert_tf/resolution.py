@@ -147,9 +147,10 @@ def check_same_config(
 ) -> None:
     """Raises a ValueError if a saved configuration differs from the wanted one of a source."""
     wanted, found = dataclasses.asdict(config), dataclasses.asdict(saved)
-    names = [name for name in wanted if name not in ignored and wanted[name] != found[name]]
+    # A BiLSTM and a BERT have other fields.
+    names = [name for name in wanted if name not in ignored and wanted[name] != found.get(name)]
     if names:
-        shown = ", ".join(f"{name} ({found[name]}, not {wanted[name]})" for name in names)
+        shown = ", ".join(f"{name} ({found.get(name)}, not {wanted[name]})" for name in names)
         raise ValueError(f"{saved_in} differs from {source} in {shown}: {advice}")
 
 

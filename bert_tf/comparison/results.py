@@ -236,7 +236,8 @@ def task_tables(groups: Sequence[Group]) -> list[ScoreTable]:
         own = [group for group in groups if group.task == task]
         metrics = list(dict.fromkeys(name for group in own for name in group.metrics))
         flags = _differing_flags(own)
-        own.sort(key=lambda group: -_rank(group, metrics[0]))
+        if metrics:
+            own.sort(key=lambda group: -_rank(group, metrics[0]))
         rows = [
             [g.folder, *(str(g.flags.get(name)) for name in flags), str(g.size)]
             + [g.scores.get(name) for name in metrics]

@@ -96,8 +96,17 @@ class MaskFiller:
 
         `masks` has a list for each [MASK] in the text: its most likely tokens, each a dict of
         `token` and `probability`, the best first. Notebooks draw them.
+
+        Raises:
+            ValueError: a text is not a string; the message names its place, counted from 1.
         """
+        if isinstance(texts, dict | bytes) or hasattr(texts, "columns") or not np.iterable(texts):
+            kind = type(texts).__name__
+            raise ValueError(f"texts is a {kind}: give a string or several, such as a column")
         given = [texts] if isinstance(texts, str) else [*texts]
+        for number, text in enumerate(given, 1):
+            if not isinstance(text, str):
+                raise ValueError(f"text {number} is {text!r}: give a string")
         found = zip(given, self.fill(given), strict=True)
         answers = Predictions(_answer({"text": text}, masks) for text, masks in found)
         return answers[0] if isinstance(texts, str) else answers

@@ -116,16 +116,23 @@ class WordPieceTokenizer(tf.Module):
         """Tokenizes strings [B] into ids, int32 [B, (tokens)]; one string without [B]."""
         return self.tokenize(text).merge_dims(-2, -1)
 
-    def decode(self, ids: Sequence[int] | tf.Tensor | tf.RaggedTensor) -> str | list[str]:
-        """Joins the tokens of one text: word pieces to words, and words with spaces.
+    def decode(self, ids: Sequence | tf.Tensor | tf.RaggedTensor) -> str | list:
+        """Joins the tokens of a text: word pieces to words, and words with spaces.
 
         What normalization removes, such as capitals and the original spaces, does not come back.
-        [PAD] is left out. A tensor [B, S] gives a list.
+        [PAD] is left out. The last axis holds the tokens of a text; others give lists.
+
+        Raises:
+            ValueError: an id is not one of the vocabulary.
         """
-        ids = np.asarray(ids.flat_values if isinstance(ids, tf.RaggedTensor) else ids)
-        if ids.ndim == 2:
-            return [self.decode(row) for row in ids]
-        tokens = (self.vocab.tokens[index] for index in ids if index != self.vocab.pad_id)
+        if isinstance(ids, tf.RaggedTensor):
+            ids = ids.to_list()
+        rows = ids if isinstance(ids, list) else np.asarray(ids).tolist()
+        if rows and isinstance(rows[0], list):
+            return [self.decode(row) for row in rows]
+        if wrong := [index for index in rows if index not in range(len(self.vocab))]:
+            raise ValueError(f"{wrong[0]!r} is no id of the {len(self.vocab):,} tokens")
+        tokens = (self.vocab.tokens[index] for index in rows if index != self.vocab.pad_id)
         return "".join(x[2:] if continues_word(x) else f" {x}" for x in tokens).strip()
 
     def tokenize_lines(self, lines: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:

@@ -164,6 +164,13 @@ def test_in_python(pretrained, capsys):
     assert fill("no mask")._repr_html_().count("<tr>") == 0
     named = bert_tf.load_mask_filler(folder, targets=["cat", "on"])("the [MASK]")
     assert {x["token"] for x in named["masks"][0]} == {"cat", "on"}
+    for wrong, message in (
+        ({"text": "a"}, "^texts is a dict: give a string"),
+        (None, "^texts is a NoneType: give a string"),
+        (["a [MASK]", b"b"], "^text 2 is b'b': give a string"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fill(wrong)
     with pytest.raises(ValueError, match="^topk is not an argument of load_mask_filler: .* top_k"):
         bert_tf.load_mask_filler(folder, topk=2)
 

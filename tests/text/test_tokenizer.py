@@ -324,8 +324,13 @@ def test_one_string_and_back():
     assert tokenizer.tokenize(text).to_list() == tokenizer.tokenize([text]).to_list()[0]
     ids = tokenizer.tokenize_flat(text)
     assert ids.numpy().tolist() == tokenizer.tokenize_flat([text]).to_list()[0]
-    for given in (ids, ids.numpy().tolist(), tokenizer.tokenize(text)):
+    for given in (ids, ids.numpy().tolist(), tuple(ids.numpy())):
         assert tokenizer.decode(given) == "my playing !"
+    assert tokenizer.decode(tokenizer.tokenize(text)) == ["my", "playing", "!"]
+    assert tokenizer.decode(tokenizer.tokenize_flat(["", text, "my"])) == ["", "my playing !", "my"]
+    for index in (-1, 9):
+        with pytest.raises(ValueError, match=f"^{index} is no id of the 9 tokens$"):
+            tokenizer.decode([index])
     assert tokenizer.decode([]) == ""
     padded = tf.pad(ids[tf.newaxis], [[0, 1], [0, 2]], constant_values=tokenizer.vocab.pad_id)
     assert tokenizer.decode(padded) == ["my playing !", ""]

@@ -32,7 +32,7 @@ class DoesNotFit(Exception):
 
 @dataclass(frozen=True)
 class CompiledStep:
-    """The compiler's figures for a step on one replica, in bytes where nothing else is said."""
+    """The compiler's figures for a step on one replica, in bytes unless stated otherwise."""
 
     seconds: float  # to compile it
     arguments: int  # variables and batch

@@ -17,7 +17,7 @@ from bert_tf.inference.answers import Prediction, Predictions
 from bert_tf.inference.encoding import EncodedLine, encode_lines, padded_inputs
 from bert_tf.inference.inference_options import FillerOptions, FillMaskOptions
 from bert_tf.inference.models import load_model, load_tokenizer
-from bert_tf.inference.texts import Example, in_chunks, read_examples
+from bert_tf.inference.texts import Example, given_examples, in_chunks, read_examples
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -26,6 +26,8 @@ _BATCH_SIZE = 32
 _INPUTS = [tf.TensorSpec([None], tf.string, "text")]
 # The logits of a batch take this many times its size and that of the vocabulary.
 _MASKS_PER_ROW = 16
+# Arguments have the names of the flags.
+_NAMES = {field.name: field.name for field in dataclasses.fields(FillMaskOptions)}
 
 
 # A token, and its probability in its place.
@@ -91,25 +93,23 @@ class MaskFiller:
 
         self._predict = predict
 
-    def __call__(self, texts: str | Sequence[str]) -> Prediction | Predictions:
+    def __call__(self, texts: Any) -> Prediction | Predictions:
         """Returns a text, or each of several, with its `masks`, as `fill_mask --json` prints it.
+
+        `texts` is a string, a dict of `text` and an optional `id`, several of these, or a data
+        frame.
 
         `masks` has a list for each [MASK] in the text: its most likely tokens, each a dict of
         `token` and `probability`, the best first. Notebooks draw them.
 
         Raises:
-            ValueError: a text is not a string; the message names its place, counted from 1.
+            ValueError: a text is missing or not text; the message names its row, counted from 1.
         """
-        if isinstance(texts, dict | bytes) or hasattr(texts, "columns") or not np.iterable(texts):
-            kind = type(texts).__name__
-            raise ValueError(f"texts is a {kind}: give a string or several, such as a column")
-        given = [texts] if isinstance(texts, str) else [*texts]
-        for number, text in enumerate(given, 1):
-            if not isinstance(text, str):
-                raise ValueError(f"text {number} is {text!r}: give a string")
-        found = zip(given, self.fill(given), strict=True)
-        answers = Predictions(_answer({"text": text}, masks) for text, masks in found)
-        return answers[0] if isinstance(texts, str) else answers
+        with in_python(_NAMES, FillerOptions):
+            examples, single = given_examples(texts, _INPUTS)
+            found = zip(examples, self.fill([x["text"] for x in examples]), strict=True)
+            answers = Predictions(_answer(example, masks) for example, masks in found)
+        return answers[0] if single else answers
 
     def fill(self, texts: Sequence[bytes | str]) -> list[list[list[Guess]]]:
         """Returns for each text and each [MASK] in it the most likely tokens, the best first.
@@ -209,8 +209,7 @@ def load_mask_filler(checkpoint: str, **settings: Any) -> MaskFiller:
         FileNotFoundError: there is no checkpoint.
         ValueError: it has no masked-LM head, or a setting does not fit it.
     """
-    names = {field.name: field.name for field in dataclasses.fields(FillerOptions)}
-    with in_python(names, FillerOptions):
+    with in_python(_NAMES, FillerOptions):
         given = settings | {"checkpoint": checkpoint}
         return load_filler(called_options("load_mask_filler", FillerOptions, given))
 

@@ -2,8 +2,7 @@
 
 import dataclasses
 import itertools
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -24,18 +23,9 @@ from bert_tf.inference.inference_options import (
 from bert_tf.inference.models import load_tokenizer
 from bert_tf.inference.prediction_files import cells_of
 from bert_tf.inference.single_file import open_single_file
-from bert_tf.inference.texts import (
-    Example,
-    TextRow,
-    columns_of_run,
-    examples_of,
-    in_groups,
-    parse_line,
-    texts_of_rows,
-)
+from bert_tf.inference.texts import Example, columns_of_run, given_examples, in_groups, is_frame
 from bert_tf.models.encoder import skip_padding
 from bert_tf.tables.columns import Columns
-from bert_tf.tables.memory import rows_in_memory
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.saved_model import is_text_model
 
@@ -43,8 +33,6 @@ from bert_tf.weights.formats.saved_model import is_text_model
 _CHARACTERS = 4096
 # What a model without labels predicts, by its last input.
 _OUTPUTS = {"context": "answer", "choices": "index"}
-# What messages call the values that Python code passes.
-_SOURCE, _UNIT = "the input", "row"
 # Arguments have the names of the flags.
 _NAMES = {field.name: field.name for field in dataclasses.fields(PredictOptions)}
 
@@ -115,19 +103,15 @@ class Predictor:
         Raises:
             ValueError: an input is missing or not text; the message names its row, counted from 1.
         """
-        frame = texts if _is_frame(texts) else None
-        values = texts.tolist() if hasattr(texts, "tolist") else texts
-        single = _is_example(values, self.signature)
         before = self.num_truncated
         with in_python(_NAMES, PredictorOptions):
             given = Columns(text_column, text_b_column)
-            rows = _given_rows([values] if single else values, self.signature, self.columns, given)
-            examples = [*itertools.chain.from_iterable(examples_of(rows, self.signature))]
+            examples, single = given_examples(texts, self.signature, self.columns, given)
             found = zip(examples, self.predict(examples, progress=True), strict=True)
             answers = Predictions(Prediction(example | answer) for example, answer in found)
             self.warn_about_length(self.num_truncated - before, mark="")
-        if frame is not None:
-            return _with_answers(frame, answers, [spec.name for spec in self.signature])
+        if is_frame(texts):
+            return _with_answers(texts, answers, [spec.name for spec in self.signature])
         return answers[0] if single else answers
 
     def predict(self, examples: Sequence[Example], progress: bool = False) -> list[JsonAnswer]:
@@ -172,66 +156,6 @@ def _with_answers(frame: Any, answers: Predictions, inputs: Sequence[str]) -> An
         for name, value in cells_of(values).items():
             columns.setdefault(f"predicted_{name}" if name in known else name, []).append(value)
     return frame.assign(**columns)
-
-
-def _is_frame(values: Any) -> bool:
-    # Whatever has its methods is one, so pandas is not imported.
-    return hasattr(values, "columns") and hasattr(values, "assign")
-
-
-def _is_example(value: Any, signature: Sequence[tf.TensorSpec]) -> bool:
-    """Returns whether a value is a single example: a text, a dict, or a tuple of the inputs."""
-    if isinstance(value, tuple):
-        return len(value) == len(signature) > 1 and isinstance(value[0], str | bytes)
-    return isinstance(value, str | bytes | Mapping)
-
-
-def _given_rows(
-    values: Any, signature: Sequence[tf.TensorSpec], trained: Columns, given: Columns
-) -> Iterator[TextRow | ValueError]:
-    """Yields the texts of a data frame or of examples, or errors in their place."""
-    if given.text_b and len(signature) == 1:
-        raise ValueError("--text_b_column is only for models of pairs of texts: omit it")
-    if not isinstance(values, Iterable):
-        needed = "a text, a dict, a list or a data frame"
-        raise ValueError(f"{_SOURCE} is {values!r:.60}: give {needed}")
-    values = rows_in_memory(values, _SOURCE) if _is_frame(values) else values
-    rows = ((number, _cells(number, x, signature)) for number, x in enumerate(values, 1))
-    names, has_choices = [spec.name for spec in signature], signature[-1].shape.rank == 2
-    found = texts_of_rows(_SOURCE, _UNIT, rows, given, trained, names, has_choices)
-    return (row for _, row in found)
-
-
-def _cells(
-    number: int, value: Any, signature: Sequence[tf.TensorSpec]
-) -> dict[str, Any] | ValueError:
-    """Returns the inputs of an example by their names; a string is read as a line."""
-    names = [spec.name for spec in signature]
-    needed, texts = f"the model needs {' and '.join(names)}", value
-    if isinstance(value, str | bytes):
-        line = value if isinstance(value, bytes) else value.encode(errors="surrogatepass")
-        try:
-            # What is not UTF-8 becomes lone surrogates, as in tables.
-            texts = parse_line(line, signature)
-            texts = [
-                x.decode(errors="surrogateescape") if isinstance(x, bytes) else x for x in texts
-            ]
-        except ValueError as error:
-            needed = error
-    elif len(names) == 1 and not isinstance(value, Mapping):
-        texts = None
-    if isinstance(texts, tuple | list) and len(texts) == len(names):
-        value = dict(zip(names, texts, strict=True))
-    if isinstance(value, Mapping):
-        return {str(name): None if _is_missing(x) else x for name, x in value.items()}
-    shown = "missing" if _is_missing(value) else f"{value!r:.60}"
-    return ValueError(f"{_SOURCE}, {_UNIT} {number:,} is {shown}: {needed}")
-
-
-def _is_missing(value: Any) -> bool:
-    """Returns whether a value is None, NaN, or pandas' NA or NaT."""
-    is_nan = isinstance(value, float) and math.isnan(value)
-    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def load_predictor(checkpoint: str | Sequence[str], **settings: Any) -> Predictor:

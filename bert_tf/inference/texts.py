@@ -1,8 +1,10 @@
-"""Reads the texts that commands are given: arguments, lines, or rows of tables."""
+"""Reads texts: arguments and lines, rows of tables, and the values that Python code passes."""
 
 import codecs
+import itertools
+import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -13,9 +15,12 @@ from bert_tf.base.progress import counted
 from bert_tf.inference.inference_options import ColumnOptions, TextOptions
 from bert_tf.runs.run import Run
 from bert_tf.tables.columns import Columns, find_columns
+from bert_tf.tables.memory import rows_in_memory
 from bert_tf.tables.rows import NoRows, Numbered, read_rows, table_kind
 from bert_tf.tables.table import Table, fold
 
+# What messages call the values that Python code passes.
+_SOURCE, _UNIT = "the input", "row"
 CHUNK_LINES = 1024
 # A row with longer texts counts as several.
 _ROW_BYTES = 2**14
@@ -304,3 +309,80 @@ def _choose(table: Table, flags: tuple[str | None, str | None], name: str) -> st
     # A single text is also found under other names.
     default = saved or (name if name != "text" else None)
     return given or next((x for x in (saved, name) if x and fold(x) in known), default)
+
+
+def given_examples(
+    texts: Any,
+    signature: Sequence[tf.TensorSpec],
+    trained: Columns = Columns(),  # noqa: B008
+    given: Columns = Columns(),  # noqa: B008
+) -> tuple[list[Example], bool]:
+    """Returns the examples that Python code passes, and whether they are a single one.
+
+    The model's run was `trained` on these columns; the user names `given` ones.
+    """
+    values = texts.tolist() if hasattr(texts, "tolist") else texts
+    single = _is_example(values, signature)
+    rows = _given_rows([values] if single else values, signature, trained, given)
+    return [*itertools.chain.from_iterable(examples_of(rows, signature))], single
+
+
+def is_frame(values: Any) -> bool:
+    """Returns whether a value is a data frame."""
+    # Whatever has its methods is one, so pandas is not imported.
+    return hasattr(values, "columns") and hasattr(values, "assign")
+
+
+def _is_example(value: Any, signature: Sequence[tf.TensorSpec]) -> bool:
+    """Returns whether a value is a single example: a text, a dict, or a tuple of the inputs."""
+    if isinstance(value, tuple):
+        return len(value) == len(signature) > 1 and isinstance(value[0], str | bytes)
+    return isinstance(value, str | bytes | Mapping)
+
+
+def _given_rows(
+    values: Any, signature: Sequence[tf.TensorSpec], trained: Columns, given: Columns
+) -> Iterator[TextRow | ValueError]:
+    """Yields the texts of a data frame or of examples, or errors in their place."""
+    if given.text_b and len(signature) == 1:
+        raise ValueError("--text_b_column is only for models of pairs of texts: omit it")
+    if not isinstance(values, Iterable):
+        needed = "a text, a dict, a list or a data frame"
+        raise ValueError(f"{_SOURCE} is {values!r:.60}: give {needed}")
+    values = rows_in_memory(values, _SOURCE) if is_frame(values) else values
+    rows = ((number, _cells(number, x, signature)) for number, x in enumerate(values, 1))
+    names, has_choices = [spec.name for spec in signature], signature[-1].shape.rank == 2
+    found = texts_of_rows(_SOURCE, _UNIT, rows, given, trained, names, has_choices)
+    return (row for _, row in found)
+
+
+def _cells(
+    number: int, value: Any, signature: Sequence[tf.TensorSpec]
+) -> dict[str, Any] | ValueError:
+    """Returns the inputs of an example by their names; a string is read as a line."""
+    names = [spec.name for spec in signature]
+    needed, texts = f"the model needs {' and '.join(names)}", value
+    if isinstance(value, str | bytes):
+        line = value if isinstance(value, bytes) else value.encode(errors="surrogatepass")
+        try:
+            # What is not UTF-8 becomes lone surrogates, as in tables.
+            texts = parse_line(line, signature)
+            texts = [
+                x.decode(errors="surrogateescape") if isinstance(x, bytes) else x for x in texts
+            ]
+        except ValueError as error:
+            needed = error
+    elif len(names) == 1 and not isinstance(value, Mapping):
+        texts = None
+    if isinstance(texts, tuple | list) and len(texts) == len(names):
+        value = dict(zip(names, texts, strict=True))
+    if isinstance(value, Mapping):
+        return {str(name): None if _is_missing(x) else x for name, x in value.items()}
+    shown = "missing" if _is_missing(value) else f"{value!r:.60}"
+    return ValueError(f"{_SOURCE}, {_UNIT} {number:,} is {shown}: {needed}")
+
+
+def _is_missing(value: Any) -> bool:
+    """Returns whether a value is None, NaN, or pandas' NA or NaT."""
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")

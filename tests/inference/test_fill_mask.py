@@ -6,6 +6,7 @@ import re
 import sys
 
 import numpy as np
+import pandas
 import pytest
 import tensorflow as tf
 from support import save_run
@@ -164,11 +165,10 @@ def test_in_python(pretrained, capsys):
     assert fill("no mask")._repr_html_().count("<tr>") == 0
     named = bert_tf.load_mask_filler(folder, targets=["cat", "on"])("the [MASK]")
     assert {x["token"] for x in named["masks"][0]} == {"cat", "on"}
-    for wrong, message in (
-        ({"text": "a"}, "^texts is a dict: give a string"),
-        (None, "^texts is a NoneType: give a string"),
-        (["a [MASK]", b"b"], "^text 2 is b'b': give a string"),
-    ):
+    frame = pandas.DataFrame({"id": [7], "text": ["the [MASK]"]})
+    assert fill(frame) == fill([{"id": 7, "text": "the [MASK]"}])
+    assert fill(frame)[0]["masks"] == fill("the [MASK]")["masks"]
+    for wrong, message in ((None, "the input is None: give a"), (["a", None], "row 2 is missing")):
         with pytest.raises(ValueError, match=message):
             fill(wrong)
     with pytest.raises(ValueError, match="^topk is not an argument of load_mask_filler: .* top_k"):

@@ -64,7 +64,6 @@ def prepare_process() -> None:
         encoding=sys.stdout.encoding,
         errors=_ESCAPED,
         line_buffering=sys.stdout.line_buffering,
-        write_through=sys.stdout.write_through,
     )
 
 

@@ -121,6 +121,13 @@ class Vocabulary:
         ids = {token: index for index, token in enumerate(self.lines)}
         return ids | {token.content: token.id for token in self.added}
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """Joins the tokens of a text; see `WordPieceTokenizer.decode`."""
+        if wrong := [index for index in ids if index not in range(len(self))]:
+            raise ValueError(f"{wrong[0]!r} is no id of the {len(self):,} tokens")
+        tokens = (self.tokens[index] for index in ids if index != self.pad_id)
+        return "".join(x[2:] if continues_word(x) else f" {x}" for x in tokens).strip()
+
     @functools.cached_property
     def sha256(self) -> str:
         """The checksum by which manifests identify a vocabulary, whatever its line endings."""

@@ -7,7 +7,7 @@ The page shows one text, or two side by side: the answer of a fine-tuned model, 
 likeliest words for every [MASK] and for a token that you click, and what each token attends to in
 every layer and head. Write a pair of texts as "a ||| b": the page then shows the probability that b
 follows a. The page is one file that needs no network. With --serve, it is at a local address
-instead, and takes new texts.
+instead, takes new texts, and suggests some from the data of the run.
 
 --checkpoint is any run folder or checkpoint of another program (docs/checkpoints.md). Without a
 masked-LM head, there are no words; without a next-sentence head, there is no probability for pairs.

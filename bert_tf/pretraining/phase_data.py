@@ -25,7 +25,7 @@ from bert_tf.training.trainer import Batch, Objective, Shortcut, open_batches
 from bert_tf.weights.names import training_flops
 from tfrecords import reader
 from tfrecords.statistics import label_warning, prediction_warning
-from tfrecords.vocabulary import Vocabulary
+from tfrecords.vocabulary import CLS, SEP, Vocabulary
 
 
 class PretrainingLearner(Learner):
@@ -157,6 +157,7 @@ class PhaseData:
 _BASE_UTILIZATION, _BASE_WIDTH = 0.35, 768
 # A model that has learned nothing nearly always predicts the most frequent token.
 _NO_BETTER = 1.1
+_TEXTS = 4
 
 Flops = Callable[[BertConfig, int, int], int]
 
@@ -182,6 +183,18 @@ def announce_duration(
         f"{utilization:.0%} of the devices' {peak_flops / 1e12:,.3g} TFLOP/s. After the first "
         "steps, the progress bar shows a better estimate."
     )
+
+
+def some_texts(records: reader.RecordSet) -> list[str]:
+    """Returns texts of the records, or pairs as "a ||| b", for `explore` to suggest."""
+    if not records.vocab:
+        return []
+    rows = reader.sample_batch(records)["input_word_ids"]
+    texts = map(records.vocab.decode, rows[:: math.ceil(len(rows) / _TEXTS)].tolist())
+    return [
+        text.removeprefix(f"{CLS} ").removesuffix(f" {SEP}").replace(f" {SEP} ", " ||| ")
+        for text in texts
+    ]
 
 
 def record_warnings(

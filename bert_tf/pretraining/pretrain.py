@@ -16,7 +16,7 @@ from bert_tf.pretraining.phase_data import PretrainingLearner
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.records import NamedRecords, PhaseRecords
 from bert_tf.resolution import check_length, resolve_model
-from bert_tf.runs.run import COMMAND, LEARNED_OBJECTIVE, Run
+from bert_tf.runs.run import COMMAND, LEARNED_OBJECTIVE, SOME_TEXTS, Run
 from bert_tf.session import Session, Training, training_devices
 from bert_tf.training.chips import peak_flops
 from bert_tf.training.driver import Plan
@@ -92,7 +92,9 @@ def _pretrain(
     objective = learner.objective(spec, options.num_train_steps)
     training = _start(session, learner, spec, objective)
     if options.do_train and session.is_chief:
-        run.write(spec, _flags(options, run, phases) | {LEARNED_OBJECTIVE: learned})
+        learned_from = _flags(options, run, phases) | {LEARNED_OBJECTIVE: learned}
+        texts = phase_data.some_texts(phases[-1].evaluation)
+        run.write(spec, learned_from | {SOME_TEXTS: texts})
         records.remember_records(run, contents)
     _announce(session, spec, phases, learner.initial_weights(training.model))
     step = training.driver.step

@@ -36,6 +36,8 @@ FLAGS = "flags.json"
 COMMAND = "command"
 # The key in flags.json for the objective of pre-training, that of the flag or of the records.
 LEARNED_OBJECTIVE = "learned_objective"
+# The key in flags.json for a few texts of the records.
+SOME_TEXTS = "some_texts"
 # The key in flags.json for whether a fine-tuning run took all its steps.
 FINISHED = "finished"
 RECORDS = "records.json"
@@ -48,6 +50,7 @@ SWEEP_RESULTS = "results.json"
 # The flags that other commands read, and what runs add to them.
 _FLAGS = {"task?": str, "command?": str, "finished?": bool, "normalize?": bool | None}
 _FLAGS |= {"split_files?": list[str], "data_checksums?": dict[str, int], "pooling?": str | None}
+_FLAGS |= {"some_texts?": list[str]}
 _FLAGS |= {"label_type?": str | None, "objective?": str | None, "learned_objective?": str}
 _FLAGS |= dict.fromkeys(("label_column?", "text_column?", "text_b_column?"), str | None)
 _FLAGS |= dict.fromkeys(("max_seq_length?", "max_query_length?", "doc_stride?"), int | None)

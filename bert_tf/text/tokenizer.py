@@ -130,10 +130,7 @@ class WordPieceTokenizer(tf.Module):
         rows = ids if isinstance(ids, list) else np.asarray(ids).tolist()
         if rows and isinstance(rows[0], list):
             return [self.decode(row) for row in rows]
-        if wrong := [index for index in rows if index not in range(len(self.vocab))]:
-            raise ValueError(f"{wrong[0]!r} is no id of the {len(self.vocab):,} tokens")
-        tokens = (self.vocab.tokens[index] for index in rows if index != self.vocab.pad_id)
-        return "".join(x[2:] if continues_word(x) else f" {x}" for x in tokens).strip()
+        return self.vocab.decode(rows)
 
     def tokenize_lines(self, lines: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
         """Tokenizes lines like `tokenize_flat`, but several times faster; eager mode only.

@@ -3,6 +3,7 @@
 import html.parser
 import http.client
 import json
+import shutil
 import socket
 import struct
 import threading
@@ -20,6 +21,7 @@ from bert_tf.inference.explorer import notebook_page
 from bert_tf.inference.explorer.exploring import Explorer
 from bert_tf.inference.explorer.server import MOST_BYTES, PageServer, page_of
 from bert_tf.models.encoder import BertEncoder
+from bert_tf.runs.run import Run
 
 HOSTILE = "</script><script>alert(1)</script><!-- <b>&amp;\"' @SCRIPT@ \u2028 \u202eאבג 中文 🙂"
 
@@ -82,6 +84,19 @@ def test_the_answer_of_a_fine_tuned_model(fine_tuned):
     assert [[part["text"] for part in text] for text in found["texts"]] == [["the cat"], ["on"]]
     note = explorer.explore(b"the cat")["answer"]["note"]
     assert "the model needs text and text_b" in note
+
+
+def test_suggestions_are_texts_of_the_run(fine_tuned, tmp_path):
+    """Oracles: the file of predictions; without one, what pre-training wrote."""
+    folder, _ = fine_tuned("rte", Head("classifier", ("no", "yes")))
+    shutil.copytree(folder, tmp_path / "run")
+    run = Run(str(tmp_path / "run"))
+    run.write(run.spec, run.flags | {"some_texts": ["a ||| b"]})
+    explorer = options(run.path)
+    assert Explorer(explorer).suggestions == ["a ||| b"]
+    rows = ["index\ttext_a\tp(no)\ttext_b", "0\tthe cat \t0.5\tsat", "1\ta\t0.5\tb"]
+    (tmp_path / "run" / "predictions_dev.tsv").write_text("\n".join(rows) + "\n")
+    assert Explorer(explorer).suggestions == ["the cat ||| sat", "a ||| b"]
 
 
 def test_a_long_text_is_truncated_and_says_so(pretrained, tmp_path, capsys, monkeypatch):

@@ -204,7 +204,7 @@ def test_themes_and_narrow_screens(page, file):
 def test_a_served_page_takes_new_texts(page, pretrained):
     """Oracles: the tokens of the text that was typed; the message after the server is gone."""
     explorer = Explorer(Options(checkpoint=pretrained[0], serve=True))
-    server = PageServer(0, page_of([], "run", 24, live=True), explorer.explore)
+    server = PageServer(0, page_of([], "run", 24, True, ["the ||| cat", "sat"]), explorer.explore)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
@@ -231,13 +231,14 @@ def test_a_served_page_takes_new_texts(page, pretrained):
         panel.locator("textarea").fill(" ")
         page.keyboard.press("Enter")
         assert panel.locator(".status").inner_text() == "Write a text first."
-        panel.get_by_role("button", name="a pair").click()
+        assert panel.locator(".examples button").all_inner_texts() == ["the ||| cat", "sat"]
+        panel.get_by_role("button", name="the ||| cat").click()
         panel.locator("select option").nth(2).wait_for(state="attached")
         assert panel.locator(".tokens .second").count() > 1
         # A text that only the address has is explored again.
         page.reload()
         panel.locator(".tokens .second").first.wait_for()
-        assert panel.locator("textarea").input_value().startswith("The man went")
+        assert panel.locator("textarea").input_value() == "the ||| cat"
     finally:
         server.shutdown()
         thread.join()

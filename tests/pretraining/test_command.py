@@ -70,6 +70,8 @@ def test_trains_evaluates_and_resumes(finished, copied, config, capsys):
     assert results["global_step"] == 12
     assert results["masked_lm_accuracy"] == results["next_sentence_accuracy"] == 1.0
     assert BertConfig.from_json_file(str(folder / "bert_config.json")) == config
+    texts = Run(str(folder)).flags["some_texts"]
+    assert len(texts) == 4 and all(re.fullmatch(r"w\d+( w\d+){13}", text) for text in texts)
 
     lines = (folder / "eval_results.txt").read_text().splitlines()
     written = {key: float(value) for key, value in (line.split(" = ") for line in lines)}

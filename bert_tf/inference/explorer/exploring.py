@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.files import read_file
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING
 from bert_tf.finite import check_computed
@@ -20,6 +21,7 @@ from bert_tf.models.encoder import BertEncoder, attention_probabilities
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.resolution import check_length, fitting_length
+from bert_tf.runs.run import SOME_TEXTS, Run
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.names import HEAD_BIAS
 
@@ -27,11 +29,15 @@ Exploration = dict[str, Any]
 
 
 class Explorer:
-    """Computes what a page shows of a text, truncated to `max_seq_length` of `most_tokens`."""
+    """Computes what a page shows of a text, truncated to `max_seq_length` of `most_tokens`.
+
+    `suggestions` are texts from the data of its run.
+    """
 
     def __init__(self, options: ExplorerOptions):
         checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
         config = checkpoint.spec.config
+        self.suggestions = _texts_of(checkpoint.run) if checkpoint.run else []
         self.max_seq_length = options.max_seq_length or fitting_length(config, 64)
         self.most_tokens = config.max_position_embeddings
         check_length(config, self.max_seq_length)
@@ -128,3 +134,12 @@ def _is_fine_tuned(checkpoint: Checkpoint) -> bool:
         # An unfinished run may have no evaluated weights yet.
         return run.finished is not False
     return bool(head) and head.kind != EMBEDDING and HEAD_BIAS in checkpoint.tensors
+
+
+def _texts_of(run: Run) -> list[str]:
+    file = run.file("predictions_dev.tsv")
+    if not tf.io.gfile.exists(file):
+        return run.flags.get(SOME_TEXTS, [])
+    header, *rows = (line.split("\t") for line in read_file(file).decode().split("\n")[:-1][:5])
+    places = [header.index(name) for name in ("text", "text_a", "text_b") if name in header]
+    return [" ||| ".join(row[place].strip() for place in places) for row in rows if places]

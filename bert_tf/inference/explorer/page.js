@@ -58,6 +58,14 @@
           // Enter that ends the input of a Chinese or Japanese word sends nothing.
           if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
         });
+        // Texts of its own kind suit a model best.
+        const suggested = data.suggestions.map((text) => {
+          const button = element("button", text);
+          button.type = "button";
+          button.value = button.title = text;
+          return button;
+        });
+        if (suggested.length) this.find(".examples").replaceChildren("Try: ", ...suggested);
         for (const button of this.root.querySelectorAll(".examples button")) {
           button.addEventListener("click", () => this.open(button.value));
         }

@@ -20,14 +20,22 @@ from bert_tf.inference.inference_options import ExplorerOptions
 
 
 def page_of(
-    explorations: Sequence[Exploration], model: str, max_seq_length: int, live: bool = False
+    explorations: Sequence[Exploration],
+    model: str,
+    max_seq_length: int,
+    live: bool = False,
+    suggestions: Sequence[str] = (),
 ) -> str:
-    """Returns the page as HTML; a `live` one sends new texts to the server that it comes from."""
+    """Returns the page as HTML.
+
+    A `live` one sends new texts to the server that it comes from, and suggests some.
+    """
     files = importlib.resources.files(__package__)
     page, css, js = (
         files.joinpath(f"page.{ending}").read_text("utf-8") for ending in ("html", "css", "js")
     )
     data = dict(model=model, maxSeqLength=max_seq_length, live=live, texts=list(explorations))
+    data["suggestions"] = list(suggestions)
     # Whatever the texts hold, the data come last and have no "<": they end no element.
     parts = {
         "STYLE": css,
@@ -156,7 +164,8 @@ def _make_page(options: ExplorerOptions) -> tuple[Explorer, str, int]:
     texts = [text.encode("utf-8", "surrogateescape") for text in options.texts]
     explorations = [explorer.explore(text) for text in texts]
     name = os.path.basename(os.path.abspath(options.checkpoint))
-    page = page_of(explorations, name, explorer.max_seq_length, live=options.serve)
+    length, suggestions = explorer.max_seq_length, explorer.suggestions
+    page = page_of(explorations, name, length, options.serve, suggestions)
     return explorer, page, sum(exploration["truncated"] for exploration in explorations)
 
 

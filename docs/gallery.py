@@ -275,7 +275,7 @@ def predict(path: str, **inputs: str) -> tuple[list[str], dict]:
 
 
 def draw_compression() -> Pictures:
-    """Draws the figures of docs/compression.md and docs/results.md."""
+    """Draws the figures of docs/compression.md and docs/recipes.md."""
     published = [
         Compressed(row.name, row.compression, row.quality, faster=row.speed_up)
         for recipe in RECIPES.values()

@@ -8,7 +8,7 @@
 With --task, the other flags are those of run_finetuning; with --input_file, of run_pretraining (see
 --input_file --help), and the output is a run to fine-tune. --report=FOLDER compares all students.
 
-Recipes (docs/compression.md has their papers and published results):
+Recipes (docs/recipes.md has their papers and published results):
   layers      no teacher: fine-tunes the lowest half of the layers
   distilbert  the teacher's probabilities, its last hidden states, and the labels or masked tokens
   pkd6, pkd3  the teacher's probabilities, [CLS] of every second or fourth layer, and the labels

@@ -72,7 +72,7 @@ def test_the_published_figures_are_consistent():
     ):
         scores = dict(table.rows)
         assert scores[ours][column] - scores[other][column] == pytest.approx(gain), ours
-    page = (pathlib.Path(__file__).parents[2] / "docs/compression.md").read_text()
+    page = (pathlib.Path(__file__).parents[2] / "docs/recipes.md").read_text()
     rows = [[f"`{name}`", *row.cells] for name, x in RECIPES.items() for row in x.published]
     assert len(rows) == 16 and all("| " + " | ".join(row) + " |" in page for row in rows)
     assert [row[i] for row in rows for i in (2, 4) if "(" in row[i]] == [

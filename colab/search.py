@@ -189,7 +189,7 @@ plt.show()
 # ## Use it elsewhere
 #
 # `vectors.npz` keeps the vectors and the texts. The SavedModel maps strings to vectors without bert_tf,
-# wherever TensorFlow and TensorFlow Text run; see [Exports](../docs/exports.md).
+# wherever TensorFlow and TensorFlow Text run; see [Serving](../docs/serving.md).
 
 # %%
 np.savez("vectors.npz", vectors=vectors, texts=texts)

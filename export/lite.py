@@ -9,7 +9,7 @@ run_pretraining, or a checkpoint of another program, whose encoder is exported.
 The model takes one example at a time, int32 [1, max_seq_length]: input_word_ids, input_mask and
 input_type_ids. It does not tokenize text. Its file is also a zip archive of
 vocab.txt, tokenizer_config.json, classifier.json and labels.txt, for tokenization on the device
-(docs/exports.md). In Python, predict does the tokenization:
+(docs/lite_onnx.md). In Python, predict does the tokenization:
 
   unzip sst2.tflite
   python -m bert_tf.predict --checkpoint=sst2.tflite "a moving film"

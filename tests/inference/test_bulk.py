@@ -518,12 +518,12 @@ def test_quotes_of_a_large_tsv_are_those_of_its_beginning(tmp_path, monkeypatch)
 
 @pytest.mark.slow
 def test_the_classifier_in_a_pipeline_of_beam(classifier, tmp_path, monkeypatch, capsys):
-    """Oracle: what predict prints; the code is that of docs/inference.md."""
+    """Oracle: what predict prints; the code is that of docs/serving.md."""
     pytest.importorskip("apache_beam")
     from export import classifier as exporter
 
     exporter.run(exporter.Options(checkpoint=classifier, output_dir=f"{tmp_path}/classifier"))
-    page = (ROOT / "docs" / "inference.md").read_text()
+    page = (ROOT / "docs" / "serving.md").read_text()
     code = re.search(r"```python\n(import apache_beam.*?)```", page, re.S)[1]
     (tmp_path / "texts.txt").write_text("the cat\nsat on\n")
     monkeypatch.chdir(tmp_path)

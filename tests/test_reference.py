@@ -83,9 +83,7 @@ def base_fields(base):
     return vars(base).get("__annotations__", {})
 
 
-LISTED = re.findall(
-    r"^::: (\S+)$", "\n".join(page.read_text() for page in PAGES.glob("*.md")), re.M
-)
+LISTED = re.findall(r"^::: (\S+)$", "\n".join(x.read_text() for x in PAGES.glob("*.md")), re.M)
 
 
 def test_every_public_name_is_in_the_reference():

@@ -191,9 +191,7 @@ def test_layers_are_those_of_a_given_encoder(make_options, data, started, monkey
         make_plan(dataclasses.replace(options, tasks=f"sst2={data}"))
 
 
-def test_what_does_not_suit_is_refused_before_anything_starts(
-    make_options, data, started, monkeypatch
-):
+def test_what_does_not_suit_is_refused_before_it_starts(make_options, data, started, monkeypatch):
     """Oracle: the message names flag or file; no run is started."""
     masked = dict.fromkeys(("input_file", "eval_input_file"), str(data / "wordpiece.tfrecord"))
     other = data / "other.txt"

@@ -139,9 +139,7 @@ def test_other_words_get_their_nearest_neighbors(masked_lm, glove_file, tmp_path
 def test_copies_are_a_function_of_the_seed(masked_lm, tmp_path):
     """Oracles: the same call again; the examples, which come first; labels that do not count."""
     texts = [b"a b c d e", b"f g h a b", b"zz"]
-    examples = TextExamples(
-        texts, texts[::-1], {"labels": np.array([0, 1, 1], np.int32)}, ["x", "y", "z"]
-    )
+    examples = TextExamples(texts, texts[::-1], {"labels": np.array([0, 1, 1], np.int32)}, [*"xyz"])
     model = MaskedLM(masked_lm, 8)
 
     def make(examples, changes, seed, folder=str(tmp_path)):

@@ -61,9 +61,7 @@ def test_the_outputs_of_a_teacher_may_have_another_order(teacher, make_options, 
     assert values["student_value"] == values["teacher_value"]
 
 
-def test_a_bilstm_starts_with_the_teachers_word_embeddings(
-    teacher, make_learner, start, batch, tmp_path
-):
+def test_a_bilstm_starts_with_a_teachers_embeddings(teacher, make_learner, start, batch, tmp_path):
     """Oracles: the teacher's table; the model that was saved; the message of other commands."""
     source, learner = open_checkpoint(teacher), make_learner("bilstm")
     student = start("bilstm")
@@ -285,9 +283,7 @@ def test_models_that_cannot_be_compared(recipe, changes, message, make_learner, 
 def test_models_that_a_recipe_refuses(teacher, make_options, make_learner, start, mobile, tmp_path):
     """Oracle: the message, which names what to change."""
     source = open_checkpoint(teacher)
-    with pytest.raises(
-        ValueError, match="is a MobileBERT or shares weights .* heads cannot be removed"
-    ):
+    with pytest.raises(ValueError, match="MobileBERT or shares weights .* heads cannot be removed"):
         spec = ModelSpec(mobile, source.spec.vocab, True)
         start("heads", teacher=dataclasses.replace(source, spec=spec))
     with pytest.raises(ValueError, match="--recipe=albert is for students whose layers share"):

@@ -26,16 +26,8 @@ PARAGRAPHS = [
     "The period was so far like the present period that some of its noisiest authorities insisted "
     "on its being received, for good or for evil, in the superlative degree of comparison only.",
 ]
-VERSE = [
-    "Tyger Tyger, burning bright,",
-    "In the forests of the night;",
-    "What immortal hand or eye",
-]
-LIST = [
-    "It has:",
-    "1. the first item",
-    "2. the second item, which is so very long that it was wrapped",
-]
+VERSE = ["Tyger Tyger, burning bright,", "In forests of the night;", "What immortal hand or eye"]
+LIST = ["It has:", "1. the first item", "2. the second item, which is so long that it was wrapped"]
 
 
 @pytest.mark.parametrize(

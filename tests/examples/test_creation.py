@@ -77,9 +77,7 @@ def test_the_files_are_those_of_the_manifest_and_of_all_passes(folder, options, 
 
 
 @pytest.mark.parametrize("function", ["tokenize_block", "join_shard"])
-def test_old_files_stay_until_the_new_text_proves_to_be_good(
-    folder, finished, options, monkeypatch, function
-):
+def test_old_files_stay_until_new_text_is_good(folder, finished, options, monkeypatch, function):
     """Oracles: the old manifest; the uninterrupted run."""
     run(options(overwrite=True, random_seed=1))
     full = OSError("disk full")

@@ -171,9 +171,7 @@ def _check_chances(choose, row, budget, expected):
     repeated = (array[None].repeat(runs, axis=0) for array in row)
     positions = choose(*repeated, np.full(runs, budget))
     length = len(row[0])
-    found = collections.Counter(
-        tuple(p for p in chosen if p < length) for chosen in positions.tolist()
-    )
+    found = collections.Counter(tuple(p for p in row if p < length) for row in positions.tolist())
     assert found.keys() == expected.keys()
     assert sum(expected.values()) == pytest.approx(1)
     for outcome, chance in expected.items():

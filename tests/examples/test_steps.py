@@ -220,9 +220,7 @@ def test_every_pass_is_made_once(chunks, dupe_factor, num_shards):
         for dupe in range(dupe_factor)
         for offset in range(stride)
     }
-    assert Counter(
-        (one_pass.chunk, one_pass.dupe, one_pass.offset) for one_pass in passes
-    ) == Counter(expected)
+    assert Counter((x.chunk, x.dupe, x.offset) for x in passes) == Counter(expected)
     assert len(shards) == num_shards and len(passes) >= num_shards
     for shard, parts in enumerate(shards):
         numbers = [(shard, index) for index in range(len(parts))]

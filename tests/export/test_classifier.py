@@ -126,9 +126,7 @@ def test_padding_is_skipped(tmp_path, monkeypatch):
         ("multiple_choice", 1, (), [["a"], [["a b", "b"]]], {"index", "probabilities"}),
     ],
 )
-def test_heads_and_precisions_of_other_programs(
-    kind, size, labels, inputs, outputs, tmp_path, run_card
-):
+def test_heads_and_precisions_of_others(kind, size, labels, inputs, outputs, tmp_path, run_card):
     """Oracles: the task with the converted model; stored types; export.check; the card's code."""
     config = dataclasses.replace(CONFIG, max_position_embeddings=128)
     model, other = BertTaskModel(config, size, kind), tmp_path / "other"

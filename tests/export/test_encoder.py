@@ -202,9 +202,7 @@ def mixed_float16():
 
 
 @pytest.mark.slow
-def test_replicas_fine_tune_on_text_in_mixed_precision(
-    folder, preprocessor_dir, tmp_path, mixed_float16
-):
+def test_replicas_fine_tune_in_mixed_precision(folder, preprocessor_dir, tmp_path, mixed_float16):
     """Oracles: the loss falls, and every weight changes; the outputs of the saved model."""
     tf_keras.utils.set_random_seed(0)
     texts, labels = tf.constant(["b a", "c a", "b c", "a b"] * 4), tf.constant([1, 0, 1, 0] * 4)

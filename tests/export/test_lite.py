@@ -47,9 +47,7 @@ def pretrainer() -> BertPretrainer:
     ("quantize", "error", "size"),
     [("none", 1e-5, 1.0), ("float16", 5e-3, 0.55), ("int8", 0.2, 0.4)],
 )
-def test_an_encoder_computes_what_the_model_computes(
-    pretrainer, tmp_path, capsys, quantize, error, size
-):
+def test_an_encoder_computes_like_the_model(pretrainer, tmp_path, capsys, quantize, error, size):
     """Oracles: the Keras model, which has the exact GELU; the size of its weights."""
     run, file = save(f"{tmp_path}/run", pretrainer), f"{tmp_path}/encoder.tflite"
     lite.run(lite.Options(checkpoint=run, output_file=file, quantize=quantize))
@@ -76,9 +74,7 @@ def test_an_encoder_computes_what_the_model_computes(
         (Head("classifier", mean=5.0, deviation=2.0), 1, "value", tf.identity, True),
     ],
 )
-def test_a_classifier_and_its_text_side(
-    tmp_path, capsys, head, outputs, name, function, pairs, form
-):
+def test_classifier_and_its_text_side(tmp_path, capsys, head, outputs, name, function, pairs, form):
     """Oracles: the Keras model; vocabulary, casing and labels of the run."""
     command, ending = (lite, "tflite") if form is LiteFile else (onnx, "onnx")
     if form is OnnxFile:

@@ -108,9 +108,7 @@ def test_cased_vocabulary(vocab_file, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("flat", [False, True])
 @pytest.mark.parametrize("segments", [1, 2])
-def test_bert_pack_inputs_takes_one_or_two_segments_of_either_rank(
-    loaded, tokenizer, flat, segments
-):
+def test_bert_pack_inputs_takes_one_or_two_segments_of_any_rank(loaded, tokenizer, flat, segments):
     ids = tokenizer.tokenize(TEXTS)
     inputs = [ids, tf.reverse(ids, [0])][:segments]
     if flat:

@@ -89,9 +89,7 @@ def test_predictions_of_one_class_are_reported():
         ("imdb", {"do_predict": True, "data_dir": "a"}, {"data_dir": "a"}, []),
     ],
 )
-def test_which_examples_must_be_those_of_training(
-    task, flags, saved, expected, tmp_path, monkeypatch
-):
+def test_which_examples_are_those_of_training(task, flags, saved, expected, tmp_path, monkeypatch):
     """Oracle: by hand; some recipes of compress change the examples."""
     monkeypatch.setattr(FineTuningOptions, "changes_examples", "recipe" in saved)
     (tmp_path / FLAGS).write_text(json.dumps(saved))

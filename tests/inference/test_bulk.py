@@ -234,9 +234,7 @@ def test_several_files(classifier, tmp_path, capsys):
         ),
     ],
 )
-def test_rows_that_cannot_be_read_are_listed(
-    name, data, left, reasons, classifier, tmp_path, capsys
-):
+def test_rows_that_are_not_read_are_listed(name, data, left, reasons, classifier, tmp_path, capsys):
     """Oracle: by hand; the first and the last rows are among them."""
     if isinstance(data, list):
         write_records(str(tmp_path / name), data)
@@ -308,9 +306,7 @@ def test_output_and_input_files_go_together():
         predict.Options(checkpoint="x", output_file="a.csv", texts=("a",))
 
 
-def test_a_run_that_failed_resumes_only_with_the_same_flags_and_input(
-    classifier, tmp_path, monkeypatch
-):
+def test_a_failed_run_resumes_only_with_the_same_flags_and_input(classifier, tmp_path, monkeypatch):
     """Oracles: the bytes of an undisturbed run; the rows that are computed again; the messages."""
     path, real = tmp_path / "a.csv", predicting._write_part
     path.write_text(CSV)

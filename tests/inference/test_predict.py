@@ -68,9 +68,7 @@ def test_classes_of_texts_and_pairs(fine_tuned, capsys):
     ("objective", "labels"),
     [("nsp", ("IsNext", "NotNext")), ("sop", ("InOrder", "Swapped")), ("mlm", None)],
 )
-def test_a_pretrained_model_says_which_text_follows(
-    pretrained, vocab, tmp_path, capsys, objective, labels
-):
+def test_pretrained_models_say_what_follows(pretrained, vocab, tmp_path, capsys, objective, labels):
     """Oracle: the model's own next-sentence logits for the pair."""
     folder, model = f"{tmp_path}/run", pretrained[1]
     shutil.copytree(pretrained[0], folder)
@@ -191,9 +189,7 @@ def test_other_columns_come_along(fine_tuned, tmp_path, capsys, ending):
     if ending == ".csv":
         for name in ("p(no)", "label"):
             file.write_text(json.dumps({"Review": "a", name: 1}))
-            with pytest.raises(
-                ValueError, match=f"{re.escape(repr(name))}, like a part of the out"
-            ):
+            with pytest.raises(ValueError, match=f"{re.escape(repr(name))}, like a part of"):
                 run(dataclasses.replace(options, **bulk, output_file=f"{tmp_path}/{name}.csv"))
         with pytest.raises(ValueError, match="--keep_columns needs --json or --output_file"):
             dataclasses.replace(options, **bulk)

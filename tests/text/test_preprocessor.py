@@ -80,11 +80,7 @@ def test_datasets_hold_what_calls_return():
 @pytest.mark.parametrize(
     ("text", "labels", "message"),
     [
-        (
-            pd.Series(["a", None]),
-            [0, 1],
-            "a text is nan, not a string: leave it out, or fill it in",
-        ),
+        (pd.Series(["a", None]), [0, 1], "a text is nan, not a string: leave it out"),
         (["a", "b"], [0], r"have different sizes: \[1, 2\]"),
     ],
 )

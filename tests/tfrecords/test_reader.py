@@ -113,9 +113,7 @@ def _numbers(batches) -> list[int]:
 
 
 @pytest.mark.parametrize(("original", "compression"), [(True, ""), (False, "GZIP")])
-def test_evaluation_returns_the_arrays_in_order_and_pads_the_last_batch(
-    tmp_path, original, compression
-):
+def test_evaluation_keeps_the_order_and_pads_the_last_batch(tmp_path, original, compression):
     arrays = _arrays(10)
     files = _write(tmp_path, arrays, original=original, compression=compression)
     check_files(_record_set(files))

@@ -69,9 +69,7 @@ def test_evaluation_is_that_of_numpy_for_any_batch_size(make_trainer, examples):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_gradients_are_clipped_as_one_vector(
-    make_trainer, make_iterator, eagerly, monkeypatch, compiled
-):
+def test_gradients_are_clipped_as_one(make_trainer, make_iterator, eagerly, monkeypatch, compiled):
     """Oracle: after the first step, AdamW's m is 0.1 times the clipped gradient."""
     monkeypatch.setattr("bert_tf.training.trainer.compiles", lambda _: compiled)
     strategy = one_device()
@@ -215,9 +213,7 @@ def test_dropout_seeds_differ_by_step_replica_part_and_seed_and_repeat():
     assert len({base[0], *others}) == 4
 
 
-def test_no_two_dropouts_of_a_step_share_a_seed(
-    make_trainer, make_iterator, config, monkeypatch, eagerly
-):
+def test_no_two_dropouts_share_a_seed(make_trainer, make_iterator, config, monkeypatch, eagerly):
     """Oracle: the number of masks: of 2 replicas, 2 parts, 2 layers and 2 groups of rows."""
     masks = calls_of(monkeypatch, dropout, "dropout_mask")
     rates = dict(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
@@ -270,11 +266,7 @@ def without_shortcut(train_padded) -> list:
 
 @pytest.mark.parametrize(
     ("replicas", "parts", "capacity", "compiled"),
-    [
-        (1, 4, 20, False),
-        (2, 1, 40, False),
-        pytest.param(1, 1, 80, True, marks=pytest.mark.slow),
-    ],
+    [(1, 4, 20, False), (2, 1, 40, False), pytest.param(1, 1, 80, True, marks=pytest.mark.slow)],
 )
 def test_a_shortcut_does_not_change_the_losses(
     train_padded, without_shortcut, monkeypatch, replicas, parts, capacity, compiled

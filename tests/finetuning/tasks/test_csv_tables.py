@@ -164,9 +164,7 @@ def test_tests_with_a_part_of_their_labels(read, write, head, label_type, labels
     row = {"text": "a", "tokens": ["a"]}
     test = write("t.jsonl", "\n".join(json.dumps(row | {"label": label}) for label in labels))
     flags = dict(test_file=test, label_type=label_type, label_column="label")
-    with pytest.raises(
-        ValueError, match="t.jsonl, line 2 has no label: label every row; only --te"
-    ):
+    with pytest.raises(ValueError, match="t.jsonl, line 2 has no label: label every row; only --"):
         read(head, ["test"], **flags, text_column="tokens" if label_type == "tags" else "text")
 
 
@@ -239,7 +237,7 @@ GOOD, SEVERAL = "text,label\na,ham\nb,spam\n", {"label_type": "classes"}
         ("text,label\na,x\nb,x\n", GOOD, {}, "has 1 label in 'label', 'x': a classifier"),
         (GOOD, "text,label\na,spam\nb,span\n", {}, "dev.csv, line 3: label 'span' is not one of"),
         (GOOD, "text\na\n", {}, "dev.csv has no column 'label', only 'text': name the right one"),
-        (GOOD, "text,label\na,\n", {}, "dev.csv, line 2 has no label: label every row; only --te"),
+        (GOOD, "text,label\na,\n", {}, "dev.csv, line 2 has no label: label every row; only --"),
         (GOOD, GOOD, {"label_type": "number"}, 'train.csv, line 2: label "ham" is not a number'),
         ("text,x,y\na,1,2\n", GOOD, SEVERAL | {"label_column": "x,y"}, "'y' is \"2\""),
         (b"text,label\na,caf\xe9\n", GOOD, {}, "line 2: the label is not UTF-8"),

@@ -183,10 +183,7 @@ def test_missing_weights_of_heads_start_anew(folder, tmp_path, capsys, name):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        (
-            {"model_type": "roberta"},
-            "config.json: model_type is 'roberta', not bert or albert or mob",
-        ),
+        ({"model_type": "roberta"}, "config.json: model_type is 'roberta', not bert or albert"),
         ({"model_type": "albert", "inner_group_num": 2}, "config.json: inner_group_num 2 is not"),
         ({"hidden_act": "quick_gelu"}, "config.json: hidden_act 'quick_gelu' is not one of"),
         ({"position_embedding_type": "relative_key"}, "config.json: position_embedding_type"),

@@ -40,7 +40,7 @@ def test_load_gives_model_tokenizer_and_configuration(tmp_path, kind, capsys):
     folder = tmp_path / "best" if kind == "fine-tuning" else tmp_path
     save(str(folder), saved, ModelSpec(CONFIG, VOCAB, False))
     model, tokenizer, config = bert_tf.load(str(tmp_path))
-    note = f"The head of {tmp_path} was not loaded" if kind == "fine-tuning" else ""
+    note = f"The head of {tmp_path} is not loaded" if kind == "fine-tuning" else ""
     assert capsys.readouterr().out.startswith(note or "\n") == bool(note)
     assert config == CONFIG
     assert tokenizer.tokenize_flat(["A bb", "a"]).to_list() == [[5, 6, 7], [1]]

@@ -326,6 +326,4 @@ class AblationOptions(SharedOptions):
         """The folder of each task's data, by the name that the user gave the task."""
         given = ",".join(GRIDS[self.grid].tasks) if self.tasks is None else self.tasks
         pairs = [part.strip().partition("=") for part in given.split(",")]
-        return {
-            name: folder or self.data_dir for name, _, folder in pairs if name not in ("", "none")
-        }
+        return {name: path or self.data_dir for name, _, path in pairs if name not in ("", "none")}

@@ -45,9 +45,7 @@ def help_text(doc: str, options_type: type, *, full: bool) -> str:
     `doc` is a summary, examples and a paragraph; further ones are for --helpfull.
     """
     about = doc.strip() if full else "\n\n".join(doc.strip().split("\n\n")[:3])
-    fields = [
-        field for field in ordered_flags(options_type) if full or field.metadata["kind"] != "rare"
-    ]
+    fields = [x for x in ordered_flags(options_type) if full or x.metadata["kind"] != "rare"]
     flags = [(f"--{_spelled(field)}", explanation(field, full)) for field in fields]
     lines = [*table(flags, _MARGIN), _MORE]
     if full:
@@ -104,9 +102,7 @@ def _width() -> int:
 def ordered_flags(options_type: type) -> list[dataclasses.Field]:
     """Returns the flags: required ones and data first, then the command's own, then shared ones."""
     classes = options_type.__mro__
-    own = {
-        name: -i for i, cls in enumerate(classes) for name in vars(cls).get("__annotations__", ())
-    }
+    own = {x: -i for i, cls in enumerate(classes) for x in vars(cls).get("__annotations__", ())}
     return sorted(
         dataclasses.fields(options_type),
         key=lambda x: (not is_required(x) and x.metadata["role"] != "data", -own[x.name]),

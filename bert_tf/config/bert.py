@@ -186,9 +186,7 @@ class BertConfig:
         layers, count = range(self.num_hidden_layers), range(self.num_attention_heads)
         try:
             heads = {int(layer): tuple(sorted({*heads})) for layer, heads in found.items() if heads}
-            fits = all(
-                layer in layers and {*removed} < {*count} for layer, removed in heads.items()
-            )
+            fits = all(layer in layers and {*gone} < {*count} for layer, gone in heads.items())
         except (AttributeError, TypeError, ValueError):
             fits = False
         if not fits:
@@ -307,9 +305,7 @@ class BertConfig:
             if field.name in _ALWAYS_WRITTEN or getattr(self, field.name) != field.default
         }
         if self.pruned_heads:
-            values["pruned_heads"] = {
-                str(key): [*heads] for key, heads in self.pruned_heads.items()
-            }
+            values["pruned_heads"] = {str(x): [*heads] for x, heads in self.pruned_heads.items()}
         return values
 
     @classmethod

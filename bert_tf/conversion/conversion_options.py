@@ -56,9 +56,7 @@ class ConversionOptions(command.Options):
         at_least=3,
         at_most=1_000_000,
     )
-    layers: str | None = option(
-        None, "The layers to keep, such as 0-5 (the first six) or 0,2,4,6,8,10."
-    )
+    layers: str | None = option(None, "Layers to keep, such as 0-5 (the first six) or 0,2,4.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -63,12 +63,8 @@ class DataOptions(CorpusOptions, RunnerOptions):
     cross_documents: bool = rare_option(
         True, "With --objective=mlm, examples continue in the next document, after a [SEP]."
     )
-    max_seq_length: int = option(
-        128, "Tokens per example, including [CLS] and [SEP].", **PAIR_LENGTH
-    )
-    max_predictions_per_seq: int = option(
-        20, "Maximum number of predictions per example.", **TOKENS
-    )
+    max_seq_length: int = option(128, "Tokens per example, with [CLS] and [SEP].", **PAIR_LENGTH)
+    max_predictions_per_seq: int = option(20, "Most predictions per example.", **TOKENS)
     random_seed: int = rare_option(
         12345, "The same seed and input give the same files.", **SEED, aliases=("seed",)
     )

@@ -105,7 +105,7 @@ def open_fine_tuned(
             checkpoint, pairs = _pair_classifier(checkpoint), True
     flags = folder.flags if folder else {}
     if "task" not in flags:
-        task = task or _converted_task(checkpoint, path, pairs, threshold)
+        task = task or _converted(checkpoint, path, pairs, threshold)
     elif pairs:
         raise ValueError(
             "--pairs is only for classifiers of other programs; a run states its task: omit it"
@@ -144,28 +144,20 @@ def _warn_if_unfinished(folder: Run) -> None:
     advice = "run the same run_finetuning command to finish it"
     if folder.finished is False:
         if not folder.best.has_checkpoint:
-            raise ValueError(
-                f"{folder.path} is unfinished and has no evaluated weights yet: {advice}"
-            )
+            raise ValueError(f"{folder.path} is unfinished and has no evaluated weights: {advice}")
         print(f"WARNING: {folder.path} is unfinished; these are its best weights so far: {advice}.")
 
 
-def _converted_task(
-    checkpoint: Checkpoint, path: str, pairs: bool, threshold: float | None
-) -> Task:
+def _converted(checkpoint: Checkpoint, path: str, pairs: bool, threshold: float | None) -> Task:
     head = checkpoint.head
     if not head:
-        raise ValueError(
-            f"{path} is not a fine-tuned model: give the output folder of run_finetuning"
-        )
+        raise ValueError(f"{path} is not a fine-tuned model: give the output of run_finetuning")
     if head.kind == EMBEDDING:
         raise ValueError(f"{path} only computes vectors: use export.embedder or load_embedder")
     if HEAD_BIAS not in checkpoint.tensors:
         raise ValueError(f"{path} lacks the flags.json of its run: give the run's output folder")
     if threshold is not None and head.kind != "span":
-        raise ValueError(
-            "--null_score_diff_threshold is only for models that answer questions: omit it"
-        )
+        raise ValueError("--null_score_diff_threshold is for models that answer questions: omit it")
     (classes,) = checkpoint.tensors[HEAD_BIAS].shape
     # Hugging Face's names for classes without names.
     labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))

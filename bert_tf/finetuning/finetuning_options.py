@@ -177,7 +177,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         False, "Train, evaluate on the dev set after every epoch and keep the best weights."
     )
     do_eval: bool = _free(
-        False, "Evaluate the best weights on the dev set and on a test set with answers."
+        False, "Evaluate the best weights on the dev set, and on a labelled test set."
     )
     do_predict: bool = _free(False, "Write the best weights' predictions for the test set.")
     init_checkpoint: str | None = option(
@@ -226,9 +226,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         **PAIR_LENGTH,
         role="setting",
     )
-    train_batch_size: int = option(
-        32, "Examples per training step, over all devices together.", **BATCH
-    )
+    train_batch_size: int = option(32, "Examples per training step, over all devices.", **BATCH)
     eval_batch_size: int = rare_option(
         32,
         "Examples per evaluation or prediction step, over all devices together.",
@@ -236,12 +234,8 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         aliases=("predict_batch_size",),
         role="free",
     )
-    learning_rate: float = option(
-        5e-5, "The peak learning rate, at the end of the warm-up.", **RATE
-    )
-    num_train_epochs: float = option(
-        3.0, "Epochs over the training examples.", at_least=0, at_most=10**6
-    )
+    learning_rate: float = option(5e-5, "Peak learning rate, at the end of the warm-up.", **RATE)
+    num_train_epochs: float = option(3.0, "Epochs of training.", at_least=0, at_most=10**6)
     warmup_proportion: float = rare_option(
         0.1, "Share of the steps over which the learning rate rises.", **SHARE
     )
@@ -289,9 +283,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         at_least=1,
     )
     lora_alpha: float = rare_option(
-        16.0,
-        "The product of the two matrices is multiplied by this / --lora_rank.",
-        at_least=0.001,
+        16.0, "The product of the two matrices is multiplied by this / --lora_rank.", at_least=0.001
     )
     layer_decay: float = rare_option(
         1.0,

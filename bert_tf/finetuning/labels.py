@@ -58,9 +58,7 @@ def read_single(table: Table, column: str) -> list[tuple[str]]:
     """Returns the class of each row."""
     values = table.column(column)
     rows = [(_class_name(table, row, value),) for row, value in enumerate(values)]
-    lists = [
-        row for row, value in enumerate(values) if isinstance(value, str) and resembles_list(value)
-    ]
+    lists = [i for i, x in enumerate(values) if isinstance(x, str) and resembles_list(x)]
     if lists:
         about = f"{table.at(lists[0])}: label {shown(values[lists[0]])} looks like a list"
         if len(lists) == len(values):

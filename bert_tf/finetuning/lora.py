@@ -146,13 +146,7 @@ class LoraLearner(TaskLearner):
 
 
 # What adapters.npz says about its arrays.
-_DESCRIPTION = {
-    "base": str,
-    "base_sha256": str,
-    "head": dict[str, Any],
-    "rank": int,
-    "alpha": float,
-}
+_CONTENT = {"base": str, "base_sha256": str, "head": dict[str, Any], "rank": int, "alpha": float}
 
 
 def load_adapters(path: str, base: str) -> keras.Model:
@@ -171,7 +165,7 @@ def load_adapters(path: str, base: str) -> keras.Model:
     """
     try:
         arrays = dict(np.load(io.BytesIO(read_file(path)), allow_pickle=False))
-        description = parse_json(str(arrays.pop("description")), _DESCRIPTION)
+        description = parse_json(str(arrays.pop("description")), _CONTENT)
         head = Head.from_dict(description["head"])
         rank, alpha = description["rank"], description["alpha"]
         if arrays["lora/layer_0_query_a"].shape[1:] != (rank,) or not np.isfinite(alpha):

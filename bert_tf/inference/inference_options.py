@@ -239,9 +239,7 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, TokenizerOptions):
 class ExplorerOptions(TokenizerOptions):
     """The flags of explore."""
 
-    checkpoint: str = option(
-        help="A run folder, or a checkpoint of another program (docs/checkpoints.md)."
-    )
+    checkpoint: str = option(help="A run folder, or another program's model (docs/checkpoints.md).")
     texts: tuple = option(
         (),
         "A text; may be repeated, and the name of the flag may be left out. Write a pair as "
@@ -257,9 +255,7 @@ class ExplorerOptions(TokenizerOptions):
         "so only programs on this machine reach it.",
     )
     open: bool = option(False, "Open the page in a browser.")
-    port: int = option(
-        8000, "Where --serve listens; 0 for any free port.", at_least=0, at_most=65535
-    )
+    port: int = option(8000, "Where --serve listens; 0: any free port.", at_least=0, at_most=65535)
     top_k: int = option(5, "How many words to show for each masked token.", at_least=1)
     max_seq_length: int | None = option(
         None,

@@ -61,9 +61,7 @@ def _checksum(predictor: Predictor) -> str:
     if predictor.checkpoint:
         return fingerprint(predictor.checkpoint)
     files = [
-        f"{folder}/{name}"
-        for folder, _, names in tf.io.gfile.walk(predictor.path)
-        for name in names
+        f"{path}/{name}" for path, _, names in tf.io.gfile.walk(predictor.path) for name in names
     ]
     return " ".join(map(file_sha256, sorted(files) or [predictor.path]))
 

@@ -51,14 +51,7 @@ class BertEmbeddings(Layer):
         )
         self.layer_norm.build((None, None, width))
 
-    def call(
-        self,
-        input_word_ids,
-        input_type_ids,
-        seeds=None,
-        training=None,
-        tokens: Tokens | None = None,
-    ):
+    def call(self, input_word_ids, input_type_ids, seeds=None, training=None, tokens=None):
         x = self._sums(input_word_ids, input_type_ids, tokens)
         x = self.dropout(self.layer_norm(x), seeds=seeds, training=training)
         return self.dense("projection", x) if self.config.has_projection else x

@@ -257,9 +257,7 @@ def tensors_by_key(checkpoint: str, **advice: str) -> dict[str, Tensor]:
             # NumPy's own strings lose the zeros at their ends.
             return np.asarray(value, object if isinstance(value, bytes) else None)
 
-    return {
-        key: Tensor(tuple(shape), functools.partial(read, key)) for key, shape in shapes.items()
-    }
+    return {x: Tensor(tuple(shape), functools.partial(read, x)) for x, shape in shapes.items()}
 
 
 def _path(key: str) -> str | None:

@@ -166,10 +166,7 @@ def encoder_layer(subject: Subject) -> None:
     expect(found == expected, f"{found} trainable weights, not {expected}")
 
 
-@POINTS(
-    "vocab_file is a vocabulary in assets, and do_lower_case a boolean variable that is not "
-    "trainable"
-)
+@POINTS("vocab_file is a vocabulary in assets, and do_lower_case a boolean that is not trainable")
 def vocabulary(subject: Subject) -> None:
     path, casing = _vocab_path(subject.model), subject.model.do_lower_case
     expect(path.startswith(f"{subject.folder.rstrip('/')}/assets/"), f"vocab_file at {path}")
@@ -206,9 +203,7 @@ def readable(subject: Subject) -> None:
 def stored_once(subject: Subject) -> None:
     reader = tf.train.load_checkpoint(f"{subject.folder}/variables/variables")
     sizes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    stored = sum(
-        int(np.prod(sizes[key])) * types[key].size for key in sizes if types[key] != tf.string
-    )
+    stored = sum(int(np.prod(sizes[x])) * types[x].size for x in sizes if types[x] != tf.string)
     lists = [subject.model.variables, getattr(subject.model, "mlm", subject.model).variables]
     variables = {id(v): v for values in lists for v in values}.values()
     needed = sum(int(np.prod(v.shape)) * v.dtype.size for v in variables)

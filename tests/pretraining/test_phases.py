@@ -70,7 +70,7 @@ def test_two_phases_are_one_run(two_phases, monkeypatch, no_learning, capsys):
         ("{}", "is not a JSON list of objects"),
         ('[{"share": 0.5}]', "add up to 0.5, not to 1"),
         ("[{}]", "phase 1: share is None: give the phase's part"),
-        ('[{"share": 1, "sequence": 1}]', "phase 1: unknown key 'sequence': the keys are"),
+        ('[{"share": 1, "sequence": 1}]', "phase 1: unknown key 'sequence': keys are"),
         ('[{"share": 1, "max_seq_length": "128"}]', "phase 1: --max_seq_length is '128'"),
         ('[{"share": 1, "train_batch_size": 0}]', "phase 1: --train_batch_size is 0"),
         # A hundredth of 6 steps rounds to none.

@@ -99,9 +99,7 @@ class TaggingTask(Task):
     ) -> dict[str, TaggedText]:
         texts = super().read_splits(names, files, seed)
         if "dev" in texts and not texts["dev"].tags:
-            raise ValueError(
-                f"{texts['dev'].path} has no tags: give a file without tags as --test_file"
-            )
+            raise ValueError(f"{texts['dev'].path} has no tags: give it as --test_file")
         return {name: prepare_tags(text, self.labels) for name, text in texts.items()}
 
     def featurize(
@@ -150,9 +148,7 @@ class TaggingTask(Task):
             predictions = logits[known].argmax(axis=-1)
             return scores | precision_recall_f1(targets, predictions, self.labels)
         by_sentence = features.examples.by_sentence(predicted)
-        scores |= entity_scores(
-            [sentence.tags for sentence in features.examples.sentences], by_sentence
-        )
+        scores |= entity_scores([x.tags for x in features.examples.sentences], by_sentence)
         return scores | {"invalid_tags": float(sum(len(breaks(tags)) for tags in by_sentence))}
 
     def check_metric(self, features: TaggingFeatures) -> None:

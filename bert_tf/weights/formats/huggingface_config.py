@@ -61,9 +61,7 @@ def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]
         if copy in theirs and original in theirs:
             found.append(copy)
             if not np.array_equal(theirs[copy].read(), theirs[original].read()):
-                raise ValueError(
-                    f"{path}: {copy} differs from {original}: only tied weights are supported"
-                )
+                raise ValueError(f"{path}: {copy} differs from {original}: they must be equal")
     return found
 
 

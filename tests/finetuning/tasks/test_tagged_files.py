@@ -113,7 +113,7 @@ _OTHER = {"train_file": None, "data_dir": "."}
         ("train", "", _OTHER | {"data_dir": "x"}, "needs --train_file, or x with train.txt or eng"),
         ("dev", "a NN|b VB", {}, 'dev.txt: none of its tags, such as "NN", is .*: O, B-X'),
         ("dev", "a O|b LOC", {}, 'dev.txt, line 2: the tag "LOC" is neither "O" nor'),
-        ("dev", "a|b", {}, "dev.txt has no tags: give a file without tags as --test_file"),
+        ("dev", "a|b", {}, "dev.txt has no tags: give it as --test_file"),
         ("dev", "a O", {"dev_file": "nowhere"}, "^nowhere: no such file$"),
         ("train", _row(["a", "b"], ["O"]), {}, "line 1: 'tokens' and 'tags' differ in length, 2"),
         ("train", _row("a b", ["O"]), {}, "line 1: 'tokens' is not a list of strings"),

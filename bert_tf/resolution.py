@@ -123,7 +123,6 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
 def _config(
     resumed: Run | None, init: Checkpoint | None, flags: EncoderFlags, vocab: Vocabulary | None
 ) -> tuple[BertConfig, str]:
-    """Returns the configuration and the name of its source."""
     if file := flags.bert_config_file:
         return BertConfig.from_json_file(file), file
     if flags.preset:

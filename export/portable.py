@@ -150,7 +150,6 @@ def _predictor(checkpoint: Checkpoint, task: TextTask | TaggingTask, length: int
 
 
 def _dev_features(path: str, source: Source) -> Features:
-    """Reads the dev set of a fine-tuning run."""
     if source.kind == EMBEDDING:
         raise ValueError("--evaluate is not for models that compute vectors: omit it")
     options = dataclasses.replace(options_of_run(Run(path)), max_seq_length=source.length)

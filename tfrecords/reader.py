@@ -52,11 +52,6 @@ class RecordSet:
         part: "all"; "held_out" for the first of every 100 records of each file; "train" for the
             others.
         masking: how to mask dynamic records; None for records that are already masked.
-
-    Example:
-        records = RecordSet(files=("data/train.tfrecord",), max_seq_length=128,
-                            max_predictions_per_seq=20, vocab_size=30522)
-        batches = training_batches(records, batch_size=32)
     """
 
     files: tuple[str, ...]
@@ -226,10 +221,8 @@ def training_batches(
 
     Raises:
         ValueError: the part has no records.
-        tf.errors.DataLossError: a file is damaged. Raised while reading, or at once if the records
-            must be counted to find `first_step`.
-        tf.errors.InvalidArgumentError: while reading, for an invalid record. In both cases,
-            `explain_bad_record` finds the file and the record.
+        tf.errors.DataLossError, InvalidArgumentError: a file is damaged, or a record invalid;
+            `explain_bad_record` finds it.
     """
     context = context or tf.distribute.InputContext()
     first_record = first_step * batch_size * context.num_replicas_in_sync

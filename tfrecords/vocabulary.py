@@ -279,7 +279,6 @@ def _unreachable(vocab: Vocabulary) -> list[str]:
 
 
 def _small(vocab: Vocabulary) -> list[str]:
-    """Returns the tokens with lower-case letters."""
     # Title case, because the letters of Georgian have capitals that no ordinary text uses.
     return [token for token in _tokens_of_text(vocab) if token.title() != token]
 

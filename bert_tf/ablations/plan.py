@@ -151,7 +151,6 @@ def _resolve_spec(options: AblationOptions, named: Sequence[NamedRecords]) -> Mo
 
 
 def _shared_flags(options: AblationOptions, kind: type) -> dict[str, Any]:
-    """Returns the values of the flags that a kind of options has."""
     return {field.name: getattr(options, field.name) for field in dataclasses.fields(kind)}
 
 

@@ -209,7 +209,6 @@ def _resolve_masking(options: DataOptions) -> str:
 
 
 def _check_effects(options: DataOptions, masking: str) -> None:
-    """Raises a ValueError for a flag that would have no effect."""
     for name, has_effect, condition in (
         ("cross_documents", options.objective == "mlm", "without --objective=mlm"),
         ("segmenter", masking != "wordpiece", "with --masking=wordpiece"),

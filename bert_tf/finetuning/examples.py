@@ -75,13 +75,9 @@ class TextExamples:
 
 
 class TfdsSource(NamedTuple):
-    """A dataset of tensorflow-datasets.
+    """A dataset of tensorflow-datasets, with the names of the fields of its texts.
 
-    Attributes:
-        name: its name.
-        text_a, text_b: the names of its fields.
-        splits: its names for our splits, where they differ. "NAME:SPLIT" is a split of another
-            dataset.
+    `splits` are its names for our splits, where they differ; "NAME:SPLIT" is of another dataset.
     """
 
     name: str
@@ -90,12 +86,9 @@ class TfdsSource(NamedTuple):
     splits: Mapping[str, str] = MappingProxyType({"dev": "validation"})
 
     def read(self, split: str) -> TextExamples:
-        """Reads a split, downloading it if necessary.
+        """Reads a split, downloading it if necessary; raises an OSError if that fails.
 
         The target is `labels`, int [N], or `values`, float [N]; there is none if all labels are -1.
-
-        Raises:
-            OSError: it cannot be downloaded.
         """
         name, _, split = self.splits.get(split, split).rpartition(":")
         rows, features = tfds_rows(name or self.name, split)

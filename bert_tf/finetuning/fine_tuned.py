@@ -38,10 +38,8 @@ def open_members(path: str, *flags: Any, **others: Any) -> tuple[Checkpoint, Tas
     """Does what `open_fine_tuned` does, but also for pre-trained models and ensembles, "a,b,c".
 
     `flags` are its arguments after the task. The checkpoint of an ensemble is that of the first
-    model, with the others as `others`; the first one's flags say how to read answers.
-
-    Raises:
-        ValueError: also if they differ in more than their weights and sizes, or compute vectors.
+    model, with the others as `others`; the first one's flags say how to read answers. Raises a
+    ValueError also if they differ in more than their weights and sizes, or compute vectors.
     """
     paths = member_paths(path)
     opened = [open_fine_tuned(x, None, *flags, **others, pretrained=True) for x in paths]
@@ -224,10 +222,7 @@ def in_task_order(checkpoint: Checkpoint, task: Task, say: Callable[[str], None]
     """Returns a fine-tuned model with its outputs in the order of a task's classes.
 
     If the names of the classes differ, apart from case, the outputs keep their order. The result
-    has the head of the task.
-
-    Raises:
-        ValueError: the task needs a head of another kind.
+    has the head of the task. Raises a ValueError if that is of another kind.
     """
     ours, theirs = task.head, checkpoint.head
     if not (ours and theirs):

@@ -70,7 +70,6 @@ class LoraModel(keras.Model):
         self.built = True
 
     def _pair(self, name: str, width: int, outputs: int) -> tuple[tf.Variable, tf.Variable]:
-        """Adds A and B for a kernel [width, outputs]."""
         # From -1 / sqrt(width) to 1 / sqrt(width).
         uniform, rank = keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform"), self._rank
         a = self.add_weight((width, rank), uniform, name=f"{name}_a", autocast=False)

@@ -55,11 +55,8 @@ def _losses_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, t
 class ClassificationObjective(PerExample):
     """Cross-entropy and accuracy for the target `labels`, int [B]; predicts `logits` [B, C].
 
-    Serves classifiers and models for multiple choice.
-
-    Args:
-        class_weights: the weight of the examples of each class in the loss; the mean is divided by
-            the sum of the weights. By default all are 1.
+    Serves classifiers and models for multiple choice. `class_weights` are those of the examples in
+    the loss, whose mean is divided by their sum; by default all are 1.
 
     Source: google-research/bert run_classifier.py `create_model`, `metric_fn`.
     """

@@ -100,10 +100,8 @@ def results_folder(
 ) -> tuple[Run, dict[str, str]]:
     """Returns the folder for the results of some splits, and the content of `RESULTS_OF`.
 
-    It is the run's folder or, for other files than the run's, a subfolder named after them.
-
-    Raises:
-        ValueError: the folder holds other results.
+    It is the run's folder or, for other files than the run's, a subfolder named after them. Raises
+    a ValueError if the folder holds other results.
     """
     flags, kinds = dataclasses.asdict(options), {"dev set": task.dev_splits}
     kinds["test set"] = task.test_splits

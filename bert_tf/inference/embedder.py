@@ -28,10 +28,6 @@ class TextEmbedder(keras.layers.Layer):
 
     The layer works eagerly, and as the first layer of a Keras model, which can train it.
 
-    Args:
-        preprocessor: turns texts into the inputs of the embedder.
-        embedder: turns these into vectors.
-
     Call: strings [B] -> float32 [B, V].
     """
 

@@ -74,7 +74,6 @@ def _rows(options: PredictOptions, file: str) -> Iterator[NumberedRow]:
 def _write_part(
     options: PredictOptions, file: str, first: int, rows: Sequence[TextRow | None]
 ) -> dict[str, int]:
-    """Writes the predictions for some rows as JSON lines."""
     predictor = _predictor(options)
     before, names = predictor.num_truncated, [spec.name for spec in predictor.signature]
     examples = [example_of(row, names) for row in rows if row]

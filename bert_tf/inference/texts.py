@@ -291,7 +291,6 @@ def texts_of_rows(
 
 
 def _row(table: Table, columns: Columns, has_choices: bool) -> TextRow:
-    """Returns the only row of a table."""
     names = [name for name in (columns.text, columns.text_b) if name]
     texts = [table.texts(name)[0] for name in names[: len(names) - has_choices]]
     if has_choices:

@@ -13,11 +13,7 @@ class DropoutSeeds:
     """Gives every dropout of a call its own seed, numbered in the order of the calls.
 
     Layers that drop elements take one seed per call even if their rate is 0, so that a dropout's
-    number depends on the architecture alone.
-
-    Args:
-        seed: int32 [2], from which all seeds are derived.
-        number: the number of the next seed.
+    number depends on the architecture alone. All are derived from `seed`, int32 [2].
     """
 
     def __init__(self, seed, number: int = 0):
@@ -146,9 +142,6 @@ class Dropout(keras.layers.Layer):
 
     Call: `x` of any shape, `seeds` a `DropoutSeeds` -> the shape of x. Outside of training, or if
     the rate is 0, it returns x and needs no seeds.
-
-    Raises:
-        ValueError: in training, without seeds.
 
     Source: Dropout (Srivastava et al., 2014).
     """

@@ -120,13 +120,9 @@ class Tokens:
 
 
 class SortedTokens(Tokens):
-    """Tokens in the order of the lengths of their rows.
+    """Tokens in the order of the lengths of their rows, whose number is static.
 
     `map_rows` divides the rows into groups and pads each only to its longest row.
-
-    Args:
-        mask: as in `Tokens`, with a static number of rows.
-        groups: the number of groups, at most that of the rows.
     """
 
     def __init__(self, mask, groups: int):

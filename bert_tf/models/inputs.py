@@ -114,7 +114,6 @@ def _with_our_names(inputs: Any, reads: tuple[str, ...]) -> dict[str, Any] | Non
 
 
 def _checked(name: str, x: Any, rank: int) -> Any:
-    """Returns an input as a tensor or array, after checking its type and number of axes."""
     if isinstance(x, list | tuple):
         x = np.asarray(x)
     if not hasattr(x, "ndim"):

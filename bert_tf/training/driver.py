@@ -96,11 +96,6 @@ class Driver:
 
     Attributes:
         best_results: the best evaluation so far with its `global_step`; {} without one.
-
-    Example:
-        driver = Driver("run", trainer, Plan(save_checkpoints_steps=1000, evaluation_steps=1000))
-        driver.restore()
-        driver.train([Phase(until_step=5000, batch_size=32, batches=batches)])
     """
 
     def __init__(

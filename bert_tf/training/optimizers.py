@@ -40,8 +40,6 @@ class AdamW:
     Args:
         variables: the trainable variables; create the optimizer in their strategy's scope.
         weight_decay: biases and the parameters of layer normalization do not decay.
-        bias_correction: whether to correct the bias of the moments toward 0.
-        rates: the rule for the factors on the learning rate.
 
     Attributes:
         adapts: whether updates are scaled to the norm of their variable, if that decays.
@@ -85,13 +83,9 @@ class AdamW:
         learning_rate: tf.Tensor,
         scale: tf.Tensor | float = 1.0,
     ) -> None:
-        """Updates the variables; must be called in a replica context.
+        """Updates the variables, in a replica context, from gradients summed over the replicas.
 
-        Args:
-            gradients: dense and already summed over the replicas, in the order of the variables.
-            learning_rate: scalar.
-            scale: scalar factor that clips the gradients. If it is NaN or infinite, no weight
-                changes.
+        The scalar `scale` clips them; if it is NaN or infinite, no weight changes.
         """
         args = list(gradients), learning_rate, scale, for_gpu()
         tf.distribute.get_replica_context().merge_call(self._update_all, args=args)
@@ -197,9 +191,6 @@ def make_schedule(
         constant    1
 
     "linear" drops slightly where warm-up and decay meet, as in the original.
-
-    Args:
-        name: one of `choices.SCHEDULES`.
 
     Source: google-research/bert optimization.py `create_optimizer`; SGDR (arXiv:1608.03983)
     equation 5, without restarts.

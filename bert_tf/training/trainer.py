@@ -93,7 +93,6 @@ class Trainer:
         strategy: the strategy in whose scope `model` and `optimizer` were created.
         optimizer, schedule: may be omitted if the trainer does not train.
         accumulation_steps: number of parts in which a replica processes its batch, to save memory.
-        seed: the seed of dropout.
     """
 
     # The limit of the gradient's global norm, as in the original.

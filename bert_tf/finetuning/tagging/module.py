@@ -109,11 +109,7 @@ class TaggingModule(ServingModule):
       the product over its words; `entity_start` and `entity_end`, int64 [B, M]: of each entity, if
       the tags are of entities.
 
-    Shorter rows are padded with "" and 0.
-
-    Args:
-        max_seq_length: the length of the windows.
-        labels: the tags, also in the variable `labels`.
+    Shorter rows are padded with "" and 0. `labels` are the tags.
     """
 
     def __init__(

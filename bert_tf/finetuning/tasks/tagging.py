@@ -58,7 +58,6 @@ class TaggingTask(Task):
         document_context: whether sentences are read together with the others of their document.
         feature_based: what a `FeatureTagger` reads from a frozen encoder; None to train the encoder
             with a dense layer.
-        name, flags, columns, has_dev: see `Task`.
 
     Source: BERT (arXiv:1810.04805) section 5.3.
     """
@@ -224,6 +223,5 @@ def tokenize_each(
 
 
 def _word_logits(outputs: Logits, features: TaggingFeatures) -> np.ndarray:
-    """Returns the logits of all words [words, C], in order."""
     logits = np.concatenate(outputs["logits"]).astype(np.float64)
     return logits[features.predicted.values.numpy()]

@@ -40,7 +40,6 @@ class TextTask(Task):
         submissions: the name of a file for a server of predictions, by split.
         submitted: returns the predictions of outputs as that server expects them.
         apart: whether the model reads every text alone; the exported module then compares two.
-        name, read_file, ..., columns: see `Task`.
     """
 
     name: str

@@ -162,6 +162,5 @@ def _name(key: str, full_name: str) -> str:
 
 
 def _prefix(path: str) -> str:
-    """Returns the prefix of the files of a checkpoint; raises a FileNotFoundError if none."""
     found = tf.io.gfile.glob(os.path.join(path, "*.index")) if tf.io.gfile.isdir(path) else []
     return latest_checkpoint(found[0] if len(found) == 1 else path)

@@ -136,7 +136,6 @@ def _operations(graph: MetaGraphDef) -> set[str]:
 
 
 def _vocab_file(path: str, graph: MetaGraphDef) -> str | None:
-    """Returns the path of the vocabulary; None if there is none."""
     node_id = root_children(graph).get("vocab_file")
     if node_id is None:
         return None

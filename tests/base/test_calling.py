@@ -95,7 +95,7 @@ def test_values_become_those_of_flags(call, monkeypatch, capsys):
         ({"source": 3}, ValueError, "source is 3: it must be a string"),
         ({"source_file": 3}, ValueError, "source_file is 3: it must be a string"),
         ({"source": "x", "kind": "c"}, ValueError, "kind=c: choose one of a, b"),
-        ({"source": "bad"}, ValueError, "bad: give warm=False or count, or omit from_; --other"),
+        ({"source": "bad"}, ValueError, "source=bad: give warm=False or count, or omit from_"),
         ({"source": "missing"}, FileNotFoundError, "[Errno 2] No such file: 'x'"),
         ({"source": "large"}, MemoryError, "out of memory: use a smaller size"),
         ({"source": "s3"}, ValueError, "File system scheme 's3' not implemented: use a local copy"),

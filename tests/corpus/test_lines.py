@@ -27,7 +27,8 @@ PARAGRAPHS = [
     "on its being received, for good or for evil, in the superlative degree of comparison only.",
 ]
 VERSE = ["Tyger Tyger, burning bright,", "In forests of the night;", "What immortal hand or eye"]
-LIST = ["It has:", "1. the first item", "2. the second item, which is so long that it was wrapped"]
+WRAPPED = "2. the second item, which is so very long that it was wrapped"
+LIST = ["It has:", "1. the first item", WRAPPED]
 
 
 @pytest.mark.parametrize(

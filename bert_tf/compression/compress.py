@@ -7,6 +7,7 @@ import keras
 
 from bert_tf.base.progress import say
 from bert_tf.checkpoint import open_checkpoint
+from bert_tf.compression import student as students
 from bert_tf.compression.compression_options import CompressionOptions, GeneralOptions
 from bert_tf.compression.distillation import Distillation, DistillationObjective
 from bert_tf.compression.mixed_vocabulary import DualLearner
@@ -14,14 +15,6 @@ from bert_tf.compression.pruning import ZeroingLearner, without_heads
 from bert_tf.compression.quantized_student import Q8BertLearner, QBertLearner
 from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES, Loss
 from bert_tf.compression.run_files import Outcome, check_same_teacher, num_parameters
-from bert_tf.compression.student import (
-    DistillingLearner,
-    StudentLearner,
-    check_comparable,
-    initial_student,
-    known_spec,
-    word_embeddings,
-)
 from bert_tf.config import EMBEDDING, BertConfig, ModelSpec
 from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.fine_tuned import in_task_order
@@ -43,20 +36,20 @@ from bert_tf.weights.names import part_of
 
 LEARNERS = {"weights": ZeroingLearner, "q8bert": Q8BertLearner, "qbert": QBertLearner}
 """The learners of recipes that do more than compare a student with its teacher."""
-STARTS = {"heads": without_heads, "bilstm": word_embeddings}
+STARTS = {"heads": without_heads, "bilstm": students.word_embeddings}
 """What students start with that are more than layers of BERT."""
 
 
-def learner_of(recipe: str) -> type[StudentLearner]:
+def learner_of(recipe: str) -> type[students.StudentLearner]:
     """Returns what trains the students of a recipe on a task."""
     compares = RECIPES[recipe].loss.compares
-    return LEARNERS.get(recipe, DistillingLearner if compares else StudentLearner)
+    return LEARNERS.get(recipe, students.DistillingLearner if compares else students.StudentLearner)
 
 
 def start_of(options: CompressionOptions, task: Task, teacher: Checkpoint) -> Checkpoint | None:
     """Returns what a student starts with; None for random weights."""
     start = STARTS.get(options.recipe)
-    return start(options, task, teacher) if start else initial_student(options, teacher)
+    return start(options, task, teacher) if start else students.initial_student(options, teacher)
 
 
 def compress(options: CompressionOptions) -> dict[str, float]:
@@ -126,7 +119,7 @@ def _compare(
     """Compares a finished student with its teacher, whose metric is measured on the dev set."""
     run, dev, metric = Run(options.output_dir), task.dev_splits[0], f"eval_{task.metric}"
     student = open_checkpoint(run.path, any_encoder=True)
-    spec = known_spec(teacher, run.vocab, run.lower_case)
+    spec = students.known_spec(teacher, run.vocab, run.lower_case)
     splits = read_features(options, task, spec, [dev], lambda line: None)
     session = Session(options, make_strategy(options), run)
     evaluator = load_evaluator(session, task, teacher, splits)
@@ -167,7 +160,7 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     else:
         learner = DualLearner(teacher, masked_lm_prob(options, name_records(options)[0]))
     say(f"Recipe {options.recipe}: {recipe.paper}.")
-    init = None if resumes else initial_student(options, teacher)
+    init = None if resumes else students.initial_student(options, teacher)
     results = pretrain(options, learner, init)
     before, after = (num_parameters(model) for model in (teacher, open_checkpoint(run.path)))
     say(
@@ -193,7 +186,7 @@ class GeneralStudent(PretrainingLearner):
     def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:
         source, loss, ours, theirs = self._teacher, self._loss, spec.config, self._theirs
         equal = [*loss.equal, *(["vocab_size"] if loss.predicts else [])]
-        check_comparable(ours, theirs, equal, loss.absent)
+        students.check_comparable(ours, theirs, equal, loss.absent)
         if self._run_folder:
             check_same_teacher(self._run_folder, source)
         model_type = BertPretrainer if loss.predicts else BertEncoder

@@ -5,15 +5,9 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from bert_tf.base.files import expand_files
+from bert_tf.corpus import lines as corpus_lines
 from bert_tf.corpus.cleaning import line_rule, sentence_rule
 from bert_tf.corpus.corpus_options import CorpusOptions
-from bert_tf.corpus.lines import (
-    check_language,
-    check_separator,
-    count_wrapped,
-    read_documents,
-    split_sentences,
-)
 from bert_tf.corpus.sources import Block, has_fields, read_blocks, tfds_blocks
 
 
@@ -61,8 +55,8 @@ def input_files(options: CorpusOptions) -> list[str]:
     ):
         if not has_effect:
             options.refuse([name], f"has no effect {condition}")
-    check_separator(options.document_separator or "")
-    check_language(options.language)
+    corpus_lines.check_separator(options.document_separator or "")
+    corpus_lines.check_language(options.language)
     return files
 
 
@@ -87,10 +81,10 @@ def read_sentences(block: Block, options: CorpusOptions, counts: ReadCounts) -> 
         is_wrapped=options.unwrap,
     )
     for file, text in block.texts(counts.invalid_lines):
-        for lines in read_documents(text, block.kind, file, **layout):
+        for lines in corpus_lines.read_documents(text, block.kind, file, **layout):
             counts.lines += len(lines)
             counts.characters += sum(map(len, lines))
-            counts.wrapped_lines += 0 if options.unwrap else count_wrapped(lines)
+            counts.wrapped_lines += 0 if options.unwrap else corpus_lines.count_wrapped(lines)
             changes = options.clean or options.split_sentences
             yield list(_sentences(lines, options, counts)) if changes else lines
 
@@ -108,6 +102,6 @@ def _sentences(lines: Sequence[str], options: CorpusOptions, counts: ReadCounts)
         if not options.split_sentences:
             yield line
             continue
-        for sentence in split_sentences(line, options.language):
+        for sentence in corpus_lines.split_sentences(line, options.language):
             if not (options.clean and drop(sentence, sentence_rule(sentence))):
                 yield sentence

@@ -11,14 +11,8 @@ from bert_tf.base.output_files import write_json
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import EMBEDDING, Head, ModelSpec
-from bert_tf.finetuning import saved_run
+from bert_tf.finetuning import fine_tuned, saved_run
 from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.fine_tuned import (
-    in_task_order,
-    load_task_model,
-    member_paths,
-    open_members,
-)
 from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, TaskLearner
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.lora import LoraLearner
@@ -86,14 +80,14 @@ def _fine_tune(
     trains = options.do_train and not saved_run.check_resumable(options, run)
     if options.do_train and not trains:
         say(f"{run.path} holds a finished run: not training again.")
-    if not init and len(member_paths(options.init_checkpoint or "")) > 1:
+    if not init and len(fine_tuned.member_paths(options.init_checkpoint or "")) > 1:
         if trains or run.best.has_checkpoint:
             raise ValueError(
                 f"--init_checkpoint={options.init_checkpoint} names several models, which can only "
                 "be evaluated: omit --do_train, and give an --output_dir without a run"
             )
         paths = options.init_checkpoint, options.max_seq_length
-        init = open_members(*paths, vocab_file=options.vocab_file)[0]
+        init = fine_tuned.open_members(*paths, vocab_file=options.vocab_file)[0]
     session = Session.open(options, strategy, run, init)
     settings = _embedding_settings(session)
     if settings.dense:
@@ -285,11 +279,11 @@ def load_evaluator(
 ) -> Evaluator:
     """Returns an evaluator of fine-tuned weights."""
     session.say(f"Evaluating {trained.path}.")
-    trained = in_task_order(trained, task, session.say)
+    trained = fine_tuned.in_task_order(trained, task, session.say)
     if not trained.head:  # an encoder that computes vectors untrained
         trained = dataclasses.replace(trained, head=task.head)
     with session.strategy.scope():
-        model = load_task_model(task, trained)
+        model = fine_tuned.load_task_model(task, trained)
     if session.device == "CPU":
         skip_padding(model)  # as in training, so that no digit differs
     trainer = Trainer(session.strategy, model, task.objective)

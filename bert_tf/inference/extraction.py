@@ -13,19 +13,10 @@ from bert_tf.base.output_files import join_files
 from bert_tf.base.progress import counted
 from bert_tf.config import EMBEDDING
 from bert_tf.finite import count_non_finite
-from bert_tf.inference import vector_files
+from bert_tf.inference import texts, vector_files
 from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.encoding import encode_lines
 from bert_tf.inference.inference_options import ExtractionOptions
-from bert_tf.inference.texts import (
-    NumberedRow,
-    TextRow,
-    columns_of_run,
-    in_groups,
-    split_lines,
-    table_columns,
-    texts_of_rows,
-)
 from bert_tf.inference.vectors import VectorExtractor
 from bert_tf.jobs.work import read_counts
 from bert_tf.tables.columns import Columns
@@ -80,25 +71,25 @@ def _labels(options: ExtractionOptions) -> str | None:
     return f"{stem}.metadata.tsv" if ending == ".tsv" else None
 
 
-def _rows(options: ExtractionOptions, file: str) -> Iterator[NumberedRow]:
-    if not (given := table_columns(options, file)):
-        return ((n, TextRow(line)) for n, line in enumerate(split_lines(file), 1))
+def _rows(options: ExtractionOptions, file: str) -> Iterator[texts.NumberedRow]:
+    if not (given := texts.table_columns(options, file)):
+        return ((n, texts.TextRow(line)) for n, line in enumerate(texts.split_lines(file), 1))
     checkpoint = _open(options).checkpoint
-    trained = Columns() if given.text else columns_of_run(checkpoint.run)
+    trained = Columns() if given.text else texts.columns_of_run(checkpoint.run)
     if checkpoint.head and checkpoint.head.kind == EMBEDDING:
         trained = dataclasses.replace(trained, text_b=None)  # it read each text alone
     inputs = ("text", "text_b") if given.text_b or trained.text_b else ("text",)
-    return texts_of_rows(file, *read_rows(file), given, trained, inputs)
+    return texts.texts_of_rows(file, *read_rows(file), given, trained, inputs)
 
 
 def _write_part(
-    options: ExtractionOptions, file: str, first: int, rows: Sequence[TextRow | None]
+    options: ExtractionOptions, file: str, first: int, rows: Sequence[texts.TextRow | None]
 ) -> dict[str, int]:
     extractor = _open(options)
     length, dtype = extractor.max_seq_length, np.dtype(options.dtype)
     encoded = encode_lines([row.texts for row in rows if row], extractor.tokenizer, length)
     most = _CHUNK_BYTES // extractor.token_bytes
-    parts = in_groups(encoded, lambda line: len(line.ids), most)
+    parts = texts.in_groups(encoded, lambda line: len(line.ids), most)
     found = (vectors for part in parts for vectors in extractor.extract(part))
     num_vectors = 0
 

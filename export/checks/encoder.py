@@ -12,18 +12,8 @@ import tensorflow as tf
 
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.weights.formats.saved_model import read_asset
-from export.checks.points import (
-    Point,
-    Points,
-    Subject,
-    expect,
-    expect_equal,
-    expect_names,
-    expect_served,
-    expect_tensors,
-    largest_difference,
-    saved_again,
-)
+from export.checks import points as shared
+from export.checks.points import Point, Points, Subject, expect
 
 NAMES = ("default", "encoder_outputs", "pooled_output", "sequence_output")
 # Those of the encoder itself, and of its sub-object for masked tokens.
@@ -64,7 +54,7 @@ def _tolerance(subject: Subject) -> float:
 
 def _expect_close(subject: Subject, found: Any, expected: Any) -> None:
     """Expects two outputs to differ by no more than rounding."""
-    difference = largest_difference(found, expected)
+    difference = shared.largest_difference(found, expected)
     expect(not difference > _tolerance(subject), f"a difference of {difference:.2g}")
 
 
@@ -86,7 +76,7 @@ def _expect_gradients(model: Any, inputs: dict[str, tf.Tensor], outputs: Sequenc
 )
 def outputs(subject: Subject, batch: int = 2, length: int = 6) -> None:
     tensors = dict(subject.model(_inputs(subject, batch, length)))
-    expect_names(NAMES, tensors)
+    shared.expect_names(NAMES, tensors)
     layers = tensors.pop("encoder_outputs")
     expect(isinstance(layers, list | tuple), f"encoder_outputs is a {type(layers).__name__}")
     hidden = tensors["pooled_output"].shape[-1]
@@ -95,7 +85,7 @@ def outputs(subject: Subject, batch: int = 2, length: int = 6) -> None:
     for index, layer in enumerate(layers):
         name = f"encoder_outputs[{index}]"
         tensors[name], expected[name] = layer, (batch, length, hidden)
-    expect_tensors(tensors, expected, "float32")
+    shared.expect_tensors(tensors, expected, "float32")
 
 
 @POINTS("any batch size works, and any length up to the number of positions")
@@ -135,7 +125,7 @@ def training_dropout(subject: Subject) -> None:
     if config and not (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
         return
     pair = [subject.model(_inputs(subject), training=True)["default"] for _ in range(2)]
-    expect(largest_difference(*pair), "the same outputs in two calls")
+    expect(shared.largest_difference(*pair), "the same outputs in two calls")
 
 
 @POINTS("variables, trainable_variables and regularization_losses are lists")
@@ -171,7 +161,7 @@ def vocabulary(subject: Subject) -> None:
     path, casing = _vocab_path(subject.model), subject.model.do_lower_case
     expect(path.startswith(f"{subject.folder.rstrip('/')}/assets/"), f"vocab_file at {path}")
     read_asset(path)  # raises an error for any other file
-    expect_equal(
+    shared.expect_equal(
         {"the type of do_lower_case": casing.dtype, "its trainable": casing.trainable},
         {"the type of do_lower_case": tf.bool, "its trainable": False},
     )
@@ -184,9 +174,9 @@ def encoder_serving(subject: Subject) -> None:
     expected = {name: outputs[name] for name in ("pooled_output", "sequence_output")}
 
     def same(a: tf.Tensor, b: tf.Tensor) -> bool:
-        return a.shape == b.shape and largest_difference(a, b) <= _tolerance(subject)
+        return a.shape == b.shape and shared.largest_difference(a, b) <= _tolerance(subject)
 
-    expect_served(subject, expected, same, **inputs)
+    shared.expect_served(subject, expected, same, **inputs)
 
 
 @POINTS(
@@ -213,7 +203,7 @@ def stored_once(subject: Subject) -> None:
 
 @POINTS("saved again, moved and loaded, the model gives the same outputs")
 def encoder_moves(subject: Subject) -> None:
-    with saved_again(subject) as (model, folder):
+    with shared.saved_again(subject) as (model, folder):
         path, inputs = _vocab_path(model), _inputs(subject)
         expect(path.startswith(folder), f"the vocabulary at {path}")
         _expect_close(subject, model(inputs), subject.model(inputs))
@@ -230,10 +220,10 @@ def _predict(subject: Subject, positions: list[int]) -> dict[str, Any]:
 )
 def mlm_outputs(subject: Subject) -> None:
     outputs = _predict(subject, [1, 3, 4])
-    expect_names({"mlm_logits", *NAMES} - {"default"}, outputs)
+    shared.expect_names({"mlm_logits", *NAMES} - {"default"}, outputs)
     expect("default" not in outputs, "default")
     tokens, known = outputs["mlm_logits"].shape[-1], _num_tokens(subject)
-    expect_tensors(outputs, {"mlm_logits": (2, 3, tokens)}, "float32")
+    shared.expect_tensors(outputs, {"mlm_logits": (2, 3, tokens)}, "float32")
     expect(tokens >= known, f"logits of {tokens} tokens for a vocabulary of {known}")
 
 

@@ -7,16 +7,8 @@ official/nlp/tools/export_tfhub_lib.py `create_preprocessing`.
 import tensorflow as tf
 
 from bert_tf.weights.formats.saved_model import read_asset
-from export.checks.points import (
-    Points,
-    Subject,
-    expect,
-    expect_equal,
-    expect_names,
-    expect_served,
-    expect_tensors,
-    saved_again,
-)
+from export.checks import points as shared
+from export.checks.points import Points, Subject, expect
 from tfrecords.vocabulary import Vocabulary
 
 POINTS = Points()
@@ -56,7 +48,7 @@ def root(subject: Subject) -> None:
     outputs = subject.model(tf.constant(_TEXTS))
     expect(set(outputs) == set(_NAMES), f"outputs {', '.join(sorted(outputs))}")
     shape = (len(_TEXTS), outputs["input_word_ids"].shape[-1])
-    expect_tensors(outputs, dict.fromkeys(_NAMES, shape), "int32")
+    shared.expect_tensors(outputs, dict.fromkeys(_NAMES, shape), "int32")
 
 
 @POINTS("a call is tokenize, then bert_pack_inputs")
@@ -73,7 +65,7 @@ def tokens(subject: Subject) -> None:
     tokens = subject.model.tokenize(tf.constant(_TEXTS))
     expect(isinstance(tokens, tf.RaggedTensor), f"a {type(tokens).__name__}")
     found = {"type": tokens.dtype.name, "rank": tokens.shape.rank, "batch": int(tokens.nrows())}
-    expect_equal(found, {"type": "int32", "rank": 3, "batch": len(_TEXTS)})
+    shared.expect_equal(found, {"type": "int32", "rank": 3, "batch": len(_TEXTS)})
 
 
 @POINTS("tokenize finds the words of the vocabulary in assets")
@@ -96,9 +88,9 @@ def special_tokens(subject: Subject) -> None:
         "end_of_segment_id": vocab.sep_id,
         "mask_id": vocab.mask_id,
     }
-    expect_names(expected, tensors)
-    expect_equal({name: int(value) for name, value in tensors.items()}, expected)
-    expect_tensors(tensors, dict.fromkeys(expected, ()), "int32")
+    shared.expect_names(expected, tensors)
+    shared.expect_equal({name: int(value) for name, value in tensors.items()}, expected)
+    shared.expect_tensors(tensors, dict.fromkeys(expected, ()), "int32")
 
 
 @POINTS("tokenize_with_offsets, if it exists, adds where tokens start and end in bytes, int64")
@@ -108,7 +100,7 @@ def offsets(subject: Subject) -> None:
     text = "a b c, d"
     tokens, starts, limits = subject.model.tokenize_with_offsets(tf.constant([text]))
     types = {"starts": starts.dtype, "limits": limits.dtype}
-    expect_equal(types, dict.fromkeys(types, tf.int64))
+    shared.expect_equal(types, dict.fromkeys(types, tf.int64))
     same = tokens.to_list() == subject.model.tokenize(tf.constant([text])).to_list()
     expect(same, "other tokens than tokenize")
     pairs = zip(starts.flat_values.numpy(), limits.flat_values.numpy(), strict=True)
@@ -133,7 +125,7 @@ def packs(subject: Subject) -> None:
             outputs = subject.model.bert_pack_inputs(inputs, seq_length=tf.constant(length))
             found = {name: outputs[name][0].numpy().tolist() for name in _NAMES}
             place = f"for segments of {sizes} tokens and seq_length={length}, "
-            expect_equal(found, expected, place)
+            shared.expect_equal(found, expected, place)
 
 
 def _packed(segments: list[list[int]], length: int, special: dict[str, int]) -> dict:
@@ -178,11 +170,11 @@ def preprocessor_layer(subject: Subject) -> None:
 @POINTS("serving_default gives the same outputs")
 def preprocessor_serving(subject: Subject) -> None:
     texts = tf.constant(_TEXTS)
-    expect_served(subject, subject.model(texts), _equal, texts)
+    shared.expect_served(subject, subject.model(texts), _equal, texts)
 
 
 @POINTS("saved again, moved and loaded, the model gives the same outputs")
 def preprocessor_moves(subject: Subject) -> None:
     texts = tf.constant(_TEXTS)
-    with saved_again(subject) as (model, _):
+    with shared.saved_again(subject) as (model, _):
         _expect_same(model(texts), subject.model(texts))

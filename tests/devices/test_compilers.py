@@ -4,15 +4,8 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.devices import compiler
 from bert_tf.devices.check import find_largest_batch
-from bert_tf.devices.compiler import (
-    CompiledStep,
-    DoesNotFit,
-    GpuTarget,
-    TpuTarget,
-    compile_step,
-    library_flops,
-)
 from bert_tf.devices.topology import Topology, estimate_step_time
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.training.chips import GPUS
@@ -60,7 +53,7 @@ def test_products_in_libraries_are_counted():
         "%d = f16[4096,384]{1,0} get-tuple-element(%a), index=0",
     ]
     flops = 2 * 4096 * 384 * 128 + 2 * 64 * 128 * 64 * 16
-    assert library_flops("\n".join(module)) == flops
+    assert compiler.library_flops("\n".join(module)) == flops
 
 
 @pytest.mark.parametrize(
@@ -110,8 +103,8 @@ def test_the_largest_batch(size, temporaries_of, smallest, largest, tried):
         sizes.append(size)
         needed = temporaries_of(size)
         if needed > 880:
-            return DoesNotFit(needed, 980)
-        return CompiledStep(1.0, 100, 100, 100, needed, 0, 0.0, 0.0)
+            return compiler.DoesNotFit(needed, 980)
+        return compiler.CompiledStep(1.0, 100, 100, 100, needed, 0, 0.0, 0.0)
 
     found, step = find_largest_batch(compile_for, size, compile_for(size), 1000.0)
     assert smallest <= found <= largest and max(sizes) in tried
@@ -127,7 +120,7 @@ def test_random_numbers_become_those_of_a_tpu():
         "(tensor<3xui64>) -> (tensor<3xui64>, tensor<8x128xui32>) loc(#loc8)\n"
         "%5 = stablehlo.add %4, %4 : tensor<8xf32>"
     )
-    assert TpuTarget.adapt(None, module).splitlines() == [
+    assert compiler.TpuTarget.adapt(None, module).splitlines() == [
         "%output_4_tpu_seed = stablehlo.slice %200 [0:2] : (tensor<3xui64>) -> tensor<2xui64>",
         "%output_4_tpu_rest = stablehlo.slice %200 [2:3] : (tensor<3xui64>) -> tensor<1xui64>",
         "%output_4_tpu_state, %output_4 = stablehlo.rng_bit_generator %output_4_tpu_seed, "
@@ -157,7 +150,7 @@ def test_random_numbers_become_those_of_a_tpu():
 )
 def test_errors_of_the_compiler(message, needed):
     """Oracle: the sizes in messages of libtpu 0.0.52 and of older versions."""
-    error = TpuTarget.does_not_fit(None, RuntimeError(message))
+    error = compiler.TpuTarget.does_not_fit(None, RuntimeError(message))
     if needed:
         assert (error.needed, error.available) == (int(needed * GIB), int(15.75 * GIB))
     else:
@@ -165,17 +158,17 @@ def test_errors_of_the_compiler(message, needed):
 
 
 @pytest.fixture(scope="module")
-def tpu() -> TpuTarget:
+def tpu() -> compiler.TpuTarget:
     for package in ("jax", "libtpu"):
         pytest.importorskip(package, reason="needs the extra tpu-check")
-    return TpuTarget(Topology.parse("v5e:1x1"))
+    return compiler.TpuTarget(Topology.parse("v5e:1x1"))
 
 
 @pytest.fixture(scope="module")
-def gpu() -> GpuTarget:
+def gpu() -> compiler.GpuTarget:
     for package in ("jax", "jax_plugins.xla_cuda12"):
         pytest.importorskip(package, reason="needs the extra gpu-check")
-    return GpuTarget(Topology.parse("l4"))
+    return compiler.GpuTarget(Topology.parse("l4"))
 
 
 @pytest.mark.parametrize("name", ["tpu", "gpu"])
@@ -188,7 +181,7 @@ def test_the_compiler_counts_arithmetic_and_memory(request, name):
         table.assign_add(tf.ones_like(table))
         return batch["x"] @ table
 
-    found = compile_step(target, step, {"x": tf.zeros([256, 1024])})
+    found = compiler.compile_step(target, step, {"x": tf.zeros([256, 1024])})
     assert found.flops == pytest.approx(2 * 256 * 1024 * 512, rel=0.02)
     matrix = 4 * 1024 * 512
     assert found.arguments == pytest.approx(4 * 256 * 1024 + matrix, rel=0.02)
@@ -200,8 +193,8 @@ def test_the_compiler_counts_arithmetic_and_memory(request, name):
 @pytest.mark.parametrize(("name", "size"), [("tpu", 16 * GIB), ("gpu", GPUS["l4"].memory)])
 def test_the_compiler_says_what_does_not_fit(request, name, size):
     """Oracle: 40 GiB exceed the memory."""
-    with pytest.raises(DoesNotFit) as error:
-        compile_step(
+    with pytest.raises(compiler.DoesNotFit) as error:
+        compiler.compile_step(
             request.getfixturevalue(name),
             lambda batch: tf.random.stateless_uniform([10 * 2**30], batch["seed"]),
             {"seed": tf.constant([1, 2])},
@@ -216,7 +209,7 @@ def test_random_numbers_need_no_temporaries(tpu):
     def step(batch):
         return tf.random.stateless_uniform([4096, 3072], batch["seed"], 0, 2**16, tf.int32)
 
-    found = compile_step(tpu, step, {"seed": tf.constant([1, 2])})
+    found = compiler.compile_step(tpu, step, {"seed": tf.constant([1, 2])})
     assert found.outputs == pytest.approx(4 * 4096 * 3072, rel=0.01)
     assert found.temporaries < found.outputs
 
@@ -237,7 +230,7 @@ def test_recomputed_layers_are_not_merged_with_the_first_computation(tpu):
         batch = dict.fromkeys(
             ("input_word_ids", "input_mask", "input_type_ids"), tf.ones([8, 128], tf.int32)
         )
-        return compile_step(tpu, step, batch).flops
+        return compiler.compile_step(tpu, step, batch).flops
 
     assert flops("layers") == pytest.approx(4 / 3 * flops("none"), rel=0.05)
 
@@ -245,16 +238,16 @@ def test_recomputed_layers_are_not_merged_with_the_first_computation(tpu):
 def test_a_slice_that_does_not_exist(tpu):
     """Oracle: v5e slices consist of hosts with 2x2 chips."""
     with pytest.raises(ValueError, match=r"no topology 'v5e:3x3': .*not divisible"):
-        TpuTarget(Topology.parse("v5e:3x3"))
+        compiler.TpuTarget(Topology.parse("v5e:3x3"))
 
 
 @pytest.mark.parametrize("name", ["v2:2x2", "v3:2x2", "v4:2x2x1", "v5p:2x2x1", "v6e:2x2"])
 def test_every_chip_has_the_replicas_of_the_table(tpu, name):
     """Oracle: the devices of the compiler, which its constructor counts."""
-    TpuTarget(Topology.parse(name))
+    compiler.TpuTarget(Topology.parse(name))
 
 
 @pytest.mark.parametrize("name", GPUS)
 def test_the_compiler_knows_every_gpu(gpu, name):
     """Oracle: the description of a device of jax."""
-    assert GpuTarget(Topology.parse(name)).device.device_kind == name
+    assert compiler.GpuTarget(Topology.parse(name)).device.device_kind == name

@@ -23,15 +23,8 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.runs.run import Run
 from bert_tf.training.reports import write_results
 from bert_tf.weights.checkpoint import Checkpoint
-from export import bundle, classifier
+from export import bundle, classifier, text_models
 from export.saved_models import license_of, model_card, write_archive
-from export.text_models import (
-    BATCHING,
-    batching_files,
-    parse_warmup_request,
-    warmup_request,
-    warmup_requests,
-)
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab
 
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij"))
@@ -193,10 +186,10 @@ GOLDEN = bytes.fromhex(
 def test_requests_are_those_of_tensorflow_serving():
     """Oracle: bytes written with tensorflow-serving-api."""
     inputs = {name: tf.constant(["a text"]) for name in ("text", "text_b")}
-    assert warmup_request(inputs) == GOLDEN
-    short, long = warmup_requests(PAIR)
+    assert text_models.warmup_request(inputs) == GOLDEN
+    short, long = text_models.warmup_requests(PAIR)
     assert short == GOLDEN
-    signature, tensors = parse_warmup_request(long)
+    signature, tensors = text_models.parse_warmup_request(long)
     assert signature == "serving_default"
     assert all(tensors[name].shape == [1] and tensors[name].dtype == tf.string for name in inputs)
 
@@ -204,7 +197,7 @@ def test_requests_are_those_of_tensorflow_serving():
 def test_batching_parameters():
     """Oracle: the fields of `BatchingParameters` in tensorflow_serving's
     session_bundle_config.proto, each an Int64Value in text format."""
-    lines = batching_files(PAIR)[BATCHING].splitlines()
+    lines = text_models.batching_files(PAIR)[text_models.BATCHING].splitlines()
     assert [line for line in lines if not line.startswith("#")] == [
         "max_batch_size { value: 128 }",
         "batch_timeout_micros { value: 1000 }",
@@ -212,4 +205,4 @@ def test_batching_parameters():
     ]
     # Requests with two and with three choices cannot be joined.
     choices = tf.TensorSpec([None, None], tf.string, "choices")
-    assert batching_files([PAIR[0], choices]) == {}
+    assert text_models.batching_files([PAIR[0], choices]) == {}

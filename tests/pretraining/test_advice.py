@@ -8,13 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import ModelSpec, preset_config
-from bert_tf.pretraining.phase_data import (
-    PhaseData,
-    announce_duration,
-    constant_prediction,
-    next_step,
-    record_warnings,
-)
+from bert_tf.pretraining import phase_data
 from bert_tf.pretraining.records import (
     PhaseRecords,
     check_unchanged,
@@ -57,7 +51,7 @@ def test_durations_are_about_right(preset, length, predictions, batch_size, peak
     )
     phases = [phase(records, 0, 9000, batch_size), phase(records, 9000, 10_000, batch_size)]
     # 5,000 steps are left.
-    line = announce_duration(config, phases, 5000, peak)
+    line = phase_data.announce_duration(config, phases, 5000, peak)
     assert line.startswith("5,000 steps will take roughly ")
     value, unit = line.removeprefix("5,000 steps will take roughly ").split(",")[0].split()
     seconds = float(value) * {"hours": 3600, "minutes": 60}[unit]
@@ -68,8 +62,8 @@ def test_durations_are_about_right(preset, length, predictions, batch_size, peak
 def test_a_constant_prediction_is_recognized():
     """Oracle: a factor of 1.1, by hand; three of five tokens are the token 7."""
     counts = np.bincount([7, 5, 5, 7, 7], minlength=40)
-    assert constant_prediction(counts, 9, 0.67, None) is None
-    warning = constant_prediction(counts, 4000, 0.65, None)
+    assert phase_data.constant_prediction(counts, 9, 0.67, None) is None
+    warning = phase_data.constant_prediction(counts, 4000, 0.65, None)
     assert warning.startswith(
         "WARNING: step 4,000: masked_lm_accuracy 0.6500 is no better than always predicting the "
         "token 7 (0.6000)."
@@ -104,7 +98,7 @@ def test_records_with_nothing_to_teach_give_a_warning(data, write_records_of, tm
 
     def warnings(with_pairs=True, **flags) -> list[str]:
         options = Options(input_file="x", output_dir="x", **flags)
-        return record_warnings(options, [records, records], with_pairs)
+        return phase_data.record_warnings(options, [records, records], with_pairs)
 
     first, second = warnings(do_train=True, do_eval=True)
     assert f"the first 24 records of {train}, next_sentence_labels is 1" in first
@@ -126,14 +120,14 @@ def test_the_perplexity_of_a_diverged_run_is_finite():
     options = Options(input_file="x", output_dir="x", do_train=True)
     session = types.SimpleNamespace(options=options, is_chief=True, say=print)
     training = types.SimpleNamespace(session=session, trainer=trainer)
-    data = PhaseData(training, None, [], np.zeros(1))
+    data = phase_data.PhaseData(training, None, [], np.zeros(1))
     data._evaluation_batches = []
     assert np.isfinite(np.float32(data._evaluate()["masked_lm_perplexity"]))
 
 
 def test_what_the_run_does_not_know_is_not_part_of_the_command(config, tmp_path):
     """Oracle: the line itself: it can be pasted, and says what to add."""
-    assert next_step(ModelSpec(config), Run(str(tmp_path))) == (
+    assert phase_data.next_step(ModelSpec(config), Run(str(tmp_path))) == (
         "Next (add --vocab_file and --do_lower_case or --nodo_lower_case): "
         f"python -m export.encoder --checkpoint={tmp_path} --output_dir=encoder"
     )

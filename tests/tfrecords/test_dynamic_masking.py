@@ -8,16 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfrecords import dynamic_masking
+from tfrecords import dynamic_masking, reader
 from tfrecords.dynamic_masking import EVALUATION, TRAINING, DynamicMasking, mask_batch
 from tfrecords.features import serialize_examples, write_records
-from tfrecords.reader import (
-    RecordSet,
-    check_files,
-    evaluation_batches,
-    explain_bad_record,
-    training_batches,
-)
 
 PAD, CLS, SEP, MASK, VOCAB = 0, 2, 3, 4, 200
 S, P = 40, 5
@@ -242,14 +235,14 @@ def _write(path, arrays) -> str:
     return str(path)
 
 
-def _record_set(*files: str, **changes) -> RecordSet:
+def _record_set(*files: str, **changes) -> reader.RecordSet:
     contract = dict(max_seq_length=S, max_predictions_per_seq=P, vocab_size=VOCAB, seed=7)
-    return RecordSet(files=files, **contract | changes)
+    return reader.RecordSet(files=files, **contract | changes)
 
 
 def _training(file, batch_size, take, context=None, first_step=0, **changes) -> list[dict]:
     records = _record_set(file, masking=masking(**changes))
-    batches = training_batches(records, batch_size, first_step, context)
+    batches = reader.training_batches(records, batch_size, first_step, context)
     return list(batches.take(take).as_numpy_iterator())
 
 
@@ -257,7 +250,7 @@ def test_every_epoch_has_new_masks_that_depend_on_the_seed(tmp_path):
     """Oracle: the rows, which stay as they are where every predicted token is shown."""
     arrays = dynamic_arrays(60)
     file = _write(tmp_path / "records", arrays)
-    assert check_files(_record_set(file))
+    assert reader.check_files(_record_set(file))
     first = _training(file, 6, 30, tenths=(0, 10, 0))
     ids, positions = (
         [row.tobytes() for batch in first for row in batch[name]]
@@ -296,7 +289,7 @@ def test_evaluation_masks_do_not_depend_on_the_batch_size(tmp_path):
 
     def rows(batch_size: int, **changes) -> dict[str, np.ndarray]:
         records = _record_set(file, masking=masking(**changes))
-        batches = list(evaluation_batches(records, batch_size).as_numpy_iterator())
+        batches = list(reader.evaluation_batches(records, batch_size).as_numpy_iterator())
         names = batches[0]
         return {name: np.concatenate([batch[name] for batch in batches])[:150] for name in names}
 
@@ -310,11 +303,11 @@ def test_evaluation_masks_do_not_depend_on_the_batch_size(tmp_path):
 def test_masked_and_dynamic_records_are_not_mixed(tmp_path):
     """Oracle: the numbers of ids and predictions in the records of either kind."""
     good = _write(tmp_path / "good", dynamic_arrays(10))
-    assert check_files(_record_set(good))
+    assert reader.check_files(_record_set(good))
     other = _write(tmp_path / "static", mask(dynamic_arrays(3)))
-    assert not check_files(_record_set(other))
+    assert not reader.check_files(_record_set(other))
     message = "static, record 1: 40 .* no predictions, as in .*good: .*--masking"
     with pytest.raises(ValueError, match=message):
-        check_files(_record_set(good, other))
-    explanation = explain_bad_record(_record_set(good, other))
+        reader.check_files(_record_set(good, other))
+    explanation = reader.explain_bad_record(_record_set(good, other))
     assert "static, record 1: 40 input_word_ids and 5 predictions instead of 40" in explanation

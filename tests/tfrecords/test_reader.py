@@ -17,16 +17,6 @@ from support import one_line
 from tfrecords import reader
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples, write_records
 from tfrecords.manifest import manifest_path, shard_entry, write_manifest
-from tfrecords.reader import (
-    RecordSet,
-    check_files,
-    count_records,
-    evaluation_batches,
-    explain_bad_record,
-    records_in_order,
-    training_batches,
-    training_records,
-)
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 S, P, VOCAB = 12, 3, 500
@@ -90,17 +80,17 @@ def _write(folder, arrays, num_files=1, original=True, compression="") -> list[s
     return paths
 
 
-def _record_set(files, **changes) -> RecordSet:
+def _record_set(files, **changes) -> reader.RecordSet:
     contract = dict(max_seq_length=S, max_predictions_per_seq=P, vocab_size=VOCAB)
-    return RecordSet(files=tuple(files), **contract | changes)
+    return reader.RecordSet(files=tuple(files), **contract | changes)
 
 
 def _training(files, batch_size, first_step=0, context=None, **changes) -> tf.data.Dataset:
-    return training_batches(_record_set(files, **changes), batch_size, first_step, context)
+    return reader.training_batches(_record_set(files, **changes), batch_size, first_step, context)
 
 
 def _evaluation(files, batch_size, context=None, **changes) -> tf.data.Dataset:
-    return evaluation_batches(_record_set(files, **changes), batch_size, context)
+    return reader.evaluation_batches(_record_set(files, **changes), batch_size, context)
 
 
 def _numbers(batches) -> list[int]:
@@ -116,7 +106,7 @@ def _numbers(batches) -> list[int]:
 def test_evaluation_keeps_the_order_and_pads_the_last_batch(tmp_path, original, compression):
     arrays = _arrays(10)
     files = _write(tmp_path, arrays, original=original, compression=compression)
-    check_files(_record_set(files))
+    reader.check_files(_record_set(files))
     dataset = _evaluation(files, 4)
     batches = list(dataset.as_numpy_iterator())
     assert len(batches) == 3
@@ -166,21 +156,21 @@ def test_check_files_names_the_file_and_the_flag(tmp_path):
         (files + others, {}, "12 input_word_ids .* 12 input_ids .*--use_v2"),
     ):
         with one_line(message):
-            check_files(_record_set([str(tmp_path / name) for name in names], **changes))
+            reader.check_files(_record_set([str(tmp_path / name) for name in names], **changes))
 
 
 @pytest.mark.parametrize("damage", ["truncated", "a bit flipped"])
 @pytest.mark.parametrize("batches", [_training, _evaluation])
 def test_damaged_files_are_named_with_the_record(tmp_path, damage, batches):
     files = _write(tmp_path, _arrays(10), num_files=2)
-    assert explain_bad_record(_record_set(files)) is None
+    assert reader.explain_bad_record(_record_set(files)) is None
     damaged = tmp_path / "records-1"
     data = damaged.read_bytes()
     rest = b"" if damage == "truncated" else bytes([data[-20] ^ 1]) + data[-19:]
     damaged.write_bytes(data[:-20] + rest)
     with pytest.raises(tf.errors.DataLossError):
         list(batches(files, 2))
-    explanation = explain_bad_record(_record_set(files))
+    explanation = reader.explain_bad_record(_record_set(files))
     assert explanation.startswith(f"{damaged}, record 5: truncated or corrupt (")
     assert "{{" not in explanation and "[Op:" not in explanation
 
@@ -211,10 +201,10 @@ def test_what_breaks_a_rule_is_named(tmp_path, name, value, message):
     for batches in (_training(files, 10).take(1), _evaluation(files, 10)):
         with pytest.raises(tf.errors.InvalidArgumentError, match="outside 0 |tokens|ones"):
             list(batches)
-    assert f"records-0, record 8: {message}" in explain_bad_record(_record_set(files))
+    assert f"records-0, record 8: {message}" in reader.explain_bad_record(_record_set(files))
     first = _write(tmp_path, {name: values[7:] for name, values in arrays.items()})
     with pytest.raises(ValueError, match=re.escape(f"records-0, record 1: {message}")):
-        check_files(_record_set(first))
+        reader.check_files(_record_set(first))
 
 
 def test_fractional_weights_and_a_single_type_are_read(tmp_path):
@@ -222,12 +212,12 @@ def test_fractional_weights_and_a_single_type_are_read(tmp_path):
     arrays = _arrays(4)
     arrays["masked_lm_weights"][1] /= 4
     files = _write(tmp_path, arrays)
-    assert not check_files(_record_set(files))
+    assert not reader.check_files(_record_set(files))
     (batch,) = _evaluation(files, 4)
     np.testing.assert_array_equal(batch["masked_lm_weights"], arrays["masked_lm_weights"])
     arrays["input_type_ids"][0, 2] = 1
     with pytest.raises(ValueError, match="segment_ids has 1, outside 0 to 0: the type_vocab_size"):
-        check_files(_record_set(_write(tmp_path, arrays), num_types=1))
+        reader.check_files(_record_set(_write(tmp_path, arrays), num_types=1))
 
 
 def test_a_record_of_a_different_length_is_named(tmp_path):
@@ -237,7 +227,9 @@ def test_a_record_of_a_different_length_is_named(tmp_path):
     files += _write(tmp_path / "short", short)
     with pytest.raises(tf.errors.InvalidArgumentError):
         list(_evaluation(files, 2))
-    assert "short/records-0, record 1: 11 input_ids" in explain_bad_record(_record_set(files))
+    assert "short/records-0, record 1: 11 input_ids" in reader.explain_bad_record(
+        _record_set(files)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -264,13 +256,13 @@ def three_epochs(files) -> Callable[[int, str], list[bytes]]:
     return read
 
 
-def _records(files: list[str], **values) -> RecordSet:
+def _records(files: list[str], **values) -> reader.RecordSet:
     lengths = dict(max_seq_length=1, max_predictions_per_seq=1, vocab_size=1)
-    return RecordSet(files=tuple(files), **lengths, **values)
+    return reader.RecordSet(files=tuple(files), **lengths, **values)
 
 
 def _stream(files: list[str], seed: int, part: str = "all", first: int = 0) -> tf.data.Dataset:
-    return training_records(_records(files, seed=seed, part=part), first)
+    return reader.training_records(_records(files, seed=seed, part=part), first)
 
 
 def _part(part: str) -> list[bytes]:
@@ -290,7 +282,7 @@ def _take(records: tf.data.Dataset, count: int = -1) -> list[bytes]:
 
 def test_parts(files):
     for part in ("all", "train", "held_out"):
-        assert _take(records_in_order(_records(files, part=part))) == _part(part)
+        assert _take(reader.records_in_order(_records(files, part=part))) == _part(part)
     assert len(_part("held_out")) == 7
     assert sorted(_part("held_out") + _part("train")) == sorted(_part("all"))
 
@@ -364,13 +356,13 @@ def test_counts_come_from_a_manifest_that_matches_the_files(tmp_path):
     files = [str(tmp_path / f"x.tfrecord-{index:05}-of-00003") for index in range(3)]
     for index, file in enumerate(files):
         write_records(file, [b"record"] * (1500 + index), "GZIP" if index else "")
-    assert count_records(files) == [1500, 1501, 1502]
+    assert reader.count_records(files) == [1500, 1501, 1502]
     entries = [shard_entry(file, 7) for file in files[:2]]
     entries[1]["bytes"] += 1
     write_manifest(manifest_path(files[0]), {"shards": entries})
-    assert count_records(files) == [7, 1501, 1502]
+    assert reader.count_records(files) == [7, 1501, 1502]
     (tmp_path / "x.manifest.json").unlink()
     with open(files[0], "ab") as file:
         file.write(b"torn, but longer than a header")
     with pytest.raises(tf.errors.DataLossError):
-        count_records(files)
+        reader.count_records(files)

@@ -10,33 +10,27 @@ from support import one_device
 
 from bert_tf.flags import WorkerOptions
 from bert_tf.training import chips
+from bert_tf.training import strategy as strategies
 from bert_tf.training.chips import find_chip, peak_flops
-from bert_tf.training.strategy import (
-    check_batch_size,
-    describe_devices,
-    is_chief,
-    make_strategy,
-    values_of_workers,
-)
 
 
 def test_missing_devices_are_named():
     for name, message in (("gpu", "TensorFlow finds no GPU here"), ("tpu", "no TPU on this")):
         with pytest.raises(ValueError, match=f"--strategy={name}: {message}"):
-            make_strategy(WorkerOptions(strategy=name))
+            strategies.make_strategy(WorkerOptions(strategy=name))
     mirrored = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
-    assert describe_devices(mirrored) == "2 CPU replicas"
+    assert strategies.describe_devices(mirrored) == "2 CPU replicas"
     with pytest.raises(ValueError, match="--train_batch_size=7 is not a multiple of the 2 repl"):
-        check_batch_size(mirrored, "train_batch_size", 7)
+        strategies.check_batch_size(mirrored, "train_batch_size", 7)
     one = "--train_batch_size=7 is not a multiple of the 1 replica times --grad.*=2: use a mul.* 2"
     with pytest.raises(ValueError, match=one):
-        check_batch_size(one_device(), "train_batch_size", 7, parts=2)
+        strategies.check_batch_size(one_device(), "train_batch_size", 7, parts=2)
 
 
 def test_one_process_is_its_own_chief():
     strategy = one_device()
-    assert is_chief(strategy)
-    assert values_of_workers(strategy, [2**24 + 1, 0]).tolist() == [[2**24 + 1, 0]]
+    assert strategies.is_chief(strategy)
+    assert strategies.values_of_workers(strategy, [2**24 + 1, 0]).tolist() == [[2**24 + 1, 0]]
 
 
 def test_a_second_call_does_not_start_the_devices_again(monkeypatch):
@@ -53,7 +47,7 @@ def test_a_second_call_does_not_start_the_devices_again(monkeypatch):
     monkeypatch.setattr(tf.distribute, server, lambda: started.append("workers") or object())
     workers = WorkerOptions(strategy="multi_worker")
     for options in (WorkerOptions(strategy="tpu", tpu_name="x"), workers):
-        assert make_strategy(options) is make_strategy(options)
+        assert strategies.make_strategy(options) is strategies.make_strategy(options)
     assert started == ["x", "workers"]
 
 
@@ -71,15 +65,15 @@ def test_a_second_call_does_not_start_the_devices_again(monkeypatch):
 def test_wrong_worker_flags_are_named(monkeypatch, arguments, message):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     with pytest.raises(ValueError, match=message):
-        make_strategy(WorkerOptions(strategy="multi_worker", **arguments))
+        strategies.make_strategy(WorkerOptions(strategy="multi_worker", **arguments))
 
 
 @pytest.mark.parametrize("value", ["", "{}"])
 def test_tf_config_without_workers_names_none(monkeypatch, value):
     monkeypatch.setenv("TF_CONFIG", value)
-    assert make_strategy(WorkerOptions(strategy="auto")).num_replicas_in_sync == 1
+    assert strategies.make_strategy(WorkerOptions(strategy="auto")).num_replicas_in_sync == 1
     with pytest.raises(ValueError, match="needs --worker_hosts .* or TF_CONFIG with the workers"):
-        make_strategy(WorkerOptions(strategy="multi_worker"))
+        strategies.make_strategy(WorkerOptions(strategy="multi_worker"))
 
 
 def described(worker, **task) -> str:
@@ -102,7 +96,7 @@ def test_a_wrong_tf_config_is_shown(monkeypatch, value):
     monkeypatch.setenv("TF_CONFIG", value)
     for strategy in ("auto", "multi_worker"):
         with pytest.raises(ValueError, match="TF_CONFIG is .*: it must look like"):
-            make_strategy(WorkerOptions(strategy=strategy))
+            strategies.make_strategy(WorkerOptions(strategy=strategy))
 
 
 @pytest.mark.parametrize(

@@ -12,16 +12,9 @@ from safetensors.numpy import load_file
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.encoder import BertEncoder, attention_probabilities
+from bert_tf.weights import reshaping
 from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping, load_mapping, load_weights
 from bert_tf.weights.formats import huggingface
-from bert_tf.weights.reshaping import (
-    complete,
-    grow_vocabulary,
-    keep_layers,
-    parse_layers,
-    remove_heads,
-    resize_positions,
-)
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "b"))
@@ -48,7 +41,7 @@ def source(encoder) -> Checkpoint:
 
 def test_chosen_layers_follow_each_other(encoder, source):
     """Oracle: the blocks of the whole model, called in a row."""
-    model = model_of(keep_layers(source, parse_layers("0,2-3", 4)))
+    model = model_of(reshaping.keep_layers(source, reshaping.parse_layers("0,2-3", 4)))
     x = encoder.embeddings(IDS, np.zeros_like(IDS))
     for index in (0, 2, 3):
         x = encoder.blocks[index](x, np.ones((1, 1, 1, 4), bool))
@@ -64,16 +57,16 @@ def test_bad_choices_of_layers_are_named():
         ("a", "'a' is not an index"),
     ):
         with pytest.raises(ValueError, match=message):
-            parse_layers(text, 4)
+            reshaping.parse_layers(text, 4)
     shared = ModelSpec(dataclasses.replace(CONFIG, num_hidden_groups=1))
     with pytest.raises(ValueError, match="share weights"):
-        keep_layers(of_arrays({}, shared), [0])
+        reshaping.keep_layers(of_arrays({}, shared), [0])
 
 
 def test_removed_heads_are_masked_heads(encoder, source):
     """Oracles: the whole model where these heads reach no output; its attention; the sizes of the
     heads' weights; the same heads removed one after another, and from chosen layers."""
-    pruned = remove_heads(source, {0: [1], 2: [0]})
+    pruned = reshaping.remove_heads(source, {0: [1], 2: [0]})
     masked = model_of(source)
     for layer, rows in ((0, slice(4, 8)), (2, slice(0, 4))):
         kernel = masked.blocks[layer].attention.output_kernel.numpy()
@@ -88,15 +81,15 @@ def test_removed_heads_are_masked_heads(encoder, source):
     assert not found[0, :, 1].any() and not found[2, :, 0].any()
     for layer, head in ((0, 0), (1, 0), (1, 1), (2, 1), (3, 0), (3, 1)):
         np.testing.assert_allclose(found[layer, :, head], expected[layer, :, head], atol=1e-6)
-    twice = remove_heads(remove_heads(source, {2: [0]}), {0: [1]})
+    twice = reshaping.remove_heads(reshaping.remove_heads(source, {2: [0]}), {0: [1]})
     assert twice.spec.config == pruned.spec.config
     assert values(twice) == values(pruned)
-    assert values(keep_layers(pruned, [1, 2])) == values(
-        remove_heads(keep_layers(source, [1, 2]), {1: [0]})
+    assert values(reshaping.keep_layers(pruned, [1, 2])) == values(
+        reshaping.remove_heads(reshaping.keep_layers(source, [1, 2]), {1: [0]})
     )
     for heads in ({0: [0]}, {9: [0]}):
         with pytest.raises(ValueError, match="2 heads, not all"):
-            remove_heads(pruned, heads)
+            reshaping.remove_heads(pruned, heads)
 
 
 def values(checkpoint: Checkpoint) -> dict[str, list]:
@@ -107,7 +100,7 @@ def values(checkpoint: Checkpoint) -> dict[str, list]:
 
 def test_removed_heads_in_the_form_of_hugging_face(source, tmp_path, capsys):
     """Oracle: the checkpoint that was written; the shapes that transformers 4 expects."""
-    pruned = remove_heads(source, {0: [1], 2: [0]})
+    pruned = reshaping.remove_heads(source, {0: [1], 2: [0]})
     huggingface.write(pruned, str(tmp_path))
     assert "only transformers before version 5 can load" in capsys.readouterr().out
     found = open_checkpoint(str(tmp_path))
@@ -123,7 +116,7 @@ def test_removed_heads_in_the_form_of_hugging_face(source, tmp_path, capsys):
 @pytest.mark.parametrize("positions", [4, 6, 9, 15])
 def test_positions_are_cut_or_repeated(encoder, source, positions):
     """Oracle: row i of the result is row i modulo 6 of the source; short texts keep outputs."""
-    model = model_of(resize_positions(source, positions))
+    model = model_of(reshaping.resize_positions(source, positions))
     table = np.array(encoder.embeddings.position_embeddings)
     expected = np.stack([table[i % 6] for i in range(positions)])
     np.testing.assert_array_equal(model.embeddings.position_embeddings, expected)
@@ -134,7 +127,7 @@ def test_positions_that_are_missing_start_anew(source):
     """Oracle: the size; the values are those of a new model."""
     path = "encoder/embeddings/position_embeddings"
     del source.tensors[path]
-    whole, added = complete(resize_positions(source, 9), ["encoder"], [path])
+    whole, added = reshaping.complete(reshaping.resize_positions(source, 9), ["encoder"], [path])
     assert (added, whole.tensors[path].read().shape) == ([path], (9, 8))
 
 
@@ -142,7 +135,7 @@ def test_a_vocabulary_grows_with_its_mapping(encoder, source):
     """Oracle: the mean of the old rows, computed by hand; texts of old tokens keep their output."""
     longer = Vocabulary((*VOCAB.tokens, "ab"))
     mapping = VocabularyMapping(7, 8, {7: (5, 6)}, {7: "ab"})
-    grown = grow_vocabulary(source, mapping, longer, "longer.txt")
+    grown = reshaping.grow_vocabulary(source, mapping, longer, "longer.txt")
     assert (grown.spec.vocab, grown.vocab_file) == (longer, "longer.txt")
     model = model_of(grown)
     table = np.array(encoder.embeddings.word_embeddings)
@@ -152,7 +145,7 @@ def test_a_vocabulary_grows_with_its_mapping(encoder, source):
     np.testing.assert_array_equal(model(INPUTS)["pooled_output"], encoder(INPUTS)["pooled_output"])
     other = VocabularyMapping(6, 8, {6: (1,), 7: (5,)}, {})
     with pytest.raises(ValueError, match="7 tokens, but the mapping leads from 6 to 8"):
-        grow_vocabulary(source, other, longer, "longer.txt")
+        reshaping.grow_vocabulary(source, other, longer, "longer.txt")
 
 
 @pytest.mark.parametrize("embedding_size", [None, 5])
@@ -161,7 +154,7 @@ def test_the_parts_are_those_of_the_models(embedding_size):
     config = dataclasses.replace(CONFIG, embedding_size=embedding_size)
     empty = of_arrays({}, ModelSpec(config))
     parts = ["encoder", *(["projection"] if embedding_size else []), "pooler"]
-    whole, added = complete(empty, parts, ["encoder/*"])
+    whole, added = reshaping.complete(empty, parts, ["encoder/*"])
     weights = {weight.path: weight for weight in BertEncoder(config).weights}
     assert set(added) == weights.keys()
     for path, tensor in whole.tensors.items():

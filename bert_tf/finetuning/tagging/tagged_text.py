@@ -13,15 +13,7 @@ import numpy as np
 from bert_tf.base.progress import counted, say
 from bert_tf.finetuning.examples import choose_held_out
 from bert_tf.finetuning.labels import sorted_classes, warn_about_names
-from bert_tf.finetuning.tagging.tags import (
-    breaks,
-    is_entity_tag,
-    odd_tags,
-    scheme_of,
-    spellings,
-    tag_entities,
-    to_bio,
-)
+from bert_tf.finetuning.tagging import tags as schemes
 
 # The most tags that a message shows.
 _TAGS_SHOWN = 9
@@ -105,7 +97,7 @@ class TaggedText:
 def label_names(text: TaggedText) -> tuple[str, ...]:
     """Returns the tags of a training set, in BIO if they are of entities, with "O" first."""
     tags = {*text.tags}
-    if has_entities := tag_entities(tags) or bool(spellings(tags)):
+    if has_entities := schemes.tag_entities(tags) or bool(schemes.spellings(tags)):
         tags = {*_in_bio(text)[0].tags}
     names = sorted(sorted_classes(tags), key=lambda tag: tag != "O")
     if not names:
@@ -165,7 +157,9 @@ def _warn_about_units(text: TaggedText) -> None:
 def prepare_tags(text: TaggedText, labels: Sequence[str]) -> TaggedText:
     """Returns the text in BIO, and warns of faults in its tags and of tags not in `labels`."""
     tags = {*text.tags}
-    if tag_entities(labels) and (any(map(is_entity_tag, tags)) or spellings(tags)):
+    if schemes.tag_entities(labels) and (
+        any(map(schemes.is_entity_tag, tags)) or schemes.spellings(tags)
+    ):
         text, messages = _in_bio(text)
         for message in messages:
             say(message)
@@ -192,21 +186,21 @@ def prepare_tags(text: TaggedText, labels: Sequence[str]) -> TaggedText:
 
 def _in_bio(text: TaggedText) -> tuple[TaggedText, list[str]]:
     """Returns the text in BIO, and messages on what is converted and what breaks the scheme."""
-    names = spellings({*text.tags})
+    names = schemes.spellings({*text.tags})
     tags = [[names.get(tag, tag) for tag in sentence.tags] for sentence in text.sentences]
-    for tag in odd_tags({*itertools.chain(*tags)}):
+    for tag in schemes.odd_tags({*itertools.chain(*tags)}):
         raise ValueError(
             f'{text.path}, line {text.line_of(tag)}: the tag "{tag}" is neither "O" nor of the '
             'form "B-TYPE" or "I-TYPE", as other tags are'
         )
-    scheme, messages = scheme_of(tags), []
+    scheme, messages = schemes.scheme_of(tags), []
     if names:
         tag = max(sorted(names), key=lambda tag: names[tag] != "O")
         messages.append(f'{text.path}: read the tag "{tag}" as "{names[tag]}", and so on.')
     if scheme != "BIO":
         messages.append(f"{text.path}: converted the tags from {scheme} to BIO.")
     pairs = zip(text.sentences, tags, strict=True)
-    found = [(s.lines[i], x[i]) for s, x in pairs for i in breaks(x)]
+    found = [(s.lines[i], x[i]) for s, x in pairs for i in schemes.breaks(x)]
     if found and scheme not in ("IOB1", "IOE"):
         line, tag = found[0]
         messages.append(
@@ -214,7 +208,7 @@ def _in_bio(text: TaggedText) -> tuple[TaggedText, list[str]]:
             f'first in line {line}: "{tag}" follows no tag of its type. As in conlleval, it begins '
             "an entity."
         )
-    rest = iter(tags if scheme == "BIO" else map(to_bio, tags))
+    rest = iter(tags if scheme == "BIO" else map(schemes.to_bio, tags))
     documents = [[s._replace(tags=next(rest)) for s in document] for document in text.documents]
     return replace(text, documents=documents), messages
 

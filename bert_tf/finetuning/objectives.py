@@ -166,10 +166,8 @@ class SpanObjective(PerExample):
         logits = _without_padding(model(batch, training=training), batch)
         log_probabilities = tf.nn.log_softmax(logits, axis=1)
         targets = tf.stack([batch["start"], batch["end"]], axis=1)
-        picked = tf.gather(
-            tf.transpose(log_probabilities, [0, 2, 1]), targets, axis=2, batch_dims=2
-        )
-        return -tf.reduce_mean(picked, axis=1)
+        found = tf.gather(tf.transpose(log_probabilities, [0, 2, 1]), targets, axis=2, batch_dims=2)
+        return -tf.reduce_mean(found, axis=1)
 
     def combine(self, outputs: Sequence[tf.Tensor], inputs: Tensors) -> tf.Tensor:
         """Averages the probabilities of starts and of ends in each window."""

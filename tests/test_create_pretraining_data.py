@@ -184,8 +184,7 @@ def hub(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("runner", ["local", "DirectRunner"])
 def test_articles_of_the_hub_give_records_of_a_text_file(files, hub, tmp_path, monkeypatch, runner):
-    """Oracles: the records of the same articles as plain text on the disk, in many chunks; the
-    words of the vocabulary's command; the identity that the hub states."""
+    """Oracles: the articles as text on disk, in many chunks; their words; the hub's identity."""
     from pyarrow import parquet
     from pyarrow import table as arrow_table
 

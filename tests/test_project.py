@@ -51,10 +51,7 @@ def test_rooms_below_compression_do_not_name_it():
 
 
 def test_no_module_imports_itself_through_others():
-    """Oracle: a topological order of all modules exists; imports for annotations count, too.
-
-    A package that imports its own modules is no circle.
-    """
+    """Oracle: a topological order of all modules exists; imports for annotations count, too."""
     graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=False)
     imports = {
         module: {

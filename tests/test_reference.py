@@ -99,9 +99,6 @@ def test_every_public_name_is_in_the_reference():
 
 
 def test_names_in_the_reference_are_documented():
-    """Oracle: docstrings of the objects and of their public methods and properties.
-
-    An attribute may also be described under the class's "Attributes:".
-    """
+    """Oracle: docstrings, of public members as well, or "Attributes:" of the class."""
     objects = [find(path) for path in LISTED if path != "bert_tf.PRESETS"]
     assert [name for value in objects for name in undocumented(value)] == []

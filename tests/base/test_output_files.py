@@ -1,7 +1,4 @@
-"""Writing, and locked folders. Oracles: the records read back, the contents of the folder.
-
-Locks belong to open files, so threads can stand in for processes.
-"""
+"""Writing, and locked folders: locks belong to open files, so threads can stand for processes."""
 
 import errno
 import fcntl

@@ -225,10 +225,7 @@ def add_student(add_run):
 
 
 def test_the_table(add_student, runs, capsys, monkeypatch):
-    """Oracles: 0.7 ± sqrt(2) / 100 of 0.8, and ratios of bytes counted alike, by hand; the survey.
-
-    The picture is a PNG file.
-    """
+    """Oracles: 0.7 ± sqrt(2) / 100 of 0.8, and ratios of bytes counted alike; the survey."""
     for seed, value in enumerate((0.69, 0.71)):
         add_student(f"pkd/seed-{seed}", value, "pkd6", 400 + 200 * seed, random_seed=seed)
     add_student("albert", 0.4, "albert", init_checkpoint="lite", student_bytes=1000)

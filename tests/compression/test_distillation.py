@@ -202,9 +202,7 @@ def test_mixed_precision_has_the_gradients_of_float32(name, policy, config, mobi
 
 
 def test_a_mobilebert_imitates_one_layer_more_at_a_time(config, mobile, batch):
-    """Oracles: the two losses of MobileBERT (arXiv:2004.02984), feature map and attention transfer,
-    in NumPy; then half the labels and half the teacher's probabilities.
-    """
+    """Oracle: MobileBERT's losses (arXiv:2004.02984), then half labels, half teacher, in NumPy."""
     model, objective = make(config, "mobilebert", student=mobile, steps=12)
     found = [sums_at(step, model, objective, batch, training=False) for step in (0, 2, 4)]
     mask = batch["input_mask"].numpy()[:3].astype(bool)

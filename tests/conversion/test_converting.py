@@ -86,8 +86,7 @@ def test_a_tour_through_the_formats_returns_every_bit(tmp_path, parts, config, t
     ],
 )
 def test_heads_travel(tmp_path, capsys, kind, tour, loads):
-    """Oracles: the weights at the start; the labels, in the format or in the report; the class of
-    the other library that has such a head."""
+    """Oracles: the weights at the start; the labels; the other library's class of such a head."""
     labels = {"classifier": ("no", "yes", "maybe"), "tagger": ("O", "B-PER")}.get(kind, ())
     start = path = save(tmp_path / "start", head=Head(kind, labels))
     for step in tour.split():

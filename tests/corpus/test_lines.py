@@ -1,6 +1,4 @@
-"""Tests splitting text into documents, sentences and unwrapped lines. Oracles: worked examples,
-and the text before it was wrapped.
-"""
+"""Text to documents, sentences and unwrapped lines: worked examples, and text before wrapping."""
 
 import json
 import random

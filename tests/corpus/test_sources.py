@@ -188,10 +188,7 @@ def test_groups(tmp_path):
 
 
 def test_parquet_files_give_the_blocks_of_json_lines(tmp_path, monkeypatch):
-    """Oracles: the same texts as JSON lines, which hard-wrapped ones become, and as plain text.
-
-    A byte that is not UTF-8 is counted, as there.
-    """
+    """Oracles: the same texts as JSON lines, which hard-wrapped ones become, and as plain text."""
     pyarrow, parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
     texts = [f"größer {n}\n\n{'a cat ' * (n % 7)}".encode() for n in range(3000)]
     texts[9] += b"\xff"

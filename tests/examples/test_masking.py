@@ -1,9 +1,4 @@
-"""Tests masking.
-
-Oracles: examples worked by hand, and the proportions and algorithms of google-research/bert, the
-Model Garden and SpanBERT on rows. Statistical bounds are five standard deviations; the seeds are
-fixed.
-"""
+"""Masking: by hand, and as google-research/bert, the Model Garden and SpanBERT, to five sigma."""
 
 import collections
 import functools

@@ -1,8 +1,4 @@
-"""Tests chunks, making examples of them, and the plan of all passes.
-
-Oracles: round trips, rows assembled from the same pairs, and counts of the arrays; every pass
-occurs once.
-"""
+"""Chunks, examples of them, and the plan of all passes, each of which occurs once."""
 
 import dataclasses
 from collections import Counter

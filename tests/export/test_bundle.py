@@ -195,8 +195,7 @@ def test_requests_are_those_of_tensorflow_serving():
 
 
 def test_batching_parameters():
-    """Oracle: the fields of `BatchingParameters` in tensorflow_serving's
-    session_bundle_config.proto, each an Int64Value in text format."""
+    """Oracle: `BatchingParameters` of session_bundle_config.proto, each an Int64Value as text."""
     lines = text_models.batching_files(PAIR)[text_models.BATCHING].splitlines()
     assert [line for line in lines if not line.startswith("#")] == [
         "max_batch_size { value: 128 }",

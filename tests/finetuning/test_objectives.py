@@ -99,10 +99,7 @@ def loss_of_vectors(objective, columns: int, **batch) -> tuple[float, float]:
 
 
 def test_similarity_equals_sentence_transformers():
-    """Oracle: CosineSimilarityLoss of sentence-transformers 6.2 with the same vectors and labels.
-
-    A label of 4.5 between 0 and 5 is its 0.9.
-    """
+    """Oracle: CosineSimilarityLoss of sentence-transformers 6.2; 4.5 between 0 and 5 is its 0.9."""
     expected = pytest.approx((0.16202980, 0.28658903), rel=1e-5)
     for low, high in ((0.0, 1.0), (0.0, 5.0), (-3.0, 2.0)):
         objective = objectives.SimilarityObjective(low, high - low)

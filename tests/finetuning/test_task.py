@@ -158,10 +158,7 @@ def test_hold_out_takes_a_tenth_of_every_group():
     ],
 )
 def test_every_class_gives_its_share_of_a_tenth(sizes, first, total):
-    """Oracle: by hand, a tenth of all, rounded, one at least; of every class while it is enough.
-
-    The seed chooses between the other classes, which give as many as each other or one more.
-    """
+    """Oracle: by hand, a rounded tenth, one at least; the seed chooses between other classes."""
     labels = np.repeat(np.arange(len(sizes)), sizes)
     examples = TextExamples([b"a"] * len(labels), None, {"labels": labels})
     tenth, again = (hold_out(examples, seed=3)[1] for _ in range(2))

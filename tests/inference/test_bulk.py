@@ -334,8 +334,7 @@ def test_a_failed_run_resumes_only_with_the_same_flags_and_input(classifier, tmp
 
 @pytest.mark.parametrize("end", ["", ".rejected.jsonl"])
 def test_what_others_wrote_stays(end, classifier, tmp_path, monkeypatch):
-    """Oracles: the user's file, there from the start or while rows are computed; the bytes of an
-    undisturbed run, when it is elsewhere; what lies in a folder."""
+    """Oracles: the user's file, early or late; the bytes of an undisturbed run; a folder's file."""
     path, real = tmp_path / "a.csv", predicting._write_part
     path.write_text(f"{CSV}bad\n")
     written(classifier, path)

@@ -221,10 +221,7 @@ DENSE = {"in_features": 16, "out_features": 6}
 
 @pytest.fixture(scope="module")
 def with_dense(run, tmp_path_factory) -> tuple[str, np.ndarray, dict[str, np.ndarray]]:
-    """A folder in the older layout whose vectors pass a dense layer; these before it; its weights.
-
-    Its length is 7.
-    """
+    """An older folder of length 7 with a dense layer; the vectors before it; its weights."""
     folder = tmp_path_factory.mktemp("dense") / "folder"
     convert(run, "huggingface", folder / "0_Transformer")
     kernel = np.random.default_rng(0).normal(size=(6, 16)).astype(np.float32)

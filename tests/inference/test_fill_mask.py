@@ -19,10 +19,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 
 
 def probabilities(model, vocab, tokens: list[str], *positions: int) -> np.ndarray:
-    """Returns the model's probabilities for masked tokens of a single, unpadded sequence.
-
-    What follows a [SEP] is the second segment.
-    """
+    """Probabilities for masked tokens of a single sequence, without padding, of two segments."""
     ids = tf.constant([[vocab.ids[token] for token in ("[CLS]", *tokens, "[SEP]")]])
     inputs = dict(input_word_ids=ids, input_mask=tf.ones_like(ids), input_type_ids=0 * ids)
     if "[SEP]" in tokens:

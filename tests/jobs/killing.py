@@ -1,7 +1,4 @@
-"""Kills jobs all over their way, and runs them again: python -m tests.jobs.killing FOLDER JOB.
-
-Each run is a process that is forked before TensorFlow computes anything, which saves importing it.
-"""
+"""Kills jobs all over their way, and runs them again: python -m tests.jobs.killing FOLDER JOB."""
 
 import contextlib
 import functools

@@ -1,7 +1,4 @@
-"""The engine of all jobs, with a small one: each letter of a text is a chunk, written large.
-
-At the end, jobs of all kinds, killed with SIGKILL at any moment, and on Apache Beam.
-"""
+"""The engine of all jobs, with one that writes letters large; then jobs of all kinds, killed."""
 
 import fcntl
 import json

@@ -1,7 +1,4 @@
-"""Encoders that compute nothing for padding, or in the last layer only what is read.
-
-Oracles: the same encoder, which computes all of it; counting, and random batches.
-"""
+"""Encoders that compute no padding, or only what is read, against the same that compute all."""
 
 import copy
 import dataclasses

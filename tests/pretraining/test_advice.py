@@ -43,8 +43,7 @@ def phase(records: RecordSet, first_step: int, until_step: int, batch_size: int)
     ],
 )
 def test_durations_are_about_right(preset, length, predictions, batch_size, peak, seconds_per_step):
-    """Oracle: the steps that docs/results.md measured, and the peak of that machine. A factor of
-    1.5 is close enough for a first estimate."""
+    """Oracle: steps measured for docs/results.md, to a factor of 1.5, and that machine's peak."""
     config = preset_config(preset)
     records = dataclasses.replace(
         RECORDS, max_seq_length=length, max_predictions_per_seq=predictions

@@ -1,8 +1,4 @@
-"""Dynamic masking.
-
-Oracles: google-research/bert's `create_masked_lm_predictions` restated in plain Python, and the
-proportions it documents, within four standard deviations.
-"""
+"""Dynamic masking, against google-research/bert's in plain Python, to four deviations."""
 
 import numpy as np
 import pytest

@@ -1,8 +1,4 @@
-"""Serialization, reading and the order of records.
-
-Oracles: `tf.train.Example`, byte for byte; the NumPy arrays that the files were written from; the
-uninterrupted stream.
-"""
+"""Serialization, against `tf.train.Example`, and the order of records, against whole streams."""
 
 import functools
 import itertools

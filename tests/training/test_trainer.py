@@ -241,8 +241,7 @@ def test_only_compiled_gradients_have_the_form_for_gpus(monkeypatch, compiled):
 
 @pytest.fixture(scope="module")
 def train_padded(make_trainer, examples):
-    """The lengths of rows with padding, and a function (strategy, parts, shortcut) that trains on
-    them and returns the loss and the weights."""
+    """Rows' lengths, and a function (strategy, parts, shortcut) -> loss and weights after steps."""
     lengths = np.random.default_rng(1).integers(4, 17, 32)
     mask = (np.arange(16) < lengths[:, np.newaxis]).astype(np.int32)
     # Padding is never predicted.

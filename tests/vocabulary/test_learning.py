@@ -1,8 +1,4 @@
-"""Tests learning and extending.
-
-Oracles: merges worked by hand, the published order, divided counts, a slow greedy choice, and the
-tokenizer.
-"""
+"""Learning and extending: by hand, the published order, divided counts and a slow greedy choice."""
 
 import itertools
 import random

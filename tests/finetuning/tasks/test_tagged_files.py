@@ -19,13 +19,7 @@ _KNOWN = "2 that are also in the training set"
 
 
 def _read(folder: pathlib.Path, split: str, content: str | bytes | list[dict], **flags):
-    """Writes the file of a split; returns the task and its splits.
-
-    Without a training file, the tags are `LABELS`.
-
-    Args:
-        content: the file, with | between lines, or the rows of JSON lines.
-    """
+    """Writes a split, lines with | between or JSON rows; returns the task and its splits."""
     name = f"{split}.txt"
     if isinstance(content, list):
         name, content = f"{split}.jsonl", "\n".join(map(json.dumps, content))

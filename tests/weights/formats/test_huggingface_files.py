@@ -205,8 +205,7 @@ def test_configurations_that_do_not_fit(folder, changes, message):
 
 
 def test_activations_and_the_dropout_of_a_head(folder):
-    """Oracles: the formulas in transformers' activations.py, of which "gelu" is the default; its
-    BertConfig, in which null stands for hidden_dropout_prob."""
+    """Oracles: transformers' activations.py and BertConfig, whose null is hidden_dropout_prob."""
     edit_json(folder / "config.json", classifier_dropout=None)
     assert open_checkpoint(str(folder)).spec.config == CONFIG
     changes = dict(classifier_dropout=0.4, layer_norm_eps=1e-5, unknown_key=[3])
@@ -450,8 +449,7 @@ def test_one_output_that_classifies(folder, type_):
 
 
 def test_what_a_head_predicts_is_stated(folder, tmp_path):
-    """Oracles: the values of transformers' problem_type, by which it chooses the loss; the lines
-    about heads that are not described."""
+    """Oracles: transformers' problem_type, which chooses the loss; the lines."""
     checkpoint = open_checkpoint(str(folder))
     for head, classes, expected in (
         (Head("classifier", multi_label=True), 3, "multi_label_classification"),

@@ -139,8 +139,7 @@ def test_an_own_export_in_8_bits(export, tmp_path, garden):
 
 
 def test_a_configuration_that_contradicts_the_source_is_refused(export, garden, tmp_path):
-    """Oracle: the configuration of the export; the operations in the Model Garden's functions,
-    which computes the tanh form by the name "gelu"."""
+    """Oracle: the export's configuration; the Model Garden calls the tanh form "gelu"."""
     model, folder = export
     file = str(tmp_path / "c.json")
 
@@ -285,10 +284,7 @@ def test_a_truncated_file(training, size):
 
 
 class _GardenPreprocessor(tf.Module):
-    """Has the vocabulary and the operations of the Model Garden's preprocessors.
-
-    Source: tensorflow/models official/nlp/modeling/layers/text_layers.py `BertTokenizer`.
-    """
+    """The vocabulary and operations of text_layers.py `BertTokenizer` in the Model Garden."""
 
     def __init__(self, vocab_file: str, lower_case: bool):
         super().__init__()

@@ -94,7 +94,6 @@ def _make_update(update: Callable, compiled: bool) -> Callable:
 
 @pytest.fixture
 def optimized_graphs():
-    """Compiles functions as outside of tests."""
     optimize_graphs(True)
     yield
     optimize_graphs(False)
@@ -127,7 +126,6 @@ def pytest_runtest_setup() -> None:
 
 @pytest.fixture(autouse=True)
 def float32():
-    """Restores the precision after each test."""
     import keras
 
     yield

@@ -47,8 +47,6 @@ def quick_runs():
 
 
 class Terminal(io.StringIO):
-    """Takes what is printed as a terminal does."""
-
     def isatty(self) -> bool:
         return True
 
@@ -81,7 +79,6 @@ def one_line(match: str):
 
 @contextlib.contextmanager
 def without_tracing():
-    """Runs functions eagerly."""
     tf.config.run_functions_eagerly(True)
     try:
         with warnings.catch_warnings():
@@ -119,7 +116,6 @@ def assert_likely(found, runs: int, chance: float) -> None:
 
 
 def save_checkpoint(folder, model: keras.Model, step: int = 1) -> str:
-    """Saves the weights as a run does; returns the path of the checkpoint."""
     return Checkpointer(str(folder), model, {"step": tf.Variable(step, dtype=tf.int64)}).save()
 
 
@@ -131,7 +127,6 @@ def save_run(
     head: Head | None = None,
     step: int = 1,
 ) -> str:
-    """Writes a run folder with the model; returns its path."""
     run = Run(str(folder))
     run.write(ModelSpec(model.config, vocab, lower_case))
     if head:
@@ -228,7 +223,6 @@ def assert_same_state(*folders: str, **tolerance: float) -> None:
 
 
 def assert_same_tensors(found: dict, expected: dict) -> None:
-    """Compares the tensors of two checkpoints bit for bit."""
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
         np.testing.assert_array_equal(found[name].read(), tensor.read(), strict=True, err_msg=name)

@@ -31,7 +31,6 @@ if not PAGES.exists():
 
 
 def find(path):
-    """Returns the object with a dotted name."""
     for parts in range(path.count(".") + 1, 0, -1):
         module, *names = ".".join(path.split(".")[:parts]), *path.split(".")[parts:]
         try:

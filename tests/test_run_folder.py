@@ -98,7 +98,6 @@ def test_changed_flags_leave_out_where_a_run_computes(run):
 
 
 def opened(run: Run, replace_vocab: bool = False) -> Checkpoint:
-    """Returns the checkpoint of a run, without weights."""
     run = Run(run.path)
     spec = ModelSpec(run.config, None if replace_vocab else run.vocab, run.lower_case)
     vocab_file = run.file("vocab.txt") if spec.vocab else None

@@ -32,8 +32,6 @@ def data(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture
 def make_options(data, tmp_path):
-    """A function (grid, **changes) that returns the options of a small ablation."""
-
     def make(grid: str, **changes) -> Options:
         flags = dict(
             grid=grid,

@@ -55,7 +55,6 @@ TABLE_8 = """
 
 
 def numbers_of(row) -> list[int]:
-    """Returns layers, width and heads."""
     return [row.size.num_hidden_layers, row.size.hidden_size, row.size.num_attention_heads]
 
 

@@ -25,8 +25,6 @@ from bert_tf.runs.run import FINISHED, FLAGS, Run
 
 @pytest.fixture
 def add_run(tmp_path):
-    """A function that writes the files of a run that the comparison reads; returns its folder."""
-
     def add(folder, results, task="sst2", finished=True, kind=FineTuningOptions, **flags) -> str:
         path = f"{tmp_path}/runs/{folder}"
         flags = {"do_train": True, "init_checkpoint": "small"} | flags
@@ -45,8 +43,6 @@ def add_run(tmp_path):
 
 @pytest.fixture
 def compare(tmp_path, capsys):
-    """A function that compares the runs in a folder; returns what it prints."""
-
     def compare(folder="runs", **flags) -> str:
         run(Options(folder=str(tmp_path / folder), **flags))
         return capsys.readouterr().out
@@ -211,8 +207,6 @@ def runs(tmp_path):
 
 @pytest.fixture
 def add_student(add_run):
-    """A function that writes the files of a run of compress that the comparison reads."""
-
     def add(folder, value, recipe, student_bytes=500, facts=None, **flags):
         flags = {"init_checkpoint": None, "recipe": recipe, "teacher": "big"} | flags
         # Of another evaluation, which does not count.

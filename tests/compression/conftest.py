@@ -44,7 +44,6 @@ def config() -> BertConfig:
 
 @pytest.fixture(scope="session")
 def mobile() -> BertConfig:
-    """A MobileBERT that is narrower than the teacher."""
     return MOBILE
 
 
@@ -62,15 +61,12 @@ def files(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def teacher(tmp_path_factory) -> str:
-    """A fine-tuned model for SST-2."""
     head = Head("classifier", ("negative", "positive"))
     return save_run(tmp_path_factory.mktemp("teacher"), BertTaskModel(CONFIG, 2), VOCAB, head=head)
 
 
 @pytest.fixture
 def make_options(teacher, files, tmp_path) -> Callable:
-    """A function that returns the flags of a small run with a recipe."""
-
     def make(recipe: str = "layers", **changes) -> Options:
         values = dict(
             teacher=teacher,
@@ -88,8 +84,6 @@ def make_options(teacher, files, tmp_path) -> Callable:
 
 @pytest.fixture
 def make_learner(make_options) -> Callable:
-    """A function that returns what trains the student of a recipe."""
-
     def make(recipe: str, task: Task = TASKS["sst2"], teacher: Checkpoint | None = None, **changes):
         options = make_options(recipe, **changes)
         teacher = teacher or open_checkpoint(options.teacher)
@@ -100,8 +94,6 @@ def make_learner(make_options) -> Callable:
 
 @pytest.fixture
 def start(make_options) -> Callable:
-    """A function that returns what the student of a recipe starts with."""
-
     def start(recipe: str, task: Task = TASKS["sst2"], teacher: Checkpoint | None = None, **flags):
         options = make_options(recipe, **flags)
         return start_of(options, task, teacher or open_checkpoint(options.teacher))
@@ -154,8 +146,6 @@ def run_and_resume(tmp_path, monkeypatch, capsys) -> Callable:
 
 @pytest.fixture(scope="session")
 def general_options() -> Callable:
-    """A function that returns the flags of a small run on records."""
-
     def make(recipe: str, teacher: str, records: str, output_dir, **changes) -> GeneralOptions:
         flags = dict(input_file=records, eval_input_file=records, output_dir=str(output_dir))
         flags |= dict(train_batch_size=6, eval_batch_size=6, num_train_steps=2)

@@ -46,7 +46,6 @@ WORDS = tuple("abcdefgh")
 
 @pytest.fixture(scope="module")
 def masked_lm(tmp_path_factory) -> str:
-    """A run folder with a random masked LM."""
     config = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=8, initializer_range=0.5)
     return save_run(tmp_path_factory.mktemp("masked_lm"), BertPretrainer(config), VOCAB)
 
@@ -258,7 +257,6 @@ stop = mock.Mock(side_effect=KeyboardInterrupt)
 
 @pytest.fixture
 def same_vocabulary(teacher, config, tmp_path) -> str:
-    """A run folder with a random masked LM that has the vocabulary of the teacher."""
     model = BertPretrainer(dataclasses.replace(config, num_hidden_layers=1))
     return save_run(tmp_path / "masked_lm", model, open_checkpoint(teacher).spec.vocab)
 

@@ -71,8 +71,6 @@ def masked() -> dict[str, tf.Tensor]:
 
 @pytest.fixture
 def make_options(general_options, pretrained, records, tmp_path):
-    """A function that returns the flags of a small run with a recipe."""
-
     def make(recipe: str = "distilbert", **changes) -> GeneralOptions:
         sizes = dict(max_seq_length=LENGTH, max_predictions_per_seq=PREDICTIONS)
         return general_options(recipe, pretrained, records, tmp_path / "student", **sizes | changes)
@@ -82,8 +80,6 @@ def make_options(general_options, pretrained, records, tmp_path):
 
 @pytest.fixture
 def make_student(pretrained, make_options):
-    """A function that returns the model as training starts, and its objective."""
-
     def make(recipe: str, **changes):
         options = make_options(recipe, **changes)
         source, recipe = open_checkpoint(pretrained), GENERAL_RECIPES[recipe]

@@ -196,7 +196,6 @@ def test_the_distance_is_that_of_projected_weights():
 
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory) -> str:
-    """A pre-trained teacher."""
     return save_run(tmp_path_factory.mktemp("pretrained"), BertPretrainer(TEACHER), LARGE)
 
 

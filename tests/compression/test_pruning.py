@@ -172,7 +172,6 @@ def make_apply(strategy: tf.distribute.Strategy, optimizer: AdamW):
 
 
 def smallest(values: np.ndarray, share: float) -> np.ndarray:
-    """Returns which are the smallest magnitudes."""
     order = np.argsort(np.abs(values).ravel(), kind="stable")[: round(share * values.size)]
     return np.isin(np.arange(values.size), order).reshape(values.shape)
 

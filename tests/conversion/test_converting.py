@@ -29,7 +29,6 @@ HEADS = ("masked_lm", "next_sentence")
 
 
 def save(folder, parts=PARTS, config=CONFIG, head: Head | None = None) -> str:
-    """Writes a run folder of random weights."""
     empty = of_arrays({}, ModelSpec(config, VOCAB, True))
     shapes = {path: t.shape for path, t in complete(empty, parts, ["*"])[0].tensors.items()}
     if head:
@@ -48,7 +47,6 @@ def to(kind: str, source: str, folder, **flags) -> str:
 
 
 def assert_equal(found: str, expected: str, **changes) -> None:
-    """Asserts that two checkpoints hold the same model, bit for bit."""
     found, expected = open_checkpoint(found), open_checkpoint(expected)
     assert found.spec == expected.spec
     assert_same_tensors(found.tensors, expected.tensors)

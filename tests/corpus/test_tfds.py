@@ -12,8 +12,6 @@ from bert_tf.vocabulary.counting import count_words
 
 
 class Articles(tfds.core.GeneratorBasedBuilder):
-    """A dataset like TFDS's wikipedia."""
-
     VERSION = tfds.core.Version("1.0.0")
     BUILDER_CONFIGS = [tfds.core.BuilderConfig(name="en"), tfds.core.BuilderConfig(name="bare")]
 

@@ -40,7 +40,6 @@ def finished(folder, options, copy) -> dict[str, bytes]:
 
 
 def _bytes(folder: pathlib.Path, name: str = "out") -> dict[str, bytes]:
-    """Returns the content of every output file."""
     return {path.name: path.read_bytes() for path in sorted((folder / name).iterdir())}
 
 

@@ -157,7 +157,6 @@ def tokenizer() -> WordPieceTokenizer:
 
 
 def _units(lines: list[str], tokenizer, name: str) -> list[list[str]]:
-    """Returns the joined tokens of each unit, line by line."""
     lines = [line.encode() for line in lines]
     token_ids, splits, starts = tokenize_words(lines, tokenizer, name)
     plain = tokenizer.tokenize_flat(lines)

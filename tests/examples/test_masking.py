@@ -103,7 +103,6 @@ def test_only_spans_share_one_replacement(masking):
 
 
 def _words(ids: np.ndarray, maskable: np.ndarray) -> list[list[int]]:
-    """Returns the positions of each word of a row, token by token."""
     words: list[list[int]] = []
     for position in np.flatnonzero(maskable):
         if CONTINUES[ids[position]] and words and words[-1][-1] == position - 1:

@@ -45,7 +45,6 @@ def test_rows_worked_by_hand():
 
 
 def _slow_rows(documents: list[list[list[int]]], max_tokens: int) -> list[list[int]]:
-    """Packs rows across documents, sentence by sentence."""
     rows: list[list[int]] = []
     row: list[int] = []
     for sentences in documents:

@@ -9,8 +9,6 @@ import pytest
 
 @pytest.fixture
 def run_card(monkeypatch) -> Callable[[str], dict]:
-    """A function that runs the code of a folder's model card, and returns its variables."""
-
     def run(folder: str) -> dict:
         path, variables = pathlib.Path(folder), {}
         monkeypatch.chdir(path.parent)

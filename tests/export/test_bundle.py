@@ -32,7 +32,6 @@ CONFIG = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=24)
 
 
 def _write_something(run_folder: str, output_dir: str, license: str) -> None:
-    """In place of a classifier."""
     assert (run_folder, license) == ("sst2", "mit")
     tf.saved_model.save(tf.Module(), output_dir)
 
@@ -52,7 +51,6 @@ def folder(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture
 def url(folder, tmp_path, monkeypatch):
-    """The address of the folder on a server of this machine."""
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path))
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
     monkeypatch.setattr(http.server.SimpleHTTPRequestHandler, "log_message", lambda *_: None)

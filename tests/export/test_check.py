@@ -24,7 +24,6 @@ VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg,"))
 
 
 def wrong(subject: Subject, points) -> dict[str, str]:
-    """Returns what is wrong, by the name of the point."""
     names = {point.expected: point.name for point in points}
     found = {}
     for result, line in examine(subject, points):

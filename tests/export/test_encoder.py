@@ -46,7 +46,6 @@ def model() -> BertPretrainer:
 
 @pytest.fixture(scope="module")
 def run_folder(model, tmp_path_factory) -> pathlib.Path:
-    """What run_pretraining leaves: vocabulary, configuration, checkpoints."""
     vocab = Vocabulary(tuple(VOCAB))
     return pathlib.Path(save_run(tmp_path_factory.mktemp("run"), model, vocab, step=7))
 
@@ -73,7 +72,6 @@ def loaded(folder):
 
 
 def export(run_folder, output, **flags) -> str:
-    """Runs the command; returns the folder that it wrote."""
     encoder.run(encoder.Options(checkpoint=str(run_folder), output_dir=str(output), **flags))
     return str(output)
 
@@ -195,7 +193,6 @@ def preprocessor_dir(printed, run_printed, run_folder) -> str:
 
 @pytest.fixture
 def mixed_float16():
-    """The policy of tf_keras."""
     tf_keras.mixed_precision.set_global_policy("mixed_float16")
     yield
     tf_keras.mixed_precision.set_global_policy("float32")

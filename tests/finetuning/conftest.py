@@ -33,7 +33,6 @@ def _sentences(count: int, seed: int) -> list[tuple[str, int]]:
 
 @pytest.fixture(scope="session")
 def sentences():
-    """A function (count, seed) -> pairs of a text and its label."""
     return _sentences
 
 
@@ -70,8 +69,6 @@ def pack(files):
 
 @pytest.fixture(scope="session")
 def load_best():
-    """A function (model, output folder) -> the model with the best weights of the run."""
-
     def load(model, folder):
         path = latest_checkpoint(f"{folder}/best")
         load_weights(path, saved_tensors(path), model.weights)

@@ -81,7 +81,6 @@ def untrained(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="session")
 def base_flags(data) -> dict:
-    """All flags but --output_dir."""
     return {
         "input_file": str(data / "train.tfrecord"),
         "eval_input_file": str(data / "heldout.tfrecord"),

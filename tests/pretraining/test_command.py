@@ -53,7 +53,6 @@ def finished(base_flags, tmp_path_factory) -> types.SimpleNamespace:
 
 @pytest.fixture
 def copied(finished, flags) -> dict:
-    """The flags of a finished run, of which the output folder is a copy."""
     shutil.copytree(finished.folder, flags["output_dir"])
     return flags
 

@@ -33,7 +33,6 @@ def _documents(count: int, seed: int) -> str:
 
 @pytest.fixture(scope="module")
 def pretrained(data, tmp_path_factory) -> types.SimpleNamespace:
-    """A run on ordered and swapped sentences."""
     folder = tmp_path_factory.mktemp("albert")
     _CONFIG.to_json_file(str(folder / "albert.json"))
     vocab = (data / "vocab.txt").read_text() + "\n"

@@ -57,7 +57,6 @@ def vocabulary(*tokens: str) -> Vocabulary:
 
 
 def spell(tokenizer: WordPieceTokenizer, text: str) -> list[list[str]]:
-    """The word pieces of a string, grouped by word."""
     words = tokenizer.tokenize(tf.constant([text])).to_list()[0]
     return [[tokenizer.vocab.tokens[piece] for piece in word] for word in words]
 

@@ -243,8 +243,6 @@ def files(tmp_path_factory) -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def three_epochs(files) -> Callable[[int, str], list[bytes]]:
-    """Returns the first three epochs for a seed and a part."""
-
     @functools.cache
     def read(seed: int, part: str) -> list[bytes]:
         return _take(_stream(files, seed, part), 3 * len(_part(part)))

@@ -38,8 +38,6 @@ def config() -> BertConfig:
 
 @pytest.fixture(scope="session")
 def make_trainer():
-    """A function (strategy, config, ...) -> a trainer with the same initial weights every time."""
-
     def make(strategy, config=_CONFIG, **arguments) -> Trainer:
         keras.utils.set_random_seed(1)
         with strategy.scope():
@@ -72,8 +70,6 @@ def make_iterator(examples):
 
 @pytest.fixture(scope="session")
 def losses(make_trainer, make_iterator):
-    """A function (strategy, ...) -> the losses of ten steps."""
-
     def losses(strategy, **arguments) -> list[float]:
         trainer, iterator = make_trainer(strategy, **arguments), make_iterator(strategy)
         return [_one_loss(trainer, iterator) for _ in range(10)]

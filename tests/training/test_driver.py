@@ -61,7 +61,6 @@ def make_iterator(strategy, first_step=0):
 
 @pytest.fixture(scope="module")
 def losses() -> list[float]:
-    """The losses of ten steps taken one at a time."""
     strategy = one_device()
     trainer, iterator = make_trainer(strategy), make_iterator(strategy)
     losses = []
@@ -73,8 +72,6 @@ def losses() -> list[float]:
 
 
 class Run:
-    """Trains, or resumes training, in a folder of its own."""
-
     def __init__(self, folder):
         self.folder, self.evaluated = folder, []
 
@@ -102,7 +99,6 @@ class Run:
         )
 
     def train(self, until_step=10, evaluate=None, prepare=lambda trainer: None, **settings):
-        """Returns the metrics logged."""
         driver = self.driver(prepare, **settings)
         self.results = driver.train([self.phase(until_step, evaluate)])
         return self.metrics()
@@ -143,7 +139,6 @@ def make_run(tmp_path):
 
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory) -> Run:
-    """An uninterrupted run."""
     run = Run(tmp_path_factory.mktemp("runs") / "whole")
     run.train(evaluate=run.evaluate)
     return run

@@ -12,8 +12,6 @@ LENGTHS = np.array([3, 1, 5, 2, 4, 4, 1])  # seven examples: the last batch is p
 
 
 class _Model(keras.Model):
-    """Returns a value per example and two values per token."""
-
     def __init__(self):
         super().__init__(name="toy")
         self.weight = self.add_weight(name="weight", shape=(2,), initializer="ones")

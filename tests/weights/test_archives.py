@@ -24,7 +24,6 @@ FILES = {"bert_config.json": b"{}", "bert_model.ckpt.index": b"weights" * 9}
 
 
 def make(path, files: dict[str, bytes]) -> str:
-    """Writes an archive in the format of its name."""
     if path.name.endswith(".zip"):
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, data in files.items():

@@ -59,7 +59,6 @@ def random_questions():
 
 @pytest.fixture
 def write_squad(write):
-    """A function from content to the path of a JSON file."""
     return lambda content: write("squad.json", json.dumps(content))
 
 

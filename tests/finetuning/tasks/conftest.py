@@ -9,8 +9,6 @@ from bert_tf.finetuning.task import DataFiles
 
 @pytest.fixture(scope="session")
 def read():
-    """A function from the head of a model and flags of --task=csv to the task and its splits."""
-
     def read(head=None, names=("train", "dev"), **flags):
         options = FineTuningOptions(task="csv", output_dir="run", do_train=True, **flags)
         task = make_task(options, head)

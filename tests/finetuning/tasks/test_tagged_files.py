@@ -37,7 +37,6 @@ def _read(folder: pathlib.Path, split: str, content: str | bytes | list[dict], *
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The current folder, with a table in a.csv."""
     cells = "tokens,ner_tags\n\"['U.N.', 'official']\",\"['I-X', 'O']\"\n"
     (tmp_path / "a.csv").write_text(cells)
     monkeypatch.chdir(tmp_path)

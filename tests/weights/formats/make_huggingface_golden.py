@@ -69,7 +69,6 @@ def make_model(name: str, changes: dict, vocab_size: int) -> transformers.PreTra
 
 
 def run(model: transformers.PreTrainedModel, inputs: dict) -> dict[str, np.ndarray]:
-    """Returns the outputs of every layer and of the heads."""
     with torch.no_grad():
         found = model(**inputs, output_hidden_states=True)
     layers = {f"layer_{i}": x for i, x in enumerate(found["hidden_states"][1:])}

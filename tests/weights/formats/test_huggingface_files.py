@@ -54,7 +54,6 @@ def made_up(path: pathlib.Path, kind: str | None, config=CONFIG) -> pathlib.Path
 
 
 def rewrite(folder: pathlib.Path, change) -> None:
-    """Passes the tensors of a folder through a function."""
     save_file(change(load_file(folder / FILE)), folder / FILE)
 
 

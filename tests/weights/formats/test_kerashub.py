@@ -45,7 +45,6 @@ def models():
 
 @pytest.fixture(scope="module")
 def presets(models, tmp_path_factory):
-    """The folder of the presets."""
     folder = tmp_path_factory.mktemp("presets")
     for name, model in models.items():
         model.save_to_preset(str(folder / name))

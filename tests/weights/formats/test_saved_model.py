@@ -102,7 +102,6 @@ def test_activation_of_the_model_garden(encoder):
 
 @pytest.fixture(scope="module")
 def export(garden, tmp_path_factory):
-    """A model, and the folder of its export."""
     keras.utils.set_random_seed(1)
     config = dataclasses.replace(CONFIG, num_hidden_layers=1, layer_norm_eps=1e-6)
     model = BertPretrainer(config)

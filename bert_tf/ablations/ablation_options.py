@@ -230,11 +230,9 @@ def select_rows(grid: str, names: str | None) -> tuple[GridRow, ...]:
 class AblationOptions(SharedOptions):
     """Which rows to pre-train, on which records, and on which tasks to fine-tune them."""
 
-    input_file: str | None = option(
-        None, "TFRecord files, comma-separated; globs allowed. For all grids but layers."
-    )
+    input_file: str | None = option(None, "TFRecord files or globs, for all grids but layers.")
     init_checkpoint: str | None = option(
-        None, "For --grid=layers, the encoder: what run_finetuning takes under this name."
+        None, "The encoder of --grid=layers, as in run_finetuning."
     )
 
     # The same for all rows.
@@ -249,9 +247,7 @@ class AblationOptions(SharedOptions):
     }
 
     grid: str = option(help="What to compare.", choices=tuple(GRIDS))
-    output_dir: str = option(
-        help="Folder for the runs and the tables of one or more grids.", role="location"
-    )
+    output_dir: str = option(help="Folder for runs and tables of grids.", role="location")
     rows: str | None = option(
         None,
         "Only these rows, comma-separated; docs/ablations.md lists them. For sizes, any "
@@ -271,9 +267,7 @@ class AblationOptions(SharedOptions):
         "downloads the data.",
         role="free",
     )
-    finetuning_learning_rate: float = option(
-        5e-5, "The peak learning rate of fine-tuning; 3e-4 suits tiny.", **RATE
-    )
+    finetuning_learning_rate: float = option(5e-5, "That of fine-tuning; 3e-4 suits tiny.", **RATE)
     finetuning_epochs: float = option(3.0, "Epochs of fine-tuning.", at_least=0, at_most=10**6)
     finetuning_max_seq_length: int | None = rare_option(
         None,
@@ -287,12 +281,8 @@ class AblationOptions(SharedOptions):
         at_most=1000,
         role="free",
     )
-    lexicon_file: str | None = option(
-        None, "For --grid=entities, the phrases that the records were created with."
-    )
-    preset: str | None = option(
-        None, "The size of all rows, for all grids but sizes; see run_pretraining. Default: tiny."
-    )
+    lexicon_file: str | None = option(None, "For --grid=entities, the phrases of the records.")
+    preset: str | None = option(None, "The size of rows, for all grids but sizes. Default: tiny.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,9 +10,7 @@ from bert_tf.base.command import option, rare_option
 class ConversionOptions(command.Options):
     """See the help of each flag."""
 
-    from_: str = option(
-        help="The checkpoint to convert: a path, or hf:, keras: or tfhub: and a name to download."
-    )
+    from_: str = option(help="A path, or hf:, keras: or tfhub: and a name to download.")
     to: str = option(
         help="The format to write. run is a run folder, as run_pretraining writes it.",
         choices=("google", "huggingface", "kerashub", "run"),

@@ -32,9 +32,7 @@ def _check_ending(path: str, endings: Collection[str]) -> None:
 class TokenizerOptions(command.Options):
     """The vocabulary of a checkpoint of another program that does not state its own."""
 
-    vocab_file: str | None = rare_option(
-        None, "The encoder's vocabulary. Needed only if --checkpoint comes without one."
-    )
+    vocab_file: str | None = rare_option(None, "The vocabulary, if --checkpoint lacks one.")
     do_lower_case: bool | None = rare_option(
         None, "Whether text is lower-cased. Needed only if --checkpoint does not state it."
     )
@@ -51,9 +49,7 @@ class FineTunedOptions(TokenizerOptions):
         "answers to questions), or the most that the model takes.",
         **PAIR_LENGTH,
     )
-    pairs: bool = rare_option(
-        False, "For a model of another program that classifies pairs of texts. A run states it."
-    )
+    pairs: bool = rare_option(False, "Another program's model classifies pairs of texts.")
     null_score_diff_threshold: float | None = rare_option(
         None,
         'For models of SQuAD 2.0: a question gets no answer if "no answer" scores higher than '
@@ -77,9 +73,7 @@ class ColumnOptions(command.Options):
 class PairColumnOptions(ColumnOptions):
     """The flags for the columns of pairs of texts."""
 
-    text_b_column: str | None = rare_option(
-        None, "Column of the second text, for pairs of texts in a table."
-    )
+    text_b_column: str | None = rare_option(None, "Column of the second text, for pairs.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -263,9 +263,7 @@ def same_vocabulary(teacher, config, tmp_path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
-def test_a_run_that_starts_again_computes_nothing_twice(
-    make_options, same_vocabulary, tmp_path, monkeypatch, capsys
-):
+def test_nothing_is_computed_twice(make_options, same_vocabulary, tmp_path, monkeypatch, capsys):
     """Oracle: the uninterrupted run."""
     options = make_options("pd", num_train_epochs=0.5, augment=1, masked_lm=same_vocabulary)
     expected = run(options)

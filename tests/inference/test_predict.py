@@ -96,9 +96,7 @@ def test_pretrained_models_say_what_follows(pretrained, vocab, tmp_path, capsys,
         (3e38, "computes NaN or infinity"),
     ],
 )
-def test_weights_that_give_no_numbers_are_an_error(
-    pretrained, vocab, fine_tuned, tmp_path, capsys, value, message
-):
+def test_non_finite_weights_fail(pretrained, vocab, fine_tuned, tmp_path, capsys, value, message):
     """Oracles: the weight that was damaged; finite ones whose products are not. Loading warns."""
     (tmp_path / "lines.txt").write_text("the cat [MASK]\n")
     lines = str(tmp_path / "lines.txt")

@@ -95,9 +95,7 @@ def _damage(folder, step: int, damage: str) -> None:
 @pytest.mark.parametrize(
     "damage", ["data cut", "data lost", "index cut", "index empty", "data flipped"]
 )
-def test_the_checkpoint_before_a_damaged_one_is_used(
-    tmp_path, strategy, make_trainer, make_checkpointer, capsys, damage
-):
+def test_damage_is_skipped(tmp_path, strategy, make_trainer, make_checkpointer, capsys, damage):
     """Oracle: the checkpoint that was damaged, and the weights of the previous one."""
     trainer = make_trainer(strategy)
     checkpointer = make_checkpointer(tmp_path, trainer)

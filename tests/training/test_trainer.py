@@ -30,9 +30,7 @@ def one_device_losses(losses) -> list[float]:
         pytest.param(2, 1, True, 1e-4, marks=pytest.mark.slow),
     ],
 )
-def test_the_losses_are_those_of_one_device(
-    losses, one_device_losses, monkeypatch, replicas, parts, compiled, atol
-):
+def test_equal_losses(losses, one_device_losses, monkeypatch, replicas, parts, compiled, atol):
     """Oracle: one device, the same batch undivided, without XLA; dropout is 0."""
     monkeypatch.setattr("bert_tf.training.trainer.compiles", lambda _: compiled)
     strategy = two_replicas() if replicas == 2 else one_device()

@@ -205,9 +205,7 @@ def _outputs(task, model, features):
 
 
 @pytest.mark.parametrize("threshold", [None, -3.2])
-def test_the_module_answers_as_the_evaluation(
-    threshold, make_task, tokenizer, random_questions, write_squad, tmp_path
-):
+def test_module_answers(threshold, make_task, tokenizer, random_questions, write_squad, tmp_path):
     """Oracle: the path from files to predictions, with the same random weights."""
     examples = read_squad_file(write_squad(random_questions(20, seed=1)), "dev", True)
     contexts = [examples.contexts[question.context] for question in examples.questions]

@@ -101,8 +101,7 @@ class Rules:
         wrong, messages = zip(*self._violations(batch), strict=True)
         # Each rule assumes that the record obeys all earlier ones.
         numbers = [
-            tf.where(tf.reduce_any(x, axis=1), number, len(messages))
-            for number, x in enumerate(wrong)
+            tf.where(tf.reduce_any(x, axis=1), i, len(messages)) for i, x in enumerate(wrong)
         ]
         return tf.gather([*messages, ""], tf.reduce_min(numbers, axis=0))
 

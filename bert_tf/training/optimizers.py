@@ -19,11 +19,6 @@ _INITIAL_SCALE = 2.0**15
 _GROWTH_STEPS = 2000
 
 
-def factor_of(path: str, factors: Factors) -> float:
-    """Returns the factor of the weight with this path."""
-    return next((factor for pattern, factor in factors if re.search(pattern, path)), 1.0)
-
-
 class AdamW:
     """Adam with decoupled weight decay and, as in the original BERT, without bias correction.
 
@@ -65,7 +60,7 @@ class AdamW:
         self.weight_decay, self.epsilon = weight_decay, epsilon
         self.bias_correction = bias_correction
         self._targets = [variable.value for variable in variables]
-        self.rates = [factor_of(variable.path, rates) for variable in variables]
+        self.rates = [next((y for x, y in rates if re.search(x, v.path)), 1.0) for v in variables]
         self._decays = [not _NO_DECAY.search(variable.path) for variable in variables]
         self._moments = [
             [tf.Variable(tf.zeros(variable.shape), trainable=False) for _ in range(2)]

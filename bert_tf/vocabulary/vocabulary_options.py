@@ -14,9 +14,7 @@ class VocabularyOptions(CorpusOptions):
     output_file: str | None = option(
         None, "The file to write, one token per line.", role="location"
     )
-    vocab_size: int = option(
-        30522, "The number of tokens, including special and unused ones.", **VOCABULARY
-    )
+    vocab_size: int = option(30522, "Tokens, including special and unused ones.", **VOCABULARY)
     do_lower_case: bool | None = option(
         None,
         "Lower-case the text and strip accents. Turn it off for a cased vocabulary. Default: "

@@ -179,10 +179,7 @@ def encoder_serving(subject: Subject) -> None:
     shared.expect_served(subject, expected, same, **inputs)
 
 
-@POINTS(
-    "the outputs of serving_default are named default, pooled_output and sequence_output",
-    required=False,
-)
+@POINTS("serving_default returns default, pooled_output and sequence_output", required=False)
 def readable(subject: Subject) -> None:
     names = set(subject.signature.structured_outputs)
     lost = {"default", "pooled_output", "sequence_output"} - names
@@ -241,10 +238,7 @@ def mlm_positions(subject: Subject) -> None:
     _expect_close(subject, both[:, 1:], one)
 
 
-@MLM_POINTS(
-    "mlm.trainable_variables are the encoder's plus five (six in a MobileBERT) that the root "
-    "does not have"
-)
+@MLM_POINTS("mlm.trainable_variables are the encoder's, and five (MobileBERT: six) not in the root")
 def mlm_variables(subject: Subject) -> None:
     root, mlm = subject.model, subject.model.mlm
     ids = {id(v) for v in mlm.trainable_variables}

@@ -202,7 +202,7 @@ def test_the_check_passes(garden, capsys):
     check.run(check.Options(saved_model_dir=str(garden / "encoder")))
     *lines, last = capsys.readouterr().out.splitlines()
     (advice,) = [line for line in lines if line.startswith(("WRONG", "advice"))]
-    assert advice.startswith("advice  the outputs of serving_default are named default, pooled")
+    assert advice.startswith("advice  serving_default returns default, pooled")
     assert last == "18 of 19 points hold."
 
 

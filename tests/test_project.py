@@ -223,9 +223,7 @@ def test_every_numeric_flag_has_limits(name):
     """Oracle: the flag that the message names, for numbers that no flag can have."""
     options_type = importlib.import_module(COMMANDS[name]).Options
     fields = dataclasses.fields(options_type)
-    required = {
-        field.name: (*field.metadata["choices"], "x")[0] for field in fields if is_required(field)
-    }
+    required = {f.name: (*f.metadata["choices"], "x")[0] for f in fields if is_required(f)}
     for field in fields:
         if value_type(field) not in (int, float):
             continue

@@ -58,10 +58,7 @@ class TextExamples:
         )
         if self.negatives:
             columns["negative"] = self.negatives
-        return {
-            name: [text.decode(errors="replace") for text in texts]
-            for name, texts in columns.items()
-        }
+        return {name: [x.decode(errors="replace") for x in rows] for name, rows in columns.items()}
 
     def __len__(self) -> int:
         return len(self.texts_a)

@@ -71,10 +71,7 @@ class NamedRecords:
 
     def settings(self, name: str) -> dict[str, Any]:
         """Returns the value of a setting in each manifest, by the manifest's path."""
-        return {
-            path: manifest.get("settings", {}).get(name)
-            for path, manifest in self.manifests.items()
-        }
+        return {path: x.get("settings", {}).get(name) for path, x in self.manifests.items()}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -83,9 +83,7 @@ def test_columns_are_found_whatever_their_case(read, write, header, flags, guess
     """Oracle: by hand. A guess is printed, and nothing else is."""
     rows = (("ham", "Go until jurong"), ("spam", "Free entry now"), ("ham", "Ok lar"))
     label = 1 if header.startswith(",") else 0
-    lines = [
-        ",".join(["7"] * label + [*row] + [""] * (header.count(",") - label - 1)) for row in rows
-    ]
+    lines = [",".join(["7"] * label + [*x] + [""] * (header.count(",") - label - 1)) for x in rows]
     path = write("a.csv", "\n".join([header, *lines]))
     task, splits = read(train_file=path, dev_file=path, **flags)
     assert task.labels == ("ham", "spam")

@@ -16,9 +16,7 @@ from bert_tf.resolution import check_length, fitting_length
 from bert_tf.runs.run import FLAGS, Run
 
 # Tasks without options.
-TASKS: dict[str, Task] = {
-    task.name: task for task in (*glue.TASKS, *imdb.TASKS, *multiple_choice.TASKS)
-}
+TASKS: dict[str, Task] = {x.name: x for x in (*glue.TASKS, *imdb.TASKS, *multiple_choice.TASKS)}
 # Tasks made from their name, the flags and, if the model is trained already, from its head.
 MAKERS: dict[str, Callable[[str, FineTuningOptions, Head | None], Task]] = {
     "ner": tagged_files.make_tagging,

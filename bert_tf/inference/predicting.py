@@ -60,9 +60,7 @@ def _predict_file(options: PredictOptions) -> None:
 def _checksum(predictor: Predictor) -> str:
     if predictor.checkpoint:
         return fingerprint(predictor.checkpoint)
-    files = [
-        f"{path}/{name}" for path, _, names in tf.io.gfile.walk(predictor.path) for name in names
-    ]
+    files = [f"{x}/{name}" for x, _, names in tf.io.gfile.walk(predictor.path) for name in names]
     return " ".join(map(file_sha256, sorted(files) or [predictor.path]))
 
 

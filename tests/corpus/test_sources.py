@@ -24,9 +24,7 @@ def _write(path, data: bytes) -> str:
 def _documents(count: int, seed: int) -> bytes:
     rng = random.Random(seed)
     lines = ["word " * rng.randrange(1, 8) for _ in range(count)]
-    return "".join(
-        f"{line}\n" + rng.choice(["", "", "\n", " \t\n", "\r\n"]) for line in lines
-    ).encode()
+    return "".join(f"{x}\n" + rng.choice(["", "", "\n", " \t\n", "\r\n"]) for x in lines).encode()
 
 
 def _data(blocks) -> bytes:

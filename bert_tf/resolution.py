@@ -184,10 +184,7 @@ def agreed(
 def agreed_casing(
     casings: Mapping[str, bool | None], vocab: Vocabulary | None, path: str | None
 ) -> bool | None:
-    """Returns the casing that sources state; if none does, guesses it and prints the guess.
-
-    `path` is that of the checkpoint or the vocabulary; None not to guess.
-    """
+    """Returns the casing that sources state; if none, guesses it from `path`, if given; says so."""
     _, lower_case = agreed("do_lower_case", casings)
     if lower_case is None and path:
         lower_case = guess_casing(vocab, path)

@@ -201,10 +201,7 @@ class Learner(abc.ABC):
         return 0
 
     def evaluated_weights(self, model: keras.Model) -> AbstractContextManager:
-        """Makes a context in which the model has the weights to evaluate and to keep as the best.
-
-        By default, they are the ones that train.
-        """
+        """Makes a context with the weights to evaluate and keep: here, the ones that train."""
         return contextlib.nullcontext()
 
     def finish(self, training: "Training") -> None:

@@ -215,10 +215,7 @@ def random_inputs(vocab_size: int, length: int, seed: int) -> dict[str, np.ndarr
 
 
 def scores(task: Task, features: Features, run: Callable[[dict], dict]) -> dict[str, float]:
-    """Returns the metrics of a function for a split.
-
-    It maps the encoder's inputs, int32 [1, length] by name, to `probabilities` or a `value`.
-    """
+    """Returns a split's metrics for a function: int32 [1, length] -> `probabilities` or `value`."""
     rows: dict[int, np.ndarray] = {}
     # Like a TPU, the model has one length.
     batches = eval_batches(features, 1, device="TPU")

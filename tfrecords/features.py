@@ -40,10 +40,7 @@ class Layout:
 
     @classmethod
     def of(cls, serialized: bytes) -> "Layout":
-        """Returns the layout of a record. A missing feature has length 0.
-
-        The layout of anything but a `tf.train.Example` is empty.
-        """
+        """Returns a record's layout: a missing feature has length 0, other messages are empty."""
         found = (parse_example(serialized) or tf.train.Example()).features.feature
 
         def length(name: str) -> int:

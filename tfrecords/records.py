@@ -51,10 +51,7 @@ def files_to_open(files: Sequence[str]) -> tf.data.Dataset:
 
 
 def first_records(files: Sequence[str]) -> Iterator[bytes]:
-    """Yields the first serialized record of each file; raises an error that names the file.
-
-    Making a dataset takes milliseconds, so one reads all files.
-    """
+    """Yields each file's first record, and errors name it. One dataset for all files saves time."""
 
     @tf.autograph.experimental.do_not_convert
     def first(file: tf.Tensor, compression: tf.Tensor) -> tf.Tensor:

@@ -43,10 +43,7 @@ _FEATURES_RATE, _LAYERS_OF_FEATURES = 1e-3, 4
 
 @dataclasses.dataclass(frozen=True)
 class RowPlan:
-    """The runs of a row; several may share pre-training, of which `step` is fine-tuned.
-
-    An encoder that was given needs no pre-training and no records.
-    """
+    """The runs of a row. Several may share pre-training; an encoder that was given needs none."""
 
     row: GridRow
     folder: str

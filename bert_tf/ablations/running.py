@@ -1,7 +1,4 @@
-"""Runs the rows of an ablation, each in processes of its own; writes their table and its picture.
-
-Both show the results of the runs beside those of the paper.
-"""
+"""Runs the rows of an ablation in processes of their own; writes their table beside the paper's."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence

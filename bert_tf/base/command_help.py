@@ -153,10 +153,7 @@ def command_line(module: str, *texts: str, **flags: object) -> str:
 
 
 def unused_name(name: str) -> str:
-    """Returns `name`, or else the first of name-2, name-3, ... that does not exist yet.
-
-    A suffix stays at the end: data.tfrecord, data-2.tfrecord.
-    """
+    """Returns `name`, or the first of name-2, name-3, ... that does not exist: data-2.tfrecord."""
     stem, suffix = os.path.splitext(name)
     numbered = (f"{stem}-{number}{suffix}" for number in itertools.count(2))
     return next(path for path in itertools.chain([name], numbered) if not os.path.exists(path))

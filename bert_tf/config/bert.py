@@ -55,10 +55,7 @@ _MOST_LAYERS = 1000
 
 
 def check_fields(values: Any) -> None:
-    """Raises a ValueError if a field of a dataclass holds a value of another type.
-
-    Integers are sizes: they are positive. Numbers are finite.
-    """
+    """Raises a ValueError for a field of another type. Integers are positive, numbers finite."""
     for field in dataclasses.fields(values):
         value = getattr(values, field.name)
         if value is None and field.default is None:

@@ -1,7 +1,4 @@
-"""Turns a block of text into a chunk of tokenized documents, with their units of masking.
-
-These are the words of the tokenizer or of a segmenter, or phrases of a lexicon.
-"""
+"""Turns text into tokenized documents with units of masking: words, segments or phrases."""
 
 import functools
 import importlib

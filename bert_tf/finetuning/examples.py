@@ -72,10 +72,7 @@ class TextExamples:
 
 
 class TfdsSource(NamedTuple):
-    """A dataset of tensorflow-datasets, with the names of the fields of its texts.
-
-    `splits` are its names for our splits, where they differ; "NAME:SPLIT" is of another dataset.
-    """
+    """A dataset of tensorflow-datasets; `splits` are its names, or "NAME:SPLIT", for ours."""
 
     name: str
     text_a: str

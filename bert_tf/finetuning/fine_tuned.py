@@ -183,10 +183,7 @@ def classifier_task(
     multi_label: bool = False,
     label_separator: str = MultiLabelTask.separator,
 ) -> TextTask:
-    """Returns a task that serves a classifier or, without labels, predicts a number.
-
-    `label_separator` goes between the names of several classes.
-    """
+    """Returns a task that serves a classifier or, without labels, predicts a number."""
     if not labels:
         return RegressionTask(name="regression", pairs=pairs)
     arguments = dict(name="classifier", labels=tuple(labels), pairs=pairs)

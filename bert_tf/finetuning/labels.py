@@ -1,7 +1,4 @@
-"""Reads labels from the cells of the user's own tables: classes, numbers, or tags of words.
-
-The classes of a row are a tuple of names, whether a row has one class or several.
-"""
+"""Reads labels from the user's tables: classes (a tuple of names), numbers, or tags of words."""
 
 import json
 import math

@@ -107,10 +107,7 @@ class RegressionObjective(PerExample):
 
 @dataclass(frozen=True)
 class MultiLabelObjective(PerExample):
-    """Binary cross-entropy, the mean over classes, for the target `labels`, float [B, C] of 0 or 1.
-
-    Predicts `logits` [B, C].
-    """
+    """Mean binary cross-entropy of `logits` [B, C] for `labels`, float [B, C] of 0 or 1."""
 
     def example_losses(self, model: keras.Model, batch: Tensors, training: bool) -> tf.Tensor:
         logits = model(batch, training=training)

@@ -78,10 +78,7 @@ def check_resumable(options: FineTuningOptions, run: Run) -> bool:
 
 
 def has_last_files(options: FineTuningOptions, run: Run) -> bool:
-    """Returns whether a run has the files that it writes after the last step.
-
-    If one of them was removed, the run has to end again.
-    """
+    """Returns whether a run has the files that it writes at its end; else it has to end again."""
     tasks = options.task.split(",")
     files = [f"{task}/{BEST}/{HEAD}" for task in tasks] if len(tasks) > 1 else []
     files += [ADAPTERS] if options.lora_rank else []

@@ -54,10 +54,7 @@ class TextEmbedder(keras.layers.Layer):
         return keras.KerasTensor((text.shape[0], self.embedder.width), "float32")
 
     def encode(self, texts: Iterable[str], batch_size: int = 32) -> np.ndarray:
-        """Returns the vectors of any number of texts, float32 [N, V].
-
-        Texts of similar length are computed together.
-        """
+        """Returns the vectors of any number of texts, float32 [N, V], similar lengths together."""
         if isinstance(texts, str | bytes):
             raise ValueError("encode takes a list of texts, not a single one")
         if batch_size < 1:

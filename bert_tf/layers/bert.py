@@ -127,10 +127,7 @@ class SelfAttention(Layer):
         return self.dense("output", rows_at(context, numbers))
 
     def probabilities(self, x, attention_mask):
-        """Returns the probabilities that `call` weighs values with, float32 [B, N, S, S].
-
-        Row i is what token i attends to. There is no dropout.
-        """
+        """Returns the weights of values, [B, N, S, S], without dropout; row i is of token i."""
         return ops.softmax(self.scores(x) + _bias(attention_mask))
 
     def scores(self, x):
@@ -246,10 +243,7 @@ class MaskedLMHead(Layer):
 
 
 class DenseHead(Layer):
-    """Dropout of a `rate`, and a dense layer.
-
-    Call: `pooled` [B, H], `seeds` as in `Dropout` -> [B, outputs].
-    """
+    """Dropout and a dense layer: `pooled` [B, H], `seeds` as in `Dropout` -> [B, outputs]."""
 
     arguments = ("outputs", "rate")
 

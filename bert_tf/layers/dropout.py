@@ -42,10 +42,7 @@ _LEVELS = 1 << 16
 
 
 def dropout_scale(rate: float) -> float:
-    """Returns the factor for kept elements, which preserves the expectation.
-
-    bfloat16 rounds it: 1 / 0.9 becomes 0.16% smaller.
-    """
+    """Returns the factor for kept elements; bfloat16 rounds it: 1 / 0.9 becomes 0.16% smaller."""
     return _LEVELS / (_LEVELS - round(rate * _LEVELS))
 
 

@@ -204,10 +204,7 @@ def places_of(positions, length: int):
 
 
 def rows_at(x, numbers):
-    """Takes rows of x by their numbers, int [M]: [T, H] or [B, S, H] -> [M, H].
-
-    Without numbers, returns x.
-    """
+    """Takes rows of x, if given, by their numbers, int [M]: [T, H] or [B, S, H] -> [M, H]."""
     return x if numbers is None else ops.take(ops.reshape(x, (-1, x.shape[-1])), numbers, axis=0)
 
 

@@ -76,10 +76,7 @@ class BertModel(Configured, keras.Model):
         return named
 
     def dropout_seeds(self, inputs: dict, training: bool | None) -> DropoutSeeds | None:
-        """Returns the seeds of a call, or None if nothing is dropped.
-
-        They are derived from the input `dropout_seed`, or else from the model's own generator.
-        """
+        """Returns seeds from `dropout_seed` or the model's generator; None without dropout."""
         seed = inputs.get("dropout_seed")
         if seed is None and training and self.seed_generator:
             seed = ops.cast(self.seed_generator.next(), "int32")

@@ -200,10 +200,7 @@ def some_texts(records: reader.RecordSet) -> list[str]:
 def record_warnings(
     options: PretrainingOptions, phases: Sequence[PhaseRecords], with_pairs: bool
 ) -> list[str]:
-    """Returns a warning for each set of files that has nothing to teach or to measure.
-
-    `with_pairs` says whether the model learns from pairs of segments.
-    """
+    """Returns a warning for each set of files that has nothing to teach or to measure."""
     used = [phase.train for phase in phases if options.do_train]
     used += [phase.evaluation for phase in phases if options.do_eval]
     warnings: list[str | None] = []

@@ -233,10 +233,7 @@ class Table:
         return [text.encode(errors="surrogatepass") for text in texts]
 
     def ids(self, name: str | None) -> tuple[list[str] | None, tuple[str, ...]]:
-        """Returns the id of each row, "" if it has none, and notes on repeated ids.
-
-        Without the name of a column, the ids are None.
-        """
+        """Returns each row's id, "" or (without a column) None, and notes on repeated ids."""
         if name is None:
             return None, ()
         ids = ["" if value is None else str(value) for value in self.columns[name]]

@@ -74,10 +74,7 @@ class Checkpointer:
         return None
 
     def save(self) -> str:
-        """Writes a checkpoint of the current step and returns its path.
-
-        Raises a `NonFinite` instead of writing weights that are not finite.
-        """
+        """Writes a checkpoint and returns its path, or raises a `NonFinite` for such weights."""
         path = self._path
         for name, weight in self._weights.items():
             if weight.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(weight)):
@@ -269,10 +266,7 @@ def _path(key: str) -> str | None:
 def check_shapes(
     checkpoint: str, saved: Mapping[str, tuple[int, ...]], targets: Mapping[str, tf.Variable]
 ) -> None:
-    """Raises a ValueError unless the checkpoint holds exactly these weights in these shapes.
-
-    It may also hold other top-level parts of a model, such as a head.
-    """
+    """Raises a ValueError unless the checkpoint has these weights and shapes, heads aside."""
     parts = {path.split("/")[0] for path in targets}
     if extra := sorted(p for p in saved if p not in targets and p.split("/")[0] in parts):
         raise ValueError(f"{checkpoint} has an additional {extra[0]}: it belongs to another model")

@@ -178,10 +178,7 @@ class Driver:
         return self.best_results or reports.last_evaluation
 
     def evaluate(self, evaluate: Callable[[], Metrics]) -> Metrics:
-        """Evaluates the current weights without training, even while another process trains.
-
-        Returns the metrics with `global_step`.
-        """
+        """Returns the metrics of the current weights, even while another process trains."""
         with self._reports(self.step) as reports:
             self._evaluate(evaluate, reports, alone=True)
         return reports.last_evaluation

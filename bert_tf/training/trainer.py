@@ -176,10 +176,7 @@ class Trainer:
         self.totals.assign(tf.zeros_like(self.totals))
 
     def evaluate(self, dataset: Iterable[Batch], max_steps: int | None = None) -> Means:
-        """Returns the loss and every measure over the first `max_steps` batches, or all.
-
-        Sums and counts are added up before the division.
-        """
+        """Returns the loss and measures over the first `max_steps` batches, or all."""
         sums, counts = np.zeros([2, len(self.objective.measures)])
         with open_batches(dataset) as held:
             for batch in itertools.islice(held[0], max_steps):

@@ -1,7 +1,4 @@
-"""The points of a model from text to predictions: the conventions of TensorFlow Serving.
-
-Source: tensorflow/serving docs serving_basic.md, saved_model_warmup.md.
-"""
+"""The points of a model from text to predictions, as in serving_basic.md of tensorflow/serving."""
 
 import numpy as np
 import tensorflow as tf

@@ -211,10 +211,7 @@ class TaggingTask(Task):
 def tokenize_each(
     words: Sequence[str], tokenizer: WordPieceTokenizer
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Tokenizes words one by one; a word of which cleaning leaves nothing is [UNK].
-
-    Returns the ids, int32 [tokens], and where the words begin, int64 [words + 1].
-    """
+    """Returns the ids of words, int32 [tokens], and where each begins. An empty word is [UNK]."""
     lines = [word.encode(errors="replace") for word in words]
     ids, splits = tokenizer.tokenize_lines(lines)
     empty = splits[:-1][np.diff(splits) == 0]

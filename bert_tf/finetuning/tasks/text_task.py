@@ -119,10 +119,7 @@ class TextTask(Task):
 def constant_predictions(
     logits: np.ndarray, labels: np.ndarray, names: Sequence[str]
 ) -> str | None:
-    """Describes (nearly) constant predictions; None if there are none, or if most are right.
-
-    `logits` are [N, C], and `labels` the right classes, int [N].
-    """
+    """Describes (nearly) constant predictions; None if there are none, or if most are right."""
     predicted = logits.argmax(axis=-1)
     label = np.bincount(predicted).argmax()
     count, true = (int(np.sum(classes == label)) for classes in (predicted, labels))

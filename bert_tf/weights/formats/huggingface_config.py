@@ -128,10 +128,7 @@ def _check(config: BertConfig, source: str) -> None:
 def read_head(
     path: str, config: Mapping[str, Any], theirs: Mapping[str, Tensor]
 ) -> tuple[Head | None, int]:
-    """Returns what the head predicts, and the number of its outputs; (None, 0) without a head.
-
-    `config` is the content of config.json, whose path is for messages.
-    """
+    """Returns what the head predicts, and the number of its outputs; (None, 0) without a head."""
     layers = {"qa_outputs": "span", "classifier": None}
     layer = next((n for n in layers if {f"{n}.weight", f"{n}.bias"} & theirs.keys()), None)
     if not layer:

@@ -100,10 +100,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
 
 
 def write(checkpoint: Checkpoint, folder: str) -> None:
-    """Writes a preset into an empty folder.
-
-    It is a BertTextClassifier or BertMaskedLM if there is such a head, or else a BertBackbone.
-    """
+    """Writes a classifier, BertMaskedLM or, without a head, BertBackbone into an empty folder."""
     spec = checkpoint.spec
     _check_config(spec.config, "masked_lm" in checkpoint.parts)
     if checkpoint.head and checkpoint.head.kind != "classifier":

@@ -1,7 +1,4 @@
-"""Encoders and preprocessors as SavedModels: of TensorFlow Hub, the Model Garden, and our own.
-
-Only the variables and the description of the objects are read. No function is loaded or called.
-"""
+"""Encoders and preprocessors as SavedModels, of others and our own; no function is loaded."""
 
 import dataclasses
 import os

@@ -1,9 +1,7 @@
 """The values that flags and settings accept by name. Importing this does not import TensorFlow."""
 
-# Where to train, and the type of the activations.
 STRATEGIES = ("auto", "cpu", "gpu", "multi_worker", "tpu")
 PRECISIONS = ("float32", "bfloat16", "float16")
-# The type of the weights in a SavedModel.
 STORED_PRECISIONS = (*PRECISIONS, "int8")
 REMATERIALIZATIONS = ("none", "selective", "layers")
 

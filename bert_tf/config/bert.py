@@ -44,7 +44,6 @@ _ALWAYS_WRITTEN = frozenset(
     initializer_range layer_norm_eps""".split()
 )
 
-# The further fields of pooler and heads.
 _OF_HEADS = frozenset(
     """masked_lm_act masked_lm_layer_norm_eps classifier_dropout_prob
     classifier_activation""".split()

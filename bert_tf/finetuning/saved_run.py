@@ -23,7 +23,6 @@ from bert_tf.training.checkpoints import BEST
 DATA_CHECKSUMS = "data_checksums"
 # In a folder of results: their data files, and the model unless it is that of the run.
 RESULTS_OF = "results_of.json"
-# The file with what trained beside frozen weights.
 ADAPTERS = "adapters.npz"
 # The roles of the flags that say what a run was trained for; see `command.option`.
 _FOUND = ("column", "setting")

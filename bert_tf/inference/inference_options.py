@@ -13,7 +13,6 @@ from bert_tf.flags import RunnerOptions
 
 # How the names of LiteRT and ONNX models end.
 LITE, ONNX = ".tflite", ".onnx"
-# How the names of files with vectors end.
 _VECTORS = (".npz", ".parquet", ".tfrecord", ".jsonl", ".tsv")
 _TABLES = (
     "a table (.csv, .tsv, .jsonl, .parquet or .tfrecord), as for run_finetuning --task=csv. "

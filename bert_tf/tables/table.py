@@ -17,7 +17,6 @@ from bert_tf.tables.rows import Numbered, parse_row, read_rows
 
 # Characters that only choose the look of the character before them.
 _VARIATIONS = "\ufe0e\ufe0f"
-# The most characters of a column's name that a message shows.
 _LONGEST_NAME = 40
 # The start of a list, and cells that were probably meant as lists.
 _LIST = re.compile(r"[\[({]|(?:frozen)?set\(|array\(")

@@ -68,7 +68,6 @@ def _optional(kind: Any, *keys: str) -> dict[str, Any]:
     return {f"{key}?": kind for key in keys}
 
 
-# The kinds of the files.
 _TOKEN = {"content": str}
 _NAME = (str, _TOKEN, NoneType)
 _NAMES = _optional(_NAME, *_NAMED)

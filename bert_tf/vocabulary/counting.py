@@ -29,7 +29,6 @@ _WORDS_AT_ONCE = 100_000
 _WIDTH = 40
 # The only ASCII whitespace that does not end a word. The tokenizer drops it, like U+0001.
 _NO_SPACE = bytes.maketrans(b"\x0b\x0c", b"\x01\x01")
-# Without added tokens.
 _PLAIN = Vocabulary(SPECIAL_TOKENS)
 
 

@@ -12,7 +12,6 @@ from bert_tf.finetuning import examples
 from bert_tf.finetuning.task import TRAIN
 from bert_tf.tables.rows import read_rows, table_kind
 
-# The kind of a file.
 _ANSWER = {"answer_start": int, "text": str}
 _QUESTION = {"id": str | int, "question": str}
 _QUESTION |= {"answers?": list[_ANSWER], "is_impossible?": bool | None}
@@ -60,7 +59,6 @@ class SquadExamples:
         return [(question.text, self.contexts[question.context]) for question in self.questions]
 
 
-# Faults in the data, which are counted.
 _MOVED = "answers moved from a wrong offset to the nearest occurrence of their text"
 _ABSENT = "questions left out because their answer is not in the context"
 _ELSEWHERE = "answers at a wrong offset"

@@ -15,7 +15,6 @@ from bert_tf.finetuning.examples import choose_held_out
 from bert_tf.finetuning.labels import sorted_classes, warn_about_names
 from bert_tf.finetuning.tagging import tags as schemes
 
-# The most tags that a message shows.
 _TAGS_SHOWN = 9
 # The last character of a word and the first of the next one, in scripts without spaces.
 _JOINED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff]{2}")

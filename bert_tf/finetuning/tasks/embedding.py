@@ -19,7 +19,6 @@ from bert_tf.finetuning.tasks.text_task import RegressionTask, TextTask
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.names import part_of
 
-# The flags that only these tasks read.
 VECTOR_FLAGS = ("label_type", "pooling", "normalize")
 
 

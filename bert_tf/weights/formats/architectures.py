@@ -22,7 +22,6 @@ class Architecture(NamedTuple):
 
 _GOOGLE_LAYER = "bert/encoder/transformer/group_{}/inner_group_0"
 _LAYER = "albert.encoder.albert_layer_groups.{}.albert_layers.0"
-# By `BertConfig.model_type`.
 ARCHITECTURES = {
     "bert": Architecture("Bert", {"vocab_size": 30522}),
     "albert": Architecture(

@@ -22,7 +22,6 @@ _ALBERT_CONFIG = "albert_config.json"
 
 # The scopes in which run_classifier.py and run_squad.py keep their heads.
 _HEADS = {"classifier": "", "span": "cls/squad/"}
-# States of the optimizers and loss scales of published programs.
 _IGNORED = (
     *("*/adam_m", "*/adam_v", "*/Adam", "*/Adam_1", "beta1_power", "beta2_power", "global_step"),
     *("good_steps", "bad_steps", "loss_scale", "current_loss_scale"),

@@ -83,9 +83,7 @@ _CLASSES = {
 }
 # Values of problem_type.
 _MULTI_LABEL, _SINGLE_LABEL = "multi_label_classification", "single_label_classification"
-# Heads without labels.
 _OUTPUTS = {"span": 2, "multiple_choice": 1}
-# The kind of config.json.
 CONFIG_JSON = {
     "architectures?": list[str] | None,
     "id2label?": dict[str, str | None] | None,

@@ -29,7 +29,6 @@ NAME = "KerasHub"
 
 _MASKED_LM = "task/layers/masked_lm_head"
 _CLASSIFIER_BIAS = "task/layers/dense/vars/1"
-# States of optimizers and of random generators.
 _IGNORED = ("optimizer/*", "task/optimizer/*", "*/seed_generator/vars/*")
 
 # Our keys -> the arguments of BertBackbone.
@@ -50,7 +49,6 @@ _MASKED_LM_FORM = {"masked_lm_act": "gelu", "masked_lm_layer_norm_eps": 1e-5}
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _TASK_WEIGHTS, _TOKENIZER = "task.weights.h5", "tokenizer.json"
 _VOCAB = "assets/tokenizer/vocabulary.txt"
-# The description of an object of Keras.
 _OBJECT = {"class_name": str, "config": {"lowercase?": bool | None}}
 
 

@@ -24,9 +24,7 @@ NAME = "Model Garden"
 _HEAD_POOLER, _POOLER = "next_sentence/pooler_dense/", "pooler_transform/"
 _WORDS = "word_embeddings/embeddings"
 _QUERY = "transformer/layer_0/self_attention/query/kernel"
-# Weights that every encoder has.
 ENCODER = {_WORDS, _QUERY}
-# Variables that are not weights.
 IGNORED = (
     *("optimizer/*", "*/.OPTIMIZER_SLOT/*", "global_step", "save_counter", "*/save_counter"),
     *("do_lower_case", "*seed_generator_state"),

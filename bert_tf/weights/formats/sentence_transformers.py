@@ -38,12 +38,10 @@ _FLAGS = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_max_tokens": "max",
 }
-# What 2_Dense/config.json calls activations.
 _TANH = "torch.nn.modules.activation.Tanh"
 _ACTIVATIONS = {_TANH: "tanh", "torch.nn.modules.linear.Identity": "linear"}
 # The supported modules in their order; the first two are names of one module.
 _KINDS = ("Transformer", "BERT", "Pooling", "Dense", "Normalize")
-# The kinds of their configurations.
 _MODULE = {"path": str, "type": str}
 _DENSE_VALUES = {"in_features": int, "out_features": int}
 _DENSE_VALUES |= {"activation_function?": str, "bias?": bool, "use_residual?": bool}

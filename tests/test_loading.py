@@ -107,7 +107,6 @@ def test_a_preprocessor_has_vocabulary_casing_and_length_of_the_run(tmp_path):
 
 
 def test_a_preprocessor_extracts_an_archive_once(tmp_path, monkeypatch):
-    """Oracle: the number of calls."""
     save(str(tmp_path / "run"), BertEncoder(CONFIG), ModelSpec(CONFIG, VOCAB, False))
     archive = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "run")
     calls = calls_of(monkeypatch, checkpoint, "extract")

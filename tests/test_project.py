@@ -30,7 +30,6 @@ def in_a_checkout(monkeypatch):
 
 
 def test_imports_go_down_the_layers_only():
-    """Oracle: the contracts of import-linter in setup.cfg."""
     command = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     done = subprocess.run(
         [sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
@@ -39,7 +38,6 @@ def test_imports_go_down_the_layers_only():
 
 
 def test_rooms_below_compression_do_not_name_it():
-    """Oracle: the words of their files."""
     above = {"ablations", "cli", "comparison", "compression"}
     named = []
     for path in [*(ROOT / "bert_tf").rglob("*.py"), *(ROOT / "tfrecords").rglob("*.py")]:

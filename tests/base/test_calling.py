@@ -146,6 +146,5 @@ def test_every_function_has_the_flags_of_its_command(name):
 
 
 def test_help_lists_every_name():
-    """Oracle: `__all__`."""
     listed = {*re.findall(r"\w+", bert_tf.__doc__)}
     assert {*bert_tf.__all__} - {"__version__"} <= listed and {*bert_tf.__all__} <= {*dir(bert_tf)}

@@ -232,7 +232,6 @@ def test_slow_packages_are_imported_when_needed():
 
 
 def test_another_backend_is_an_error_in_python(monkeypatch):
-    """Oracle: the line, which names the backend and what to set."""
     monkeypatch.setitem(sys.modules, "keras", None)
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     with pytest.raises(ValueError, match="is jax.* set KERAS_BACKEND=tensorflow"):
@@ -269,7 +268,6 @@ def test_the_program_does_not_wait_for_threads(program):
 
 
 def test_help_is_printed_whatever_the_other_flags_are(program):
-    """Oracle: the docstring and the exit code."""
     for flag in ("-h", "--helpfull"):
         done = program("--numbr=1", flag)
         assert (done.returncode, done.stderr) == (0, "")

@@ -158,7 +158,6 @@ def test_the_second_is_refused_and_told_who_is_first(tmp_path, monkeypatch):
 
 
 def test_what_a_kill_leaves_behind_is_no_lock(tmp_path):
-    """Oracle: the files of the folder."""
     (tmp_path / "lock").write_text("process 1 on a machine that is no more, with a long name")
     with pytest.raises(ZeroDivisionError), locked(str(tmp_path)):
         assert (tmp_path / "lock").read_text().startswith(f"process {os.getpid()} on ")
@@ -168,7 +167,6 @@ def test_what_a_kill_leaves_behind_is_no_lock(tmp_path):
 
 
 def test_a_file_of_this_name_stays(tmp_path):
-    """Oracle: its content."""
     for content in (b"mine", b"\xff", b"process 1 on a\nmachine"):
         (tmp_path / "lock").write_bytes(content)
         with pytest.raises(ValueError, match="lock is a file of another program"):

@@ -121,7 +121,6 @@ def test_the_tables(add_run, compare, tmp_path):
 
 @pytest.mark.parametrize("folder", [".", "./", "..//runs/.", "{tmp_path}/runs/", "../link"])
 def test_a_folder_has_many_names(add_run, tmp_path, monkeypatch, capsys, folder):
-    """Oracle: the table of the folder by its full name."""
     for seed, name in enumerate(["a", "b", "deep/c", "deep/d"]):
         flags = dict(random_seed=seed, learning_rate=1e-3 if "deep" in name else 1e-4)
         add_run(name, {"eval_accuracy": seed / 4}, **flags)
@@ -185,7 +184,6 @@ def test_students_show_the_flags_in_which_they_differ(add_run, compare):
 
 
 def test_bad_folders_are_one_clear_line(add_run, compare, tmp_path):
-    """Oracle: the message."""
     with pytest.raises(ValueError, match="results.doc: end it with .md or .txt"):
         Options(folder="runs", output_file="results.doc")
     with pytest.raises(ValueError, match="nowhere holds no finished runs of run_finetuning$"):
@@ -256,7 +254,6 @@ def test_the_table(add_student, runs, capsys, monkeypatch):
 
 
 def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, runs):
-    """Oracle: the folders."""
     add_student("slow", 0.5, "pd", learning_rate=1e-5)
     add_student("fast", 0.5, "pd", learning_rate=1e-4)
     students, unfinished = reporting.read_students(str(runs))

@@ -231,7 +231,6 @@ def test_lines_that_are_left_out(tmp_path, capsys):
     ],
 )
 def test_bad_files(content, message, tmp_path):
-    """Oracle: the message, which names the file and the line."""
     file = tmp_path / "glove.txt"
     file.write_bytes(content)
     with pytest.raises(ValueError, match=f"^{file}{message}"):

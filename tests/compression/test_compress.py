@@ -205,7 +205,6 @@ def test_several_seeds_make_several_students(make_options, monkeypatch):
     ],
 )
 def test_flags_that_do_not_fit(recipe, changes, message, make_options, tmp_path):
-    """Oracle: the message; nothing is written."""
     with pytest.raises(ValueError, match=message):
         run(make_options(recipe, **changes))
     assert not (tmp_path / "student").exists()
@@ -275,13 +274,11 @@ def test_the_seed_chooses_what_is_held_out(config, tmp_path):
     ],
 )
 def test_models_that_cannot_be_compared(recipe, changes, message, make_learner, config):
-    """Oracle: the message, which names what differs."""
     with pytest.raises(ValueError, match=message):
         make_learner(recipe).build_model(None, ModelSpec(dataclasses.replace(config, **changes)))
 
 
 def test_models_that_a_recipe_refuses(teacher, make_options, make_learner, start, mobile, tmp_path):
-    """Oracle: the message, which names what to change."""
     source = open_checkpoint(teacher)
     with pytest.raises(ValueError, match="MobileBERT or shares weights .* heads cannot be removed"):
         spec = ModelSpec(mobile, source.spec.vocab, True)

@@ -180,7 +180,6 @@ def test_the_loss_has_the_weights_of_the_recipe(config, batch):
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("name", ["tinybert", "internal", "mobilebert"])
 def test_mixed_precision_has_the_gradients_of_float32(name, policy, config, mobile, batch):
-    """Oracle: the same in float32."""
     students = {
         "tinybert": without_dropout(config, num_hidden_layers=1, hidden_size=8),
         "mobilebert": dataclasses.replace(mobile, num_hidden_layers=1),

@@ -221,7 +221,6 @@ def test_sensitive_layers_get_more_bits():
 
 
 def test_several_replicas_are_refused(make_learner, config):
-    """Oracle: the message, which says what to do."""
     learner = make_learner("q8bert")
     with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
         with pytest.raises(ValueError, match="quantization trains on one device: give --strategy"):

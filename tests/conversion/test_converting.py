@@ -139,7 +139,6 @@ def test_what_is_missing_or_extra_is_named_or_allowed(tmp_path, capsys):
 
 
 def test_flags_state_what_the_source_does_not(tmp_path):
-    """Oracle: the flags; a contradiction names both sides."""
     source = save(tmp_path / "start")
     for name in ("vocab.txt", "tokenizer_config.json"):
         os.remove(os.path.join(source, name))

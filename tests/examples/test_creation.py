@@ -240,7 +240,6 @@ def test_no_input_lies_where_unfinished_work_goes(folder, options):
 
 
 def test_any_file_name_works(folder, options):
-    """Oracle: the same bytes under another name."""
     for name in ("plain.tfrecord", "data", "da[t]a.tf_record", "with space.tfrecord"):
         run(options(num_shards=None, output_file=f"{folder}/out/{name}"))
     files = _bytes(folder)

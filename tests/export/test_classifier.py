@@ -60,7 +60,6 @@ def pairs(tmp_path_factory) -> SimpleNamespace:
 
 
 def test_classifies_pairs_of_any_length(pairs):
-    """Oracle: the model."""
     texts_a, texts_b = TEXTS
     expected = tf.nn.softmax(pairs.model(packed(12, *TEXTS))).numpy()
     labels = [f"LABEL_{index}" for index in expected.argmax(axis=-1)]
@@ -189,7 +188,6 @@ def test_flags_state_what_a_model_of_another_program_does_not(tmp_path):
 
 
 def test_what_cannot_be_exported(tmp_path):
-    """Oracle: the line."""
     run = Run(save_run(tmp_path / "run", BertTaskModel(CONFIG, 3), VOCAB))
 
     def refuse(match: str, head: Head | None, **changes):

@@ -229,7 +229,6 @@ def test_a_comparison_names_the_worst_case_and_both_models(monkeypatch):
 
 
 def test_what_cannot_be_exported(pretrainer, tmp_path):
-    """Oracle: one line that says what to do; no file is written."""
     run = save(f"{tmp_path}/run", pretrainer)
 
     def refuse(message: str, **flags):
@@ -248,7 +247,6 @@ def test_what_cannot_be_exported(pretrainer, tmp_path):
 
 
 def test_what_predict_cannot_read(digits, tmp_path):
-    """Oracle: one line that says what to do."""
     file = tmp_path / "model.tflite"
     with pytest.raises(OSError, match=r"cannot read .*model.tflite: "):
         open_single_file(str(file))

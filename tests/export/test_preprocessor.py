@@ -72,7 +72,6 @@ def assert_equal(actual, expected):
 
 
 def test_root_equals_tokenizer_and_packing(folder, loaded, tokenizer):
-    """Oracle: the tokenizer and the packing that were exported."""
     expected = pack_segments([tokenizer.tokenize_flat(TEXTS)], 32, tokenizer.vocab)
     assert_equal(loaded(TEXTS), expected)
     dataset = tf.data.Dataset.from_tensors(tf.constant(TEXTS)).map(loaded)
@@ -142,13 +141,11 @@ def test_the_folder_keeps_the_contract(folder, capsys):
 
 
 def test_the_code_of_the_card_runs(folder, tokenizer, run_card):
-    """Oracle: the tokenizer and the packing."""
     segments = [tokenizer.tokenize_flat(texts) for texts in (["a question"], ["an answer"])]
     assert_equal(run_card(folder)["inputs"], pack_segments(segments, 64, tokenizer.vocab))
 
 
 def test_bad_input_is_one_clear_line(folder, vocab_file, tmp_path):
-    """Oracle: the line; nothing is written."""
     good = dict(vocab_file=vocab_file, output_dir=str(tmp_path / "out"), do_lower_case=True)
     for changes, message in (
         ({"output_dir": folder}, "not empty"),

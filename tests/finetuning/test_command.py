@@ -463,8 +463,6 @@ def test_the_default_length_is_the_most_that_the_model_takes(files, tmp_path, ca
 
 
 def test_files_that_do_not_go_together(files, pretrained, tmp_path, config):
-    """Oracle: the message names the files; nothing is written."""
-
     def refuse(match, **changes):
         with pytest.raises(ValueError, match=match):
             run(tuning_options(files, tmp_path / "out", **changes))

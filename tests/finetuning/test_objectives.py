@@ -219,7 +219,6 @@ def test_balanced_weights():
 
 
 def test_stated_weights():
-    """Oracle: by hand."""
     assert class_weights("spam=4,a=b=0.5", WEIGHTED, TARGETS) == (1.0, 4.0, 0.5)
     line = "Class weights: ham 1 (17 examples), spam 4 (2 examples), a=b 0.5 (5 examples)."
     assert describe_weights((1.0, 4.0, 0.5), WEIGHTED, TARGETS) == line

@@ -289,7 +289,6 @@ def test_pairs_choices_and_questions(fine_tuned, tmp_path, capsys):
     ],
 )
 def test_what_users_do_wrong(name, data, flags, message, classifier, tmp_path):
-    """Oracle: the line. No unfinished work is left."""
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ValueError, match=message):
         written(classifier, tmp_path / name, **flags)
@@ -298,7 +297,6 @@ def test_what_users_do_wrong(name, data, flags, message, classifier, tmp_path):
 
 
 def test_output_and_input_files_go_together():
-    """Oracle: the line."""
     for flags in (dict(num_workers=2), dict(overwrite=True)):
         with pytest.raises(ValueError, match=f"{min(flags)} has no effect without --output_file"):
             predict.Options(checkpoint="x", **flags)
@@ -368,7 +366,6 @@ def test_what_others_wrote_stays(end, classifier, tmp_path, monkeypatch):
 
 
 def test_no_part_of_the_output_is_the_input(classifier, pretrained, tmp_path):
-    """Oracle: the bytes of the input."""
     (mine := tmp_path / "a.jsonl.rejected.jsonl").write_text('{"text": "a"}\n')
     labels = tmp_path / "v.metadata.tsv"
     labels.write_text("text\na\n")

@@ -355,7 +355,6 @@ ENTITIES |= {"entity_start": [4, 0], "entity_end": [8, 0]}
     ],
 )
 def test_answers_as_lines(outputs, labels, line):
-    """Oracle: the lines; every answer can be written as JSON."""
     arrays = {name: x if isinstance(x, bytes) else np.array(x)[()] for name, x in outputs.items()}
     answer = answer_of(arrays, labels, "the text")
     assert line_of(answer, {"text": "the text"}) == line

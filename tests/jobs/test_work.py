@@ -127,7 +127,6 @@ def test_what_appears_meanwhile_stays(job):
 
 
 def test_two_runs_at_once_are_an_error(job, monkeypatch):
-    """Oracle: a lock that is held."""
     monkeypatch.setattr(output_files, "_PATIENCE", 0)
     job.folder.mkdir()
     with open(job.folder / "lock", "w") as file:

@@ -166,7 +166,6 @@ def test_masks_dynamic_records(flags, data):
 
 
 def test_masking_flags_are_checked(flags, data):
-    """Oracle: the message names the file or flag."""
     masked = {"masking": "wordpiece"}, {"masked_lm_prob": 0.15}, {"replacements": "80,10,10"}
     for change in masked:
         (name,) = change

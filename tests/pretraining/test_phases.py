@@ -78,7 +78,6 @@ def test_two_phases_are_one_run(two_phases, monkeypatch, no_learning, capsys):
     ],
 )
 def test_impossible_phases_are_named(flags, tmp_path, content, message):
-    """Oracle: the message."""
     path = tmp_path / "phases.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=f"{path}.*{message}"):
@@ -127,7 +126,6 @@ def _manifest(data: pathlib.Path, folder: pathlib.Path, objective: str) -> str:
 
 @pytest.mark.usefixtures("no_learning", "eagerly")
 def test_the_objective_is_that_of_the_examples(flags, data, untrained, tmp_path):
-    """Oracle: the metrics of each objective."""
     files = {name: _manifest(data, tmp_path, name) for name in ("mlm", "sop", "nsp")}
     alone = flags | {"do_train": False, "init_checkpoint": untrained}
     for name in ("mlm", "sop"):

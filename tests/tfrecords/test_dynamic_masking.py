@@ -185,7 +185,6 @@ def test_whole_words_have_the_distribution_of_the_original():
 
 
 def test_rows_get_the_same_masks_together_and_one_by_one():
-    """Oracle: the batch masked as a whole."""
     same = {name: np.repeat(values, 12, axis=0) for name, values in dynamic_arrays(1).items()}
 
     def masks(first: int, last: int, **changes) -> np.ndarray:
@@ -279,7 +278,6 @@ def test_a_step_is_the_same_under_every_strategy(tmp_path, units, pipelines, fir
 
 
 def test_evaluation_masks_do_not_depend_on_the_batch_size(tmp_path):
-    """Oracle: the rows of other batches."""
     arrays = dynamic_arrays(150)
     file = _write(tmp_path / "records", arrays)
 

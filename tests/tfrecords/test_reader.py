@@ -131,7 +131,6 @@ def test_evaluation_gives_every_input_pipeline_the_same_number_of_batches(tmp_pa
 
 
 def test_check_files_names_the_file_and_the_flag(tmp_path):
-    """Oracle: what each file holds, and what it lacks."""
     files = _write(tmp_path, _arrays(4))
     (tmp_path / "text").write_text("this is not a TFRecord file")
     write_records(str(tmp_path / "none"), [], "GZIP")
@@ -326,7 +325,6 @@ def test_a_resumed_stream_equals_the_tail_of_the_uninterrupted_one(files, three_
 
 @pytest.mark.parametrize("part", ["all", "train"])
 def test_the_records_of_a_step_are_named(files, three_epochs, part):
-    """Oracle: the contents of the rows."""
     seed = 2**32 - 1
     rows = three_epochs(seed, part)
     records = _records(files, seed=seed, part=part)

@@ -143,7 +143,6 @@ def test_a_checkpoint_that_a_kill_left_unlisted_is_the_newest(tmp_path, trainer,
 
 
 def test_what_is_found_in_place_of_a_checkpoint_is_named(tmp_path, trainer, make_checkpointer):
-    """Oracle: the files that are there."""
     path = make_checkpointer(tmp_path / "run", trainer).save()
     (tmp_path / "empty").mkdir()
     (tmp_path / "other").mkdir()
@@ -165,7 +164,6 @@ def test_what_is_found_in_place_of_a_checkpoint_is_named(tmp_path, trainer, make
 
 
 def test_without_a_readable_checkpoint_no_run_starts_over(tmp_path, trainer, make_checkpointer):
-    """Oracle: the only checkpoint, which is damaged."""
     path = make_checkpointer(tmp_path, trainer).save()
     _damage(tmp_path, 0, "data cut")
     with pytest.raises(OSError, match=f"{path} is damaged or incomplete, and no earlier"):

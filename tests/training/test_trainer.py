@@ -133,7 +133,6 @@ class _SlowToFree:
 
 
 def test_nobody_waits_for_an_iterator_that_is_slow_to_free(monkeypatch):
-    """Oracle: events."""
     monkeypatch.setattr("bert_tf.training.trainer._PATIENCE", 0.0)
     allowed, freed = threading.Event(), threading.Event()
 

@@ -36,7 +36,6 @@ from tfrecords.vocabulary import Vocabulary
     ],
 )
 def test_several_classes_at_once(read, write, name, data, flags):
-    """Oracle: by hand."""
     if isinstance(data, list):
         data = "\n".join(json.dumps({"text": "a"} | row) for row in data)
     path = write(name, data)

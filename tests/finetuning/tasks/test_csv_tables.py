@@ -55,7 +55,6 @@ def test_whole_numbers_are_classes_in_any_form(read, write):
 
 
 def test_pairs_and_named_columns(read, write):
-    """Oracle: by hand."""
     train = write("train.csv", "q,a,gold,extra\nwhy,so,yes,1\nhow,thus,no,2\n")
     flags = dict(text_column="q", text_b_column="a", label_column="gold")
     task, splits = read(train_file=train, dev_file=train, **flags)
@@ -158,7 +157,6 @@ def test_a_trained_model_knows_its_classes_and_tests_may_lack_labels(read, write
     ],
 )
 def test_tests_with_a_part_of_their_labels(read, write, head, label_type, labels):
-    """Oracle: the line, and the advice to label all rows or none."""
     row = {"text": "a", "tokens": ["a"]}
     test = write("t.jsonl", "\n".join(json.dumps(row | {"label": label}) for label in labels))
     flags = dict(test_file=test, label_type=label_type, label_column="label")
@@ -167,7 +165,6 @@ def test_tests_with_a_part_of_their_labels(read, write, head, label_type, labels
 
 
 def test_numbers(read, write):
-    """Oracle: by hand."""
     train = write("train.csv", "text,text_b,label\na,b, 1.5\nc,d,-2e1\n")
     flags = dict(train_file=train, dev_file=train, text_b_column="text_b", label_type="number")
     task, splits = read(**flags)
@@ -278,7 +275,6 @@ def test_bad_tables_are_one_clear_line(read, write, train, dev, flags, message):
     ],
 )
 def test_what_else_a_table_seems_to_hold(read, write, header, row, pairs, said, capsys):
-    """Oracle: by hand."""
     path = write("a.csv", "\n".join([header, *map(row.format, (0, 1, 1))]))
     flags = {} if pairs is None else {"label_type": "pairs", "text_b_column": pairs or None}
     read(None, ["train"], train_file=path, dev_file=path, **flags)

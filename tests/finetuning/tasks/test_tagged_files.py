@@ -120,7 +120,6 @@ _OTHER = {"train_file": None, "data_dir": "."}
     ],
 )
 def test_bad_files_are_one_clear_line(split, content, flags, message, folder):
-    """Oracle: the file, the line and the flag."""
     with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
         _read(folder, split, content, **flags)
     assert "\n" not in str(caught.value)

@@ -112,7 +112,6 @@ def shard(folder: pathlib.Path, **changes) -> None:
 
 
 def test_shards(folder):
-    """Oracle: the same tensors in one file."""
     expected = values(folder)
     shard(folder)
     assert_equal(values(folder), expected)
@@ -245,7 +244,6 @@ def test_labels_are_in_the_order_of_their_ids(folder, capsys):
     ],
 )
 def test_other_forms_of_weights_are_refused(folder, file, how):
-    """Oracle: the message says how to get safetensors."""
     (folder / FILE).rename(folder / file)
     message = how.format("BertForSequenceClassification.from_pretrained(", repr(str(folder)))
     for path in (folder, folder / file):
@@ -505,7 +503,6 @@ def cached(folder: pathlib.Path, cache: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("prefix", ["hf", "keras", "tfhub"])
 def test_a_folder_is_no_download(prefix, tmp_path, monkeypatch):
-    """Oracle: the name itself."""
     monkeypatch.chdir(tmp_path)
     for name in (prefix, f"./{prefix}", f"{prefix}/part", rf"C:\{prefix}"):
         assert local_path(name) == name

@@ -70,7 +70,6 @@ def test_outputs_of_the_model_garden(garden, kind):
 
 
 def test_names_of_the_first_encoders(garden, tmp_path):
-    """Oracle: the same weights under the present names."""
     present = open_checkpoint(str(garden / "encoder"))
     theirs = model_garden.variables(str(garden / "encoder/variables/variables"))
     root = tf.train.Checkpoint()
@@ -130,7 +129,6 @@ def test_weights_of_an_own_export(export, garden, tmp_path):
 
 
 def test_an_own_export_in_8_bits(export, tmp_path, garden):
-    """Oracle: the line."""
     vocab = str(garden / "encoder/assets/vocab.txt")
     with int32_only():
         export_encoder(export[0].encoder, vocab, f"{tmp_path}/e", do_lower_case=False, int8=True)

@@ -159,11 +159,7 @@ class Session:
 
 
 class Learner(abc.ABC):
-    """What a run trains, and how: all of it but the devices and the examples.
-
-    Attributes:
-        readers: other models that read the same examples, by their paths.
-    """
+    """What a run trains, and how; `readers` are other models of the same examples, by path."""
 
     readers: Mapping[str, ModelSpec] = {}
 

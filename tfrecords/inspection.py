@@ -104,10 +104,7 @@ def _find_vocabulary(
 def inspect_files(
     files: Sequence[str], manifests: Mapping[str, dict], vocab: Vocabulary | None, num_examples: int
 ) -> Inspection:
-    """Checks all records of all files, and ids against the vocabulary, if given.
-
-    If there are manifests, by path, they must list the files.
-    """
+    """Checks all records of files, which manifests, if any, list, and ids against a vocabulary."""
     result, entries = Inspection(), listed_files(manifests)
     rules: Rules | None = None
     total = sum(tf.io.gfile.stat(file).length for file in files)

@@ -116,12 +116,7 @@ def training_records(
 
 @tf.autograph.experimental.do_not_convert
 def records_of_step(records: RecordSet, batch_size: int, step: int) -> list[tuple[str, int]]:
-    """Returns the file and record number (starting at 1) of each row of a training batch.
-
-    Args:
-        batch_size: the global batch size, over all replicas.
-        step: number of steps already taken.
-    """
+    """Returns the file and record number, from 1, of each row of the batch after `step` steps."""
     places = training_records(records, step * batch_size, _numbered_records)
     rows = places.take(batch_size).as_numpy_iterator()
     return [(row["file"].decode(), int(row["number"])) for row in rows]

@@ -61,10 +61,7 @@ class GridRow:
 
 @dataclass(frozen=True)
 class Grid:
-    """An ablation: what is compared, and where the paper does; its rows, and the paper's tasks.
-
-    `results` are the columns of the pre-training run.
-    """
+    """An ablation: what is compared, in which table; its rows, tasks and pre-training `results`."""
 
     title: str
     rows: tuple[GridRow, ...]

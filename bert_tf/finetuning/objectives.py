@@ -85,12 +85,7 @@ class ClassificationObjective(PerExample):
 
 @dataclass(frozen=True)
 class RegressionObjective(PerExample):
-    """Squared error for the target `values`, float [B]; predicts `values` [B].
-
-    Args:
-        deviation: the standard deviation of the values; the squared errors are divided by its
-            square, so that the size of the loss does not depend on the unit of the values.
-    """
+    """Squared error of `values`, float [B], in units of the square of their `deviation`."""
 
     deviation: float = 1.0
 

@@ -202,11 +202,7 @@ class Table:
         return f"{self.path}, {self.unit} {self.lines[row]:,}"
 
     def column(self, name: str, advice: str = "") -> list[Any]:
-        """Returns the cells of a column.
-
-        Raises:
-            ValueError: there is no such column.
-        """
+        """Returns the cells of a column; raises a ValueError if there is none."""
         if name not in self.columns:
             raise ValueError(f"{self.path} has no column {name!r}, only {self.names()}{advice}")
         return self.columns[name]
@@ -216,11 +212,7 @@ class Table:
         return ", ".join(map(short_name, self.columns))
 
     def texts(self, name: str, needed: bool = True) -> list[bytes]:
-        """Returns the texts of a column; unless they are `needed`, missing ones and null are b"".
-
-        Raises:
-            ValueError: there is no such column, or a cell holds something else.
-        """
+        """Returns texts; unless `needed`, missing ones are b"". Other cells are a ValueError."""
         texts = self.column(name)
         if not needed:
             texts = ["" if text is None else text for text in texts]

@@ -224,10 +224,7 @@ class Trainer:
 
     @tf.autograph.experimental.do_not_convert
     def replica_step(self, batch: Batch, shortcut: Shortcut | None = None) -> tf.Tensor:
-        """Takes one replica's part of an optimizer step, in a replica context.
-
-        `batch` holds this replica's rows. Returns their sums and counts [2, measures].
-        """
+        """Takes one replica's part of a step, `batch`; returns sums and counts, [2, measures]."""
         with self._compiling():
             return self._step(batch, shortcut)
 

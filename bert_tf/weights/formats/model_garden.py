@@ -60,10 +60,7 @@ def recognizes(path: str) -> bool:
 
 
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
-    """Opens a training checkpoint: the prefix of its files, any of them, or their folder.
-
-    Without a configuration, it follows from the shapes of the weights.
-    """
+    """Opens a training checkpoint by prefix, file or folder; shapes replace a missing config."""
     prefix = _prefix(path)
     folder = Run(os.path.dirname(prefix))
     theirs = variables(prefix)

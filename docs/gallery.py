@@ -304,13 +304,13 @@ def draw_layers() -> Pictures:
 
 
 def save(folder: pathlib.Path, pictures: Pictures) -> None:
-    """Writes pictures whose colors follow the light or dark theme of the page around them."""
+    """Writes pictures for light and dark pages, whose background shows through."""
     dark = "@media (prefers-color-scheme: dark) {svg > g {filter: invert(.88) hue-rotate(180deg)}}"
     folder.mkdir(parents=True, exist_ok=True)
     for name, figure in pictures:
         path = folder / f"{name}.svg"
         with matplotlib.rc_context({"svg.hashsalt": name}):
-            figure.savefig(path, metadata={"Date": None})
+            figure.savefig(path, metadata={"Date": None}, transparent=True)
         # A hundredth of a point is fine enough, and one line is small.
         text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", " ".join(path.read_text().split()))
         path.write_text(text.replace("</style>", f"{dark}</style>", 1))

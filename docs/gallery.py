@@ -1,7 +1,8 @@
 """Draws the pictures of the documentation, of what it is given.
 
   python docs/gallery.py --quickstart=quickstart --encoder=all-MiniLM-L6-v2 --sst2=run-sst2 \
-    --mrpc=run-mrpc --squad=run-squad --ner=run-ner --chinese=bert-base-chinese
+    --mrpc=run-mrpc --squad=run-squad --ner=run-ner --chinese=bert-base-chinese \
+    --ablations=ablation
 
 Without any of these flags, it draws what needs no model: diagrams and published figures.
 """
@@ -23,7 +24,7 @@ from matplotlib.figure import Figure
 
 import bert_tf
 from bert_tf import plots
-from bert_tf.ablations.ablation_options import GRIDS
+from bert_tf.ablations.running import draw_grid
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.documents import Lexicon
@@ -34,7 +35,6 @@ from bert_tf.inference.masks import MaskFiller
 from bert_tf.inference.predictor import open_predictor
 from bert_tf.plots import style
 from bert_tf.plots.compression import Compressed, compressed_models
-from bert_tf.plots.scores import ScoredModel, draw_scores
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 MILK = "the man bought a gallon of milk and carried it home"
@@ -74,12 +74,14 @@ def main(arguments: list[str] | None = None) -> None:
     for task in TASKS:
         parser.add_argument(f"--{task}", help="A run fine-tuned on this task; needs all four")
     parser.add_argument("--chinese", help="A Chinese vocab.txt, or a checkpoint that has one")
+    parser.add_argument("--ablations", help="The --output_dir of ablation")
     parser.add_argument("--output_dir", type=pathlib.Path, default=DOCS / "images/plots")
     flags = parser.parse_args(arguments)
-    pictures = [draw_architecture(), draw_compression(), draw_layers()]
+    pictures = [draw_architecture(), draw_compression()]
     pictures += [draw_quickstart(flags.quickstart)] if flags.quickstart else []
     pictures += [draw_encoder(flags.encoder)] if flags.encoder else []
     pictures += [draw_chinese(flags.chinese)] if flags.chinese else []
+    pictures += [draw_grids(flags.ablations)] if flags.ablations else []
     runs = [getattr(flags, task) for task in TASKS]
     pictures += [draw_fine_tuned(*runs)] if all(runs) else []
     save(flags.output_dir, itertools.chain(*pictures))
@@ -292,15 +294,10 @@ def draw_compression() -> Pictures:
     yield "compression", compressed_models(models, title="Students of MiniLM on SST-2")
 
 
-def draw_layers() -> Pictures:
-    """Draws table 7 of the BERT paper."""
-    models = [
-        ScoredModel(row.name, None, {name: (score, None) for name, score in row.published.items()})
-        for row in GRIDS["layers"].rows
-        if row.published
-    ]
-    title = "Table 7: fine-tuned, or frozen"
-    yield "layers", draw_scores(["NER F1"], {"BERT paper": models}, title)
+def draw_grids(folder: str) -> Pictures:
+    """Draws tables of ablations, measured and the paper's."""
+    for path in sorted(pathlib.Path(folder).glob("*.json")):
+        yield path.stem, draw_grid(json.loads(path.read_text()))
 
 
 def save(folder: pathlib.Path, pictures: Pictures) -> None:

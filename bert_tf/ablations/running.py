@@ -131,12 +131,12 @@ def write_grid(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, 
     values = {"grid": options.grid, "title": grid.title, "columns": names, "rows": rows}
     write_json(f"{options.folder}.json", values)
     atomic_write(f"{options.folder}.txt", f"{text}\n")
-    atomic_write(f"{options.folder}.png", _picture(values).png())
+    atomic_write(f"{options.folder}.png", draw_grid(values).png())
     return values | {"text": text}
 
 
-def _picture(values: Values) -> Picture:
-    """Returns the picture of a table, in which sizes are points and other rows bars."""
+def draw_grid(values: Values) -> Picture:
+    """Draws a table, the content of GRID.json: sizes as points, and other rows as bars."""
     groups: dict[str, list[ScoredModel]] = {"measured": []}
     for row in values["rows"]:
         ours = {name: (score["mean"], score["deviation"]) for name, score in row["scores"].items()}

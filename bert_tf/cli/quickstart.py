@@ -1,4 +1,4 @@
-"""Runs every step from text to a filled-in [MASK], in about five minutes.
+"""Runs every step from text to a filled-in [MASK], in five to eight minutes.
 
   python -m bert_tf.quickstart --output_dir=quickstart
 
@@ -53,7 +53,7 @@ def run(options: Options) -> None:
     started = time.monotonic()
     folder = pathlib.Path(options.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    say(f"The steps take about five minutes on two cores. Their files go to {folder}/.")
+    say(f"The steps take five to eight minutes on two cores. Their files go to {folder}/.")
     train, heldout = _make_data(folder, options.vocab_size)
     model, steps = folder / "pretraining", options.num_train_steps
     _step(

@@ -46,6 +46,14 @@ def test_the_gallery_draws_the_pictures_of_the_pages(tmp_path, eagerly):
         save_fine_tuned(paths[task], task, head, ModelSpec(config, vocab, True), max_seq_length=32)
     (tmp_path / "mrpc/predictions_dev.tsv").write_text("id\tlabel\tprediction\n0\ta\tb\n1\tb\tb\n")
 
+    paths["ablations"] = tmp_path / "ablation"
+    paths["ablations"].mkdir()
+    row = {"row": "a", "parameters": 1, "scores": {"f1": {"mean": 1, "deviation": None}}}
+    values = {"title": "rows", "columns": ["f1"], "rows": [row | {"published": {}}]}
+    for grid in ("layers", "rates", "sizes"):
+        text = json.dumps(values | {"grid": grid})
+        (paths["ablations"] / f"{grid}.json").write_text(text)
+
     spec = importlib.util.spec_from_file_location("gallery", SCRIPT)
     gallery = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(gallery)

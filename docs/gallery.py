@@ -24,7 +24,7 @@ from matplotlib.figure import Figure
 
 import bert_tf
 from bert_tf import plots
-from bert_tf.ablations.running import draw_grid
+from bert_tf.ablations.running import draw_ablation
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.documents import Lexicon
@@ -183,7 +183,7 @@ def draw_meanings(vectors: np.ndarray, meanings: list[str]) -> Figure:
     axes.set_xticks(range(len(cosines)), ["input", *range(len(cosines) - 1)])
     axes.set(xlabel="output of layer", ylabel="mean cosine")
     style.set_title(axes, 'How alike the vectors of "apple" are')
-    style.draw_grid(axes)
+    style.draw_ablation(axes)
     style.draw_legend(axes)
     return axes.figure
 
@@ -297,7 +297,7 @@ def draw_compression() -> Pictures:
 def draw_grids(folder: str) -> Pictures:
     """Draws tables of ablations, measured and the paper's."""
     for path in sorted(pathlib.Path(folder).glob("*.json")):
-        yield path.stem, draw_grid(json.loads(path.read_text()))
+        yield path.stem, draw_ablation(json.loads(path.read_text()))
 
 
 def save(folder: pathlib.Path, pictures: Pictures) -> None:

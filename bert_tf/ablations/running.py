@@ -131,11 +131,11 @@ def write_grid(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, 
     values = {"grid": options.grid, "title": grid.title, "columns": names, "rows": rows}
     write_json(f"{options.folder}.json", values)
     atomic_write(f"{options.folder}.txt", f"{text}\n")
-    atomic_write(f"{options.folder}.png", draw_grid(values).png())
+    atomic_write(f"{options.folder}.png", draw_ablation(values).png())
     return values | {"text": text}
 
 
-def draw_grid(values: Values) -> Picture:
+def draw_ablation(values: Values) -> Picture:
     """Draws a table, the content of GRID.json: sizes as points, and other rows as bars."""
     groups: dict[str, list[ScoredModel]] = {"measured": []}
     for row in values["rows"]:

@@ -1,4 +1,4 @@
-"""Runs every step from text to a filled-in [MASK], in five to eight minutes.
+"""Goes from text to a filled-in [MASK], in five to eight minutes.
 
   python -m bert_tf.quickstart --output_dir=quickstart
 

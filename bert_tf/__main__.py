@@ -9,7 +9,9 @@ from bert_tf.base import command
 from bert_tf.base.command_help import table, wrapped
 
 _STEPS = {
-    "All steps, on text that every machine has": {"quickstart": "bert_tf.quickstart"},
+    "All steps, on text that every machine has": {
+        "quickstart": "bert_tf.quickstart",
+    },
     "Text to examples": {
         "build-vocab": "bert_tf.build_vocab",
         "create-pretraining-data": "bert_tf.create_pretraining_data",
@@ -43,7 +45,9 @@ _STEPS = {
         "export-check": "export.check",
         "convert-checkpoint": "bert_tf.convert_checkpoint",
     },
-    "In a shell": {"completion": "bert_tf.completion"},
+    "In a shell": {
+        "completion": "bert_tf.completion",
+    },
 }
 # The commands in the package `export`, which may import this one, are known only by name.
 COMMANDS = {name: module for commands in _STEPS.values() for name, module in commands.items()}

@@ -68,7 +68,9 @@ class WorkerOptions(DeviceOptions):
 class RunnerOptions(command.Options):
     """Where work in chunks runs, and whether its output may replace another one."""
 
-    num_workers: int | None = _location(None, "Default: as many as save time.", **WORKERS)
+    num_workers: int | None = _location(
+        None, "Number of processes. Default: as many as save time.", **WORKERS
+    )
     runner: str = _location(
         "local",
         "Where the work runs: on this machine, or on a runner of Apache Beam.",

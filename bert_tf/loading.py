@@ -62,7 +62,9 @@ def load(path: str) -> LoadedRun:
     checkpoint = open_checkpoint(path)
     spec = checkpoint.spec
     if "head" in checkpoint.parts:
-        print(f"The head of {path} is not loaded: use predict, export.classifier or load_embedder.")
+        print(
+            f"The head of {path} was not loaded: use predict, export.classifier or load_embedder."
+        )
     model = (BertPretrainer if "masked_lm" in checkpoint.parts else BertEncoder)(spec.config)
     load_or_warn(checkpoint, model.weights)
     warn_about_casing(spec.vocab, spec.lower_case)

@@ -123,6 +123,7 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
 def _config(
     resumed: Run | None, init: Checkpoint | None, flags: EncoderFlags, vocab: Vocabulary | None
 ) -> tuple[BertConfig, str]:
+    """Returns the configuration and the name of its source."""
     if file := flags.bert_config_file:
         return BertConfig.from_json_file(file), file
     if flags.preset:
@@ -184,7 +185,10 @@ def agreed(
 def agreed_casing(
     casings: Mapping[str, bool | None], vocab: Vocabulary | None, path: str | None
 ) -> bool | None:
-    """Returns the casing that sources state; if none, guesses it from `path`, if given; says so."""
+    """Returns the casing that sources state; if none does, guesses it and prints the guess.
+
+    `path` is that of the checkpoint or the vocabulary; None not to guess.
+    """
     _, lower_case = agreed("do_lower_case", casings)
     if lower_case is None and path:
         lower_case = guess_casing(vocab, path)

@@ -159,7 +159,11 @@ class Session:
 
 
 class Learner(abc.ABC):
-    """What a run trains, and how; `readers` are other models of the same examples, by path."""
+    """What a run trains, and how: all of it but the devices and the examples.
+
+    Attributes:
+        readers: other models that read the same examples, by their paths.
+    """
 
     readers: Mapping[str, ModelSpec] = {}
 
@@ -197,7 +201,10 @@ class Learner(abc.ABC):
         return 0
 
     def evaluated_weights(self, model: keras.Model) -> AbstractContextManager:
-        """Makes a context with the weights to evaluate and keep: here, the ones that train."""
+        """Makes a context in which the model has the weights to evaluate and to keep as the best.
+
+        By default, they are the ones that train.
+        """
         return contextlib.nullcontext()
 
     def finish(self, training: "Training") -> None:

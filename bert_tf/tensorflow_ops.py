@@ -30,7 +30,10 @@ def for_gpu() -> bool:
 
 
 def argmax(x: tf.Tensor) -> tf.Tensor:
-    """`keras.ops.argmax`, [..., C] -> int32 [...], without its passes to order negative zeros."""
+    """Returns the index of the largest value of the last axis: [..., C] -> int32 [...].
+
+    `keras.ops.argmax` makes several passes over x to order negative zeros.
+    """
     return tf.argmax(x, axis=-1, output_type=tf.int32)
 
 

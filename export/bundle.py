@@ -49,7 +49,9 @@ class Options(PreprocessorOptions):
         help="Output folder of run_pretraining, or a checkpoint of another program "
         "(docs/checkpoints.md)."
     )
-    classifier: str | None = option(None, "A run of run_finetuning to add as a classifier.")
+    classifier: str | None = option(
+        None, "Output folder of run_finetuning, whose best weights to add as a classifier."
+    )
 
 
 def run(options: Options) -> None:

@@ -22,7 +22,9 @@ from bert_tf.base.progress import say
 class Options(command.Options):
     """The flags of the command."""
 
-    saved_model_dir: str = option(help="Folder of the SavedModel.", kind="positional")
+    saved_model_dir: str = option(
+        help="Folder of the SavedModel. The name of the flag may be left out.", kind="positional"
+    )
 
 
 def run(options: Options) -> None:

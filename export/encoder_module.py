@@ -54,7 +54,9 @@ class Int8Weights:
         others = [weight for weight in weights if weight.path not in self._stored]
 
         def read(*args):
-            values = [(x, tf.cast(values, tf.float32) * scale) for x, values, scale in stored]
+            values = [
+                (weight, tf.cast(values, tf.float32) * scale) for weight, values, scale in stored
+            ]
             with keras.StatelessScope(values) as scope:
                 outputs = function(*args)
             # The scope keeps the next seed of dropout to itself.

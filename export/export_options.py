@@ -57,7 +57,9 @@ class SingleFileOptions(command.Options):
         "Measure the metrics of the new model and of the original on the dev set of the "
         "fine-tuning run. The data must still be where the run found it.",
     )
-    pairs: bool = rare_option(False, "Another program's model classifies pairs of texts.")
+    pairs: bool = rare_option(
+        False, "A model of another program classifies pairs of texts. The task of a run states it."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,7 +71,9 @@ class SingleFileOptions(command.Options):
 class ExportTokenizerOptions(ExportOptions, inference.TokenizerOptions):
     """Which vocabulary the exported model has."""
 
-    vocab_file: str | None = option(None, "The vocabulary, if --checkpoint lacks one.")
+    vocab_file: str | None = option(
+        None, "The encoder's vocabulary. Needed only if --checkpoint comes without one."
+    )
     replace_vocab: bool = rare_option(
         False,
         "Use --vocab_file although the run has another vocabulary. Only correct if ids keep "

@@ -158,6 +158,7 @@ def _classify(graph: _Graph, logits: str, model: BertTaskModel, head: Head) -> d
 
 
 def _pool(graph: _Graph, encoder: BertEncoder, sequence: str) -> str:
+    """Adds the pooler of the first token."""
     first = graph.add("Gather", sequence, graph.weight("first", np.int64(0)), axis=1)
     with_pooler = encoder.config.classifier_activation
     return graph.add("Tanh", graph.dense(first, encoder.pooler, "dense")) if with_pooler else first

@@ -150,6 +150,7 @@ def _predictor(checkpoint: Checkpoint, task: TextTask | TaggingTask, length: int
 
 
 def _dev_features(path: str, source: Source) -> Features:
+    """Reads the dev set of a fine-tuning run."""
     if source.kind == EMBEDDING:
         raise ValueError("--evaluate is not for models that compute vectors: omit it")
     options = dataclasses.replace(options_of_run(Run(path)), max_seq_length=source.length)
@@ -215,7 +216,10 @@ def random_inputs(vocab_size: int, length: int, seed: int) -> dict[str, np.ndarr
 
 
 def scores(task: Task, features: Features, run: Callable[[dict], dict]) -> dict[str, float]:
-    """Returns a split's metrics for a function: int32 [1, length] -> `probabilities` or `value`."""
+    """Returns the metrics of a function for a split.
+
+    It maps the encoder's inputs, int32 [1, length] by name, to `probabilities` or a `value`.
+    """
     rows: dict[int, np.ndarray] = {}
     # Like a TPU, the model has one length.
     batches = eval_batches(features, 1, device="TPU")

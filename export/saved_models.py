@@ -150,7 +150,10 @@ def _table(title: str, values: Mapping[str, Any]) -> str:
 
 
 def write_archive(folder: str, path: str) -> None:
-    """Writes a folder as a .tar.gz, whole or not at all: sorted, without times, owners or links."""
+    """Writes the content of a folder to a .tar.gz, whole or not at all.
+
+    Names are sorted, and relative to the folder. There are no times, owners or links.
+    """
     with (
         whole_file(path) as temporary,
         tf.io.gfile.GFile(temporary, "wb") as file,

@@ -151,5 +151,8 @@ def write_text_model(
 
 
 def batching_files(inputs: Sequence[tf.TensorSpec]) -> dict[str, str]:
-    """Returns the batching file by name; none where an axis but the first has no fixed size."""
+    """Returns the file of a SavedModel's folder, by name, or none if requests cannot be joined.
+
+    They are joined along the first axis, so all other axes must have fixed sizes.
+    """
     return {BATCHING: _PARAMETERS} if all(spec.shape.rank == 1 for spec in inputs) else {}

@@ -134,7 +134,10 @@ def float32():
 
 @pytest.fixture
 def no_learning(monkeypatch):
-    """Steps that change no weight, which saves tracing gradients; the loss is the mean id."""
+    """Steps that read their batch and change no weight, which saves tracing the model's gradients.
+
+    The loss is the mean id of the batches.
+    """
     import tensorflow as tf
 
     from bert_tf.training.trainer import Trainer
@@ -159,7 +162,10 @@ def shared_data() -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def run_printed():
-    """A function (line, flags that make it smaller) -> what `run` returns for a printed command."""
+    """A function that runs a command as printed.
+
+    Args: a line, and flags that make its work smaller. Returns the value of the command's `run`.
+    """
 
     def run(line: str, **smaller):
         _, _, module, *arguments = shlex.split(line[line.index("python -m ") :])

@@ -185,6 +185,7 @@ def test_an_extension_keeps_the_casing_of_the_vocabulary(tmp_path, capsys):
 
 
 def test_empty_files_and_bytes_that_are_not_utf8_are_counted(tmp_path, capsys):
+    """Oracle: the files, by hand."""
     (tmp_path / "a.txt").touch()
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"\n"))
     (tmp_path / "c.txt").write_bytes(b"\xef\xbb\xbfab\xff ab\nab\n\xc3\n")

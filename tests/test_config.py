@@ -84,6 +84,7 @@ def test_a_plain_file_has_only_the_keys_of_bert():
     ],
 )
 def test_extras_survive_a_round_trip(extras, tmp_path):
+    """Oracle: the configuration before it was written."""
     config = BertConfig.from_dict(BASE | extras)
     assert dataclasses.asdict(config).items() >= extras.items()
     config.to_json_file(str(tmp_path / "bert_config.json"))
@@ -128,6 +129,7 @@ def test_extras_survive_a_round_trip(extras, tmp_path):
     ],
 )
 def test_invalid_values_are_named(change, message, tmp_path):
+    """Oracle: the message names the file, the key and the value."""
     path = tmp_path / "bert_config.json"
     path.write_text(json.dumps(BASE | change))
     with pytest.raises(ValueError, match=f"bert_config.json: {message}"):
@@ -145,6 +147,7 @@ def test_invalid_values_are_named(change, message, tmp_path):
     ],
 )
 def test_files_without_a_configuration_are_named(text, message, tmp_path):
+    """Oracle: the message names the file and the problem."""
     path = tmp_path / "bert_config.json"
     if text:
         path.write_text(text)
@@ -164,6 +167,7 @@ def test_parameters_are_those_of_the_weights(name):
 
 
 def test_an_unknown_preset_is_named():
+    """Oracle: the message names the value and the alternatives."""
     with pytest.raises(ValueError, match="no preset 'huge': choose one of tiny"):
         preset_config("huge")
 

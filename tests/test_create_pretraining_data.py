@@ -70,7 +70,10 @@ def test_fewer_workers_than_asked_for_are_announced(monkeypatch, capsys):
 def test_flags_and_defaults_are_those_of_the_original():
     """Oracle: google-research/bert create_pretraining_data.py. None stands for its default."""
     fields = {field.name: field.default for field in dataclasses.fields(Options)}
-    assert {x for x in fields if fields[x] is dataclasses.MISSING} == {"output_file", "vocab_file"}
+    assert {name for name in fields if fields[name] is dataclasses.MISSING} == {
+        "output_file",
+        "vocab_file",
+    }
     original = {
         "do_lower_case": None,
         "do_whole_word_mask": False,
@@ -183,8 +186,11 @@ def hub(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("runner", ["local", "DirectRunner"])
-def test_articles_of_the_hub_give_records_of_a_text_file(files, hub, tmp_path, monkeypatch, runner):
-    """Oracles: the articles as text on disk, in many chunks; their words; the hub's identity."""
+def test_articles_of_the_hub_give_the_records_of_a_text_file(
+    files, hub, tmp_path, monkeypatch, runner
+):
+    """Oracles: the records of the same articles as plain text on the disk, in many chunks; the
+    words of the vocabulary's command; the identity that the hub states."""
     from pyarrow import parquet
     from pyarrow import table as arrow_table
 
@@ -257,7 +263,9 @@ _ONE, _THREE = ["The cat sat."], ["The cat sat.", "A dog ran.", "The mats."]
         ("sop", 5, 5, False),
     ],
 )
-def test_lone_sentences_give_a_warning(files, tmp_path, capsys, objective, short, long, warns):
+def test_documents_of_one_sentence_give_a_warning(
+    files, tmp_path, capsys, objective, short, long, warns
+):
     """Oracles: the counts, by hand, and the share of random next segments among the examples."""
     documents = [_ONE] * short + [_THREE] * long
     (tmp_path / "text.txt").write_text("\n\n".join("\n".join(lines) for lines in documents))

@@ -40,7 +40,7 @@ def test_load_gives_model_tokenizer_and_configuration(tmp_path, kind, capsys):
     folder = tmp_path / "best" if kind == "fine-tuning" else tmp_path
     save(str(folder), saved, ModelSpec(CONFIG, VOCAB, False))
     model, tokenizer, config = bert_tf.load(str(tmp_path))
-    note = f"The head of {tmp_path} is not loaded" if kind == "fine-tuning" else ""
+    note = f"The head of {tmp_path} was not loaded" if kind == "fine-tuning" else ""
     assert capsys.readouterr().out.startswith(note or "\n") == bool(note)
     assert config == CONFIG
     assert tokenizer.tokenize_flat(["A bb", "a"]).to_list() == [[5, 6, 7], [1]]
@@ -107,6 +107,7 @@ def test_a_preprocessor_has_vocabulary_casing_and_length_of_the_run(tmp_path):
 
 
 def test_a_preprocessor_extracts_an_archive_once(tmp_path, monkeypatch):
+    """Oracle: the number of calls."""
     save(str(tmp_path / "run"), BertEncoder(CONFIG), ModelSpec(CONFIG, VOCAB, False))
     archive = shutil.make_archive(str(tmp_path / "packed"), "zip", tmp_path / "run")
     calls = calls_of(monkeypatch, checkpoint, "extract")

@@ -30,6 +30,7 @@ def in_a_checkout(monkeypatch):
 
 
 def test_imports_go_down_the_layers_only():
+    """Oracle: the contracts of import-linter in setup.cfg."""
     command = "from importlinter.cli import lint_imports_command; lint_imports_command()"
     done = subprocess.run(
         [sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
@@ -38,6 +39,7 @@ def test_imports_go_down_the_layers_only():
 
 
 def test_rooms_below_compression_do_not_name_it():
+    """Oracle: the words of their files."""
     above = {"ablations", "cli", "comparison", "compression"}
     named = []
     for path in [*(ROOT / "bert_tf").rglob("*.py"), *(ROOT / "tfrecords").rglob("*.py")]:
@@ -49,7 +51,10 @@ def test_rooms_below_compression_do_not_name_it():
 
 
 def test_no_module_imports_itself_through_others():
-    """Oracle: a topological order of all modules exists; imports for annotations count, too."""
+    """Oracle: a topological order of all modules exists; imports for annotations count, too.
+
+    A package that imports its own modules is no circle.
+    """
     graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=False)
     imports = {
         module: {
@@ -221,7 +226,9 @@ def test_every_numeric_flag_has_limits(name):
     """Oracle: the flag that the message names, for numbers that no flag can have."""
     options_type = importlib.import_module(COMMANDS[name]).Options
     fields = dataclasses.fields(options_type)
-    required = {f.name: (*f.metadata["choices"], "x")[0] for f in fields if is_required(f)}
+    required = {
+        field.name: (*field.metadata["choices"], "x")[0] for field in fields if is_required(field)
+    }
     for field in fields:
         if value_type(field) not in (int, float):
             continue

@@ -82,7 +82,9 @@ def base_fields(base):
     return vars(base).get("__annotations__", {})
 
 
-LISTED = re.findall(r"^::: (\S+)$", "\n".join(x.read_text() for x in PAGES.glob("*.md")), re.M)
+LISTED = re.findall(
+    r"^::: (\S+)$", "\n".join(page.read_text() for page in PAGES.glob("*.md")), re.M
+)
 
 
 def test_every_public_name_is_in_the_reference():
@@ -98,6 +100,9 @@ def test_every_public_name_is_in_the_reference():
 
 
 def test_names_in_the_reference_are_documented():
-    """Oracle: docstrings, of public members as well, or "Attributes:" of the class."""
+    """Oracle: docstrings of the objects and of their public methods and properties.
+
+    An attribute may also be described under the class's "Attributes:".
+    """
     objects = [find(path) for path in LISTED if path != "bert_tf.PRESETS"]
     assert [name for value in objects for name in undocumented(value)] == []

@@ -40,6 +40,7 @@ def save_checkpoint(run: Run) -> None:
     ],
 )
 def test_a_run_reads_what_it_wrote(run, spec, head):
+    """Oracle: round trip."""
     run.write(spec, {"seed": 1})
     assert run.spec == spec
     assert run.flags == {"seed": 1}
@@ -64,6 +65,7 @@ def test_a_run_reads_what_it_wrote(run, spec, head):
     ],
 )
 def test_a_damaged_head_is_said(run, values, match):
+    """Oracle: the name of the file and the value."""
     os.makedirs(run.path)
     pathlib.Path(run.file("head.json")).write_text(values)
     with pytest.raises(ValueError, match=f"head.json: .*{match}"):
@@ -120,6 +122,7 @@ def test_a_damaged_file_is_named(run):
 
 
 def test_an_evaluation_replaces_no_results_of_others(tmp_path):
+    """Oracle: the file."""
     flags = dict(input_file="x", init_checkpoint="y", do_eval=True, output_dir=str(tmp_path))
     (tmp_path / "eval_results.txt").write_text("mine")
     with pytest.raises(ValueError, match="eval_results.txt is damaged: remove it or move it away"):
@@ -212,6 +215,7 @@ def test_contradictions_name_both_sources(run, tmp_path):
 
 
 def test_a_growing_vocabulary_is_not_that_of_the_checkpoint(run, tmp_path):
+    """Oracle: the mapping's sizes."""
     init = Run(str(tmp_path / "init"))
     init.write(ModelSpec(CONFIG, VOCAB, False))
     longer = Vocabulary((*VOCAB.tokens, "c"))

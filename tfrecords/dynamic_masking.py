@@ -55,7 +55,11 @@ def mask_batch(
     Args:
         batch: the features of dynamic records, [B, S] and [B, 1] int32.
         stream: EVALUATION or TRAINING.
-        number, first_row: of the batch, and of the first row given in it, int64.
+        number: number of the batch, int64.
+        first_row: index in the batch of the first row given, int64.
+
+    Returns:
+        the features of masked records, int32 and float32.
     """
     ids = batch["input_word_ids"]
     if masking.units == "left_to_right":

@@ -40,7 +40,10 @@ class Layout:
 
     @classmethod
     def of(cls, serialized: bytes) -> "Layout":
-        """Returns a record's layout: a missing feature has length 0, other messages are empty."""
+        """Returns the layout of a record. A missing feature has length 0.
+
+        The layout of anything but a `tf.train.Example` is empty.
+        """
         found = (parse_example(serialized) or tf.train.Example()).features.feature
 
         def length(name: str) -> int:
@@ -110,8 +113,11 @@ def serialize_examples(arrays: dict[str, np.ndarray]) -> list[bytes]:
     """Serializes row n of all arrays as the n-th `tf.train.Example`.
 
     Encoding a whole batch at once is many times faster than one protobuf object per row. The
-    features are in the order of the dict, so that equal arrays always give equal bytes. Integers
-    [N, length] become an `int64_list`, floats a `float_list`.
+    features are in the order of the dict, so that equal arrays always give equal bytes.
+
+    Args:
+        arrays: values by feature name, [N, length]. Integers become an `int64_list`,
+            floats a `float_list`.
     """
     columns = [_encoded_rows(name, values) for name, values in arrays.items()]
     rows = map(b"".join, zip(*columns, strict=True))
@@ -175,7 +181,15 @@ def _length_delimited(field: int, length: int) -> bytes:
 
 
 def write_records(path: str, records: Iterable[bytes], compression: str = "") -> None:
-    """Writes serialized records to a TFRecord file atomically; `compression` is "" or "GZIP"."""
+    """Writes serialized records to a TFRecord file atomically.
+
+    Args:
+        compression: "" or "GZIP".
+
+    Example:
+        arrays = {"input_ids": np.array([[101, 7592, 102]]), "input_mask": np.ones([1, 3], int)}
+        write_records("train.tfrecord", serialize_examples(arrays))
+    """
     options = tf.io.TFRecordOptions(compression_type=compression)
     with whole_file(path) as temporary, tf.io.TFRecordWriter(temporary, options) as writer:
         for record in records:

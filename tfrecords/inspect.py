@@ -20,7 +20,9 @@ class Options(command.Options):
     """The flags of the command."""
 
     input_file: str = option(help="TFRecord files, comma-separated; globs allowed.")
-    vocab_file: str | None = option(None, "The records' vocabulary. Default: that of the manifest.")
+    vocab_file: str | None = option(
+        None, "Vocabulary that the records were created with. Default: that of the manifest."
+    )
     num_examples: int = option(3, "Number of records to show.", at_least=0)
     plot: str | None = option(
         None,

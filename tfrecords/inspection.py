@@ -104,7 +104,15 @@ def _find_vocabulary(
 def inspect_files(
     files: Sequence[str], manifests: Mapping[str, dict], vocab: Vocabulary | None, num_examples: int
 ) -> Inspection:
-    """Checks all records of files, which manifests, if any, list, and ids against a vocabulary."""
+    """Checks all records of all files.
+
+    Args:
+        manifests: by path; if there are any, they must list the files.
+        vocab: if given, also check ids against it.
+
+    Example:
+        problems = inspect_files(["data/train.tfrecord"], {}, vocab=None, num_examples=0).problems
+    """
     result, entries = Inspection(), listed_files(manifests)
     rules: Rules | None = None
     total = sum(tf.io.gfile.stat(file).length for file in files)
@@ -183,6 +191,7 @@ def _first_layout(file: str) -> Layout:
 
 
 def _check_entry(file: str, count: int, entry: dict | None) -> None:
+    """Compares a file with its entry in the manifest."""
     if entry is None:
         raise ValueError(f"{file}: not in the manifest")
     actual = shard_entry(file, count)

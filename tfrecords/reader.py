@@ -52,6 +52,11 @@ class RecordSet:
         part: "all"; "held_out" for the first of every 100 records of each file; "train" for the
             others.
         masking: how to mask dynamic records; None for records that are already masked.
+
+    Example:
+        records = RecordSet(files=("data/train.tfrecord",), max_seq_length=128,
+                            max_predictions_per_seq=20, vocab_size=30522)
+        batches = training_batches(records, batch_size=32)
     """
 
     files: tuple[str, ...]
@@ -116,7 +121,12 @@ def training_records(
 
 @tf.autograph.experimental.do_not_convert
 def records_of_step(records: RecordSet, batch_size: int, step: int) -> list[tuple[str, int]]:
-    """Returns the file and record number, from 1, of each row of the batch after `step` steps."""
+    """Returns the file and record number (starting at 1) of each row of a training batch.
+
+    Args:
+        batch_size: the global batch size, over all replicas.
+        step: number of steps already taken.
+    """
     places = training_records(records, step * batch_size, _numbered_records)
     rows = places.take(batch_size).as_numpy_iterator()
     return [(row["file"].decode(), int(row["number"])) for row in rows]
@@ -216,8 +226,10 @@ def training_batches(
 
     Raises:
         ValueError: the part has no records.
-        tf.errors.DataLossError, InvalidArgumentError: a file is damaged, or a record invalid;
-            `explain_bad_record` finds it.
+        tf.errors.DataLossError: a file is damaged. Raised while reading, or at once if the records
+            must be counted to find `first_step`.
+        tf.errors.InvalidArgumentError: while reading, for an invalid record. In both cases,
+            `explain_bad_record` finds the file and the record.
     """
     context = context or tf.distribute.InputContext()
     first_record = first_step * batch_size * context.num_replicas_in_sync

@@ -39,7 +39,10 @@ def continues_word(token: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class AddedToken:
-    """A token found before the text is split, with the attributes of `tokenizers.AddedToken`."""
+    """A token that is found in text before that is split into words, such as an entity marker.
+
+    The attributes are those of Hugging Face's `tokenizers.AddedToken`.
+    """
 
     id: int
     content: str
@@ -139,7 +142,10 @@ class Vocabulary:
         return "".join(f"{line}\n" for line in self.lines)
 
     def tokenizer_values(self) -> dict[str, Any]:
-        """Returns what vocab.txt cannot hold, as values of tokenizer_config.json; mostly {}."""
+        """Returns what vocab.txt cannot hold, as values of Hugging Face's tokenizer_config.json.
+
+        The result is {} for most vocabularies.
+        """
         values: dict[str, Any] = {}
         if self.added:
             tokens = map(dataclasses.asdict, self.added)
@@ -212,7 +218,10 @@ def is_cased(vocab: Vocabulary) -> bool:
 
 
 def guess_casing(vocab: Vocabulary | None, path: str) -> bool | None:
-    """Guesses from the vocabulary, or the path of a checkpoint or its folder; None if not known."""
+    """Guesses from the vocabulary, or else from a folder's name, whether text is lower-cased.
+
+    Returns None if neither tells. The path is that of a checkpoint, or of the folder that holds it.
+    """
     if vocab and is_cased(vocab):
         return False
     if vocab and len(_small(vocab)) >= _MANY:
@@ -270,6 +279,7 @@ def _unreachable(vocab: Vocabulary) -> list[str]:
 
 
 def _small(vocab: Vocabulary) -> list[str]:
+    """Returns the tokens with lower-case letters."""
     # Title case, because the letters of Georgian have capitals that no ordinary text uses.
     return [token for token in _tokens_of_text(vocab) if token.title() != token]
 

@@ -61,7 +61,10 @@ class GridRow:
 
 @dataclass(frozen=True)
 class Grid:
-    """An ablation: what is compared, in which table; its rows, tasks and pre-training `results`."""
+    """An ablation: what is compared, and where the paper does; its rows, and the paper's tasks.
+
+    `results` are the columns of the pre-training run.
+    """
 
     title: str
     rows: tuple[GridRow, ...]
@@ -227,9 +230,11 @@ def select_rows(grid: str, names: str | None) -> tuple[GridRow, ...]:
 class AblationOptions(SharedOptions):
     """Which rows to pre-train, on which records, and on which tasks to fine-tune them."""
 
-    input_file: str | None = option(None, "TFRecord files or globs, for all grids but layers.")
+    input_file: str | None = option(
+        None, "TFRecord files, comma-separated; globs allowed. For all grids but layers."
+    )
     init_checkpoint: str | None = option(
-        None, "The encoder of --grid=layers, as in run_finetuning."
+        None, "For --grid=layers, the encoder: what run_finetuning takes under this name."
     )
 
     # The same for all rows.
@@ -244,7 +249,9 @@ class AblationOptions(SharedOptions):
     }
 
     grid: str = option(help="What to compare.", choices=tuple(GRIDS))
-    output_dir: str = option(help="Folder for runs and tables of grids.", role="location")
+    output_dir: str = option(
+        help="Folder for the runs and the tables of one or more grids.", role="location"
+    )
     rows: str | None = option(
         None,
         "Only these rows, comma-separated; docs/ablations.md lists them. For sizes, any "
@@ -264,7 +271,9 @@ class AblationOptions(SharedOptions):
         "downloads the data.",
         role="free",
     )
-    finetuning_learning_rate: float = option(5e-5, "That of fine-tuning; 3e-4 suits tiny.", **RATE)
+    finetuning_learning_rate: float = option(
+        5e-5, "The peak learning rate of fine-tuning; 3e-4 suits tiny.", **RATE
+    )
     finetuning_epochs: float = option(3.0, "Epochs of fine-tuning.", at_least=0, at_most=10**6)
     finetuning_max_seq_length: int | None = rare_option(
         None,
@@ -278,8 +287,12 @@ class AblationOptions(SharedOptions):
         at_most=1000,
         role="free",
     )
-    lexicon_file: str | None = option(None, "For --grid=entities, the phrases of the records.")
-    preset: str | None = option(None, "The size of rows, for all grids but sizes. Default: tiny.")
+    lexicon_file: str | None = option(
+        None, "For --grid=entities, the phrases that the records were created with."
+    )
+    preset: str | None = option(
+        None, "The size of all rows, for all grids but sizes; see run_pretraining. Default: tiny."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -313,4 +326,6 @@ class AblationOptions(SharedOptions):
         """The folder of each task's data, by the name that the user gave the task."""
         given = ",".join(GRIDS[self.grid].tasks) if self.tasks is None else self.tasks
         pairs = [part.strip().partition("=") for part in given.split(",")]
-        return {name: path or self.data_dir for name, _, path in pairs if name not in ("", "none")}
+        return {
+            name: folder or self.data_dir for name, _, folder in pairs if name not in ("", "none")
+        }

@@ -43,7 +43,10 @@ _FEATURES_RATE, _LAYERS_OF_FEATURES = 1e-3, 4
 
 @dataclasses.dataclass(frozen=True)
 class RowPlan:
-    """The runs of a row. Several may share pre-training; an encoder that was given needs none."""
+    """The runs of a row; several may share pre-training, of which `step` is fine-tuned.
+
+    An encoder that was given needs no pre-training and no records.
+    """
 
     row: GridRow
     folder: str
@@ -130,7 +133,9 @@ def _check_kind(options: AblationOptions, named: Sequence[NamedRecords]) -> None
                 "create them with it"
             )
     if options.grid == "tasks" and resolve_objective(options, named) == "mlm":
-        raise ValueError("--grid=tasks needs sentence pairs: create examples with --objective=nsp")
+        raise ValueError(
+            "--grid=tasks needs sentence pairs: create the examples with --objective=nsp"
+        )
 
 
 def _resolve_spec(options: AblationOptions, named: Sequence[NamedRecords]) -> ModelSpec:
@@ -148,6 +153,7 @@ def _resolve_spec(options: AblationOptions, named: Sequence[NamedRecords]) -> Mo
 
 
 def _shared_flags(options: AblationOptions, kind: type) -> dict[str, Any]:
+    """Returns the values of the flags that a kind of options has."""
     return {field.name: getattr(options, field.name) for field in dataclasses.fields(kind)}
 
 

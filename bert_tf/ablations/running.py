@@ -1,4 +1,7 @@
-"""Runs the rows of an ablation in processes of their own; writes their table beside the paper's."""
+"""Runs the rows of an ablation, each in processes of its own; writes their table and its picture.
+
+Both show the results of the runs beside those of the paper.
+"""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NoReturn, Self
 
 from absl import flags, logging
 
-from bert_tf.base import KINDS, __version__
+from bert_tf.base import __version__
 from bert_tf.base.command_help import flag_name, help_text, is_required, value_type
 from bert_tf.base.process import (
     NO_READER,
@@ -26,7 +26,14 @@ from bert_tf.base.process import (
 )
 from bert_tf.base.progress import be_quiet, shows_bars
 
-_NEEDS = KINDS | {tuple: "strings"}
+# How messages call the types of values.
+_NEEDS = {
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    tuple: "strings",
+}
 _HELP = {"h", "help", "helpfull"}
 VERSION = f"bert-tf {__version__}"
 # Libraries hold sizes in 32 bits.

@@ -45,7 +45,9 @@ def help_text(doc: str, options_type: type, *, full: bool) -> str:
     `doc` is a summary, examples and a paragraph; further ones are for --helpfull.
     """
     about = doc.strip() if full else "\n\n".join(doc.strip().split("\n\n")[:3])
-    fields = [x for x in ordered_flags(options_type) if full or x.metadata["kind"] != "rare"]
+    fields = [
+        field for field in ordered_flags(options_type) if full or field.metadata["kind"] != "rare"
+    ]
     flags = [(f"--{_spelled(field)}", explanation(field, full)) for field in fields]
     lines = [*table(flags, _MARGIN), _MORE]
     if full:
@@ -102,7 +104,9 @@ def _width() -> int:
 def ordered_flags(options_type: type) -> list[dataclasses.Field]:
     """Returns the flags: required ones and data first, then the command's own, then shared ones."""
     classes = options_type.__mro__
-    own = {x: -i for i, cls in enumerate(classes) for x in vars(cls).get("__annotations__", ())}
+    own = {
+        name: -i for i, cls in enumerate(classes) for name in vars(cls).get("__annotations__", ())
+    }
     return sorted(
         dataclasses.fields(options_type),
         key=lambda x: (not is_required(x) and x.metadata["role"] != "data", -own[x.name]),
@@ -153,7 +157,10 @@ def command_line(module: str, *texts: str, **flags: object) -> str:
 
 
 def unused_name(name: str) -> str:
-    """Returns `name`, or the first of name-2, name-3, ... that does not exist: data-2.tfrecord."""
+    """Returns `name`, or else the first of name-2, name-3, ... that does not exist yet.
+
+    A suffix stays at the end: data.tfrecord, data-2.tfrecord.
+    """
     stem, suffix = os.path.splitext(name)
     numbered = (f"{stem}-{number}{suffix}" for number in itertools.count(2))
     return next(path for path in itertools.chain([name], numbered) if not os.path.exists(path))

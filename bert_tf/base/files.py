@@ -13,7 +13,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import tensorflow as tf
 
-from bert_tf.base import KINDS
 from bert_tf.base.storage import full_name, storage
 
 # What describes other files, and what no glob matches.
@@ -120,7 +119,16 @@ def fields_kind(cls: type) -> dict[str, Any]:
     }
 
 
-_KINDS = KINDS | {dict: "an object", list: "a list", NoneType: "null"}
+# The names of types in messages.
+_KINDS = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    NoneType: "null",
+}
 
 
 def check_kind(value: Any, kind: Any, name: str = "") -> None:

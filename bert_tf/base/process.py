@@ -103,7 +103,10 @@ _embedded = contextvars.ContextVar("embedded", default=False)
 
 @contextlib.contextmanager
 def embedded() -> Iterator[None]:
-    """Says that the process is a user's, such as a notebook's: no signal ends it, few warnings."""
+    """Says that the process is a user's, such as a notebook's, which no signal may end.
+
+    Leaves out TensorFlow's warnings, such as that many functions were traced.
+    """
     token, logger = _embedded.set(True), logging.getLogger("tensorflow")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -94,7 +94,10 @@ def _change(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> 
 
 
 def check_same(path: str, before: Description, now: Description, advice: str) -> None:
-    """Checks that an output was made (`before`, {} if unknown) from what a command would use."""
+    """Checks that the output at a path was made from what a command would use now.
+
+    `before` is what it was made from, {} if nothing says so; `advice` says what to do otherwise.
+    """
     if found := shortened(list(differences(before, now))):
         raise ValueError(f"{path} was made from other flags or data ({found}): {advice}")
 

@@ -23,7 +23,9 @@ class Options(command.Options):
     """The flags of the command."""
 
     folder: str = option(help="Folder with runs of run_finetuning.", kind="positional")
-    output_file: str | None = option(None, "Also write the tables here: .md for Markdown, or .txt.")
+    output_file: str | None = option(
+        None, "Also write the tables to this file: .md for Markdown, or .txt."
+    )
     overwrite: bool = option(False, "Replace an existing --output_file.")
 
     def __post_init__(self) -> None:

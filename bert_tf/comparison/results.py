@@ -273,7 +273,10 @@ def published_tables(groups: Sequence[Group]) -> list[ScoreTable]:
     for published in TABLES:
         if tasks & {column.task for column in published.columns}:
             header = ["system", *(column.name for column in published.columns)]
-            rows = [[system, *(x and str(x) for x in scores)] for system, scores in published.rows]
+            rows = [
+                [system, *(None if x is None else str(x) for x in scores)]
+                for system, scores in published.rows
+            ]
             rows += [_model_row(published, own) for own in models.values()]
             if published.average:
                 header.append("average")

@@ -120,7 +120,10 @@ def measure_speed_ups(students: Sequence[Student]) -> list[float | None]:
     measured = [student for student in students if student.teacher in encoders]
     encoders |= {student.folder: _load_encoder(student.folder) for student in measured}
     speeds = dict(zip(encoders, sequences_per_second(list(encoders.values())), strict=True))
-    return [speeds[x.folder] / speeds[x.teacher] if x in measured else None for x in students]
+    return [
+        speeds[student.folder] / speeds[student.teacher] if student in measured else None
+        for student in students
+    ]
 
 
 def _load_encoder(folder: str) -> keras.Model:

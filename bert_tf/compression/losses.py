@@ -114,7 +114,10 @@ def soft_labels(
 
 
 def squared_error(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
-    """||teacher - student||^2 of logits, or of numbers [B]. Source: arXiv:1903.12136 equation 3."""
+    """The squared error of logits, ||teacher - student||^2, or of numbers [B].
+
+    Source: Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136) equation 3.
+    """
     errors = tf.square(teacher - student)
     return errors if errors.shape.rank == 1 else tf.reduce_sum(errors, axis=-1)
 

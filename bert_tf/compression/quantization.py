@@ -52,7 +52,10 @@ def uniform(x: tf.Tensor, lowest: tf.Tensor, highest: tf.Tensor, bits: tf.Tensor
 
 @tf.custom_gradient
 def straight_through(x: tf.Tensor, rounded: tf.Tensor):
-    """Returns `rounded`, with the gradient of `x`. Source: arXiv:1308.3432."""
+    """Returns `rounded`, with the gradient of `x`.
+
+    Source: Estimating or Propagating Gradients Through Stochastic Neurons (arXiv:1308.3432).
+    """
     return tf.identity(rounded), lambda upstream: (upstream, None)
 
 

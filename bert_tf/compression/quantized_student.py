@@ -165,7 +165,10 @@ def hessian_product(
 def layer_eigenvalues(
     model: BertTaskModel, objective: Objective, batches: Iterable[Batch], seed: int
 ) -> np.ndarray:
-    """Returns each layer's top Hessian eigenvalue, [layers, batches]. Source: arXiv:1909.05840."""
+    """Returns the top eigenvalue of the Hessian of each layer's matrices, [layers, batches].
+
+    Source: Q-BERT (arXiv:1909.05840), mixed precision quantization.
+    """
     batches, layers, rows = list(batches), layer_matrices(model), []
     # Of any length: tracing the product takes seconds.
     specs = {x: tf.TensorSpec([None] * y.shape.rank, y.dtype) for x, y in batches[0].items()}

@@ -43,11 +43,12 @@ class MixedRows:
         return self.teacher.config.vocab_size
 
     def segment(self, batch: Batch) -> Batch:
-        """Adds what `mix` chooses from to a batch of records, int32 [B, S]; runs in `tf.data`.
+        """Adds what `mix` chooses from to a batch of records; runs in `tf.data`.
 
-        `word_numbers` count the words of a row from 0; `student_tokens` are the ids of a mixed row
-        if all words have the student's tokens, and `teacher_tokens` if they have the teacher's,
-        with -1 where a word has fewer of them.
+        Returns:
+            the batch with int32 [B, S]: `word_numbers`, which count the words of a row from 0;
+            `student_tokens`, the ids of a mixed row if all words have the student's tokens;
+            `teacher_tokens`, if they have the teacher's, with -1 where a word has fewer of them.
         """
         ids, positions = batch["input_word_ids"], batch["masked_lm_positions"]
         # As they were before they were masked.

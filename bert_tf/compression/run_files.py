@@ -139,6 +139,7 @@ def computed_once(
 
 
 def _read(path: str) -> bytes:
+    """Returns the content of a file; empty if there is no such file."""
     return read_file(path) if tf.io.gfile.exists(path) else b""
 
 

@@ -165,7 +165,9 @@ class DistillingLearner(StudentLearner):
         self._train = splits.get(TRAIN, self._train)
         return splits
 
-    def _featurize(self, examples: Any, tokenizer: WordPieceTokenizer, length: int) -> Features:
+    def _featurize(
+        self, examples: Any, tokenizer: WordPieceTokenizer, max_seq_length: int
+    ) -> Features:
         """See `Task.featurize`; adds the teacher's predictions to the training examples."""
         # In what is not known of it, the teacher's tokenizer is the student's.
         spec, theirs = known_spec(self._teacher, tokenizer.vocab, tokenizer.lower_case), tokenizer
@@ -184,11 +186,11 @@ class DistillingLearner(StudentLearner):
                 WordPieceTokenizer(x.vocab, x.lower_case, special_tokens_in_text=True)
                 for x in (theirs, tokenizer)
             )
-        features = read = self._task.featurize(examples, tokenizer, length)
+        features = read = self._task.featurize(examples, tokenizer, max_seq_length)
         if not (trains and self._predicts_once):
             return features
         if theirs != tokenizer:
-            read = self._task.featurize(examples, theirs, length)
+            read = self._task.featurize(examples, theirs, max_seq_length)
         tokens = [read.ids.to_tensor(-1), read.types.to_tensor(-1)]
         digests = [hashlib.sha256(values.numpy().tobytes()).hexdigest() for values in tokens]
         precision = keras.config.dtype_policy().name

@@ -54,7 +54,10 @@ _MOST_LAYERS = 1000
 
 
 def check_fields(values: Any) -> None:
-    """Raises a ValueError for a field of another type. Integers are positive, numbers finite."""
+    """Raises a ValueError if a field of a dataclass holds a value of another type.
+
+    Integers are sizes: they are positive. Numbers are finite.
+    """
     for field in dataclasses.fields(values):
         value = getattr(values, field.name)
         if value is None and field.default is None:
@@ -182,7 +185,9 @@ class BertConfig:
         layers, count = range(self.num_hidden_layers), range(self.num_attention_heads)
         try:
             heads = {int(layer): tuple(sorted({*heads})) for layer, heads in found.items() if heads}
-            fits = all(layer in layers and {*gone} < {*count} for layer, gone in heads.items())
+            fits = all(
+                layer in layers and {*removed} < {*count} for layer, removed in heads.items()
+            )
         except (AttributeError, TypeError, ValueError):
             fits = False
         if not fits:
@@ -301,7 +306,9 @@ class BertConfig:
             if field.name in _ALWAYS_WRITTEN or getattr(self, field.name) != field.default
         }
         if self.pruned_heads:
-            values["pruned_heads"] = {str(x): [*heads] for x, heads in self.pruned_heads.items()}
+            values["pruned_heads"] = {
+                str(key): [*heads] for key, heads in self.pruned_heads.items()
+            }
         return values
 
     @classmethod

@@ -10,7 +10,9 @@ from bert_tf.base.command import option, rare_option
 class ConversionOptions(command.Options):
     """See the help of each flag."""
 
-    from_: str = option(help="A path, or hf:, keras: or tfhub: and a name to download.")
+    from_: str = option(
+        help="The checkpoint to convert: a path, or hf:, keras: or tfhub: and a name to download."
+    )
     to: str = option(
         help="The format to write. run is a run folder, as run_pretraining writes it.",
         choices=("google", "huggingface", "kerashub", "run"),
@@ -54,7 +56,9 @@ class ConversionOptions(command.Options):
         at_least=3,
         at_most=1_000_000,
     )
-    layers: str | None = option(None, "Layers to keep, such as 0-5 (the first six) or 0,2,4.")
+    layers: str | None = option(
+        None, "The layers to keep, such as 0-5 (the first six) or 0,2,4,6,8,10."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -139,6 +139,7 @@ def _patterns(text: str | None) -> list[str]:
 
 
 def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
+    """Opens --from; adds what the flags state about the model."""
     file = options.bert_config_file
     config = BertConfig.from_json_file(file) if file else None
     checkpoint = open_checkpoint(
@@ -171,6 +172,7 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
 
 
 def _reshaped(options: ConversionOptions, checkpoint: Checkpoint) -> Checkpoint:
+    """Changes layers, positions and vocabulary as the flags say."""
     if options.layers:
         layers = reshaping.parse_layers(options.layers, checkpoint.spec.config.num_hidden_layers)
         checkpoint = reshaping.keep_layers(checkpoint, layers)

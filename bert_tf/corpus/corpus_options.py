@@ -23,7 +23,9 @@ class CorpusOptions(command.Options):
         "Instead of --input_file, the name of a TensorFlow Datasets dataset whose feature "
         "'text' holds documents, such as wikipedia/20230601.en, optionally with ':' and a split.",
     )
-    tfds_data_dir: str | None = rare_option(None, "Default: TFDS's own folder.", role="location")
+    tfds_data_dir: str | None = rare_option(
+        None, "TFDS's data folder. Default: TFDS's own.", role="location"
+    )
     document_separator: str | None = rare_option(
         None,
         "What separates documents in text files: blank_line (the default); file, which makes "
@@ -37,8 +39,12 @@ class CorpusOptions(command.Options):
         "--language: for text that is broken into lines of a fixed width, such as books of Project "
         "Gutenberg and mail. Verse, tables and list items keep their lines.",
     )
-    split_sentences: bool = option(False, "Lines are paragraphs: split them as --language does.")
-    language: str = rare_option("en", "ISO 639 code, for --split_sentences and --unwrap.")
+    split_sentences: bool = option(
+        False, "Lines are paragraphs: split them into sentences by the rules of --language."
+    )
+    language: str = rare_option(
+        "en", "ISO 639 code of the text's language, for --split_sentences and --unwrap."
+    )
     clean: bool | None = rare_option(
         None,
         "Drop titles, list items and leftover markup; docs/data.md lists the rules. Default: "

@@ -103,7 +103,8 @@ def _needed_widths(lines: Sequence[str], width: int) -> list[int]:
     # Text without spaces may have been broken anywhere.
     longest = width // 4
     return [
-        len(x) + 1 + min(longest, len(y.split(None, 1)[0])) for x, y in itertools.pairwise(lines)
+        len(before) + 1 + min(longest, len(after.split(None, 1)[0]))
+        for before, after in itertools.pairwise(lines)
     ]
 
 

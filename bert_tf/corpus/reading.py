@@ -90,6 +90,8 @@ def read_sentences(block: Block, options: CorpusOptions, counts: ReadCounts) -> 
 
 
 def _sentences(lines: Sequence[str], options: CorpusOptions, counts: ReadCounts) -> Iterator[str]:
+    """Yields the sentences of a document, split and cleaned as the options say."""
+
     def drop(text: str, rule: str | None) -> bool:
         if rule:
             counts.left_out[rule] = counts.left_out.get(rule, 0) + 1

@@ -107,6 +107,7 @@ def _shortcut(
 
 
 def _make_trainer(options: DeviceCheckOptions, config: BertConfig) -> Trainer:
+    """Creates the trainer of run_pretraining, for one replica."""
     set_precision(options.precision)
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     with strategy.scope():

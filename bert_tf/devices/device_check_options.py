@@ -41,4 +41,6 @@ class DeviceCheckOptions(command.Options):
         "What to recompute in the backward pass instead of keeping it.",
         choices=REMATERIALIZATIONS,
     )
-    find_largest_batch: bool = option(True, "Search for the largest batch, by more compilations.")
+    find_largest_batch: bool = option(
+        True, "Search for the largest batch that fits, which takes more compilations."
+    )

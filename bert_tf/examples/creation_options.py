@@ -44,7 +44,9 @@ class DataOptions(CorpusOptions, RunnerOptions):
         at_least=1,
         at_most=32,
     )
-    lexicon_file: str | None = rare_option(None, "Phrases, one per line, for --masking=entity.")
+    lexicon_file: str | None = rare_option(
+        None, "Words and phrases, one per line, that --masking=entity masks as a whole."
+    )
     segmenter: str | None = rare_option(
         None,
         "What counts as a word in text without spaces, such as Chinese: MODULE:FUNCTION of a "
@@ -58,9 +60,15 @@ class DataOptions(CorpusOptions, RunnerOptions):
         "(RoBERTa).",
         choices=OBJECTIVES,
     )
-    cross_documents: bool = rare_option(True, "--objective=mlm: go on in the next document.")
-    max_seq_length: int = option(128, "Tokens per example, with [CLS] and [SEP].", **PAIR_LENGTH)
-    max_predictions_per_seq: int = option(20, "Most predictions per example.", **TOKENS)
+    cross_documents: bool = rare_option(
+        True, "With --objective=mlm, examples continue in the next document, after a [SEP]."
+    )
+    max_seq_length: int = option(
+        128, "Tokens per example, including [CLS] and [SEP].", **PAIR_LENGTH
+    )
+    max_predictions_per_seq: int = option(
+        20, "Maximum number of predictions per example.", **TOKENS
+    )
     random_seed: int = rare_option(
         12345, "The same seed and input give the same files.", **SEED, aliases=("seed",)
     )
@@ -74,7 +82,9 @@ class DataOptions(CorpusOptions, RunnerOptions):
     masked_lm_prob: float = rare_option(
         0.15, "Share of the tokens to predict.", at_least=1e-6, at_most=1
     )
-    short_seq_prob: float = rare_option(0.1, "Share of documents with shorter examples.", **SHARE)
+    short_seq_prob: float = rare_option(
+        0.1, "Share of the documents with examples shorter than max_seq_length.", **SHARE
+    )
     gzip_compress: bool = rare_option(False, "Compress the output with gzip.")
     use_v2_feature_names: bool = rare_option(
         False,

@@ -1,4 +1,7 @@
-"""Turns text into tokenized documents with units of masking: words, segments or phrases."""
+"""Turns a block of text into a chunk of tokenized documents, with their units of masking.
+
+These are the words of the tokenizer or of a segmenter, or phrases of a lexicon.
+"""
 
 import functools
 import importlib

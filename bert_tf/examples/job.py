@@ -209,6 +209,7 @@ def _resolve_masking(options: DataOptions) -> str:
 
 
 def _check_effects(options: DataOptions, masking: str) -> None:
+    """Raises a ValueError for a flag that would have no effect."""
     for name, has_effect, condition in (
         ("cross_documents", options.objective == "mlm", "without --objective=mlm"),
         ("segmenter", masking != "wordpiece", "with --masking=wordpiece"),
@@ -223,6 +224,8 @@ def _output_files(options: DataOptions) -> list[str]:
     if options.num_shards is None:
         return names
     if len(names) != 1:
-        raise ValueError(f"--num_shards needs a single --output_file, not {len(names)}: give one")
+        raise ValueError(
+            f"--num_shards needs a single --output_file name, not {len(names)}: give one name"
+        )
     count = options.num_shards
     return [f"{names[0]}-{shard:05}-of-{count:05}" for shard in range(count)]

@@ -149,12 +149,14 @@ def make_part(job: Job, chunk_files: Sequence[str], file: str, part: ShardPart) 
     return {"examples": len(records), "counts": dataclasses.asdict(total)}
 
 
-def make_pass(job: Job, chunks: Sequence[str], one_pass: Pass) -> tuple[list[bytes], ExampleCounts]:
+def make_pass(
+    job: Job, chunk_files: Sequence[str], one_pass: Pass
+) -> tuple[list[bytes], ExampleCounts]:
     """Returns the records of a pass that belong to one part, and the counts of the whole pass."""
-    chunk = load_chunk(chunks[one_pass.chunk])
+    chunk = load_chunk(chunk_files[one_pass.chunk])
     partner: Chunk | None = None
     if one_pass.partner is not None and job.options.objective == "nsp":
-        partner = load_chunk(chunks[one_pass.partner])
+        partner = load_chunk(chunk_files[one_pass.partner])
     seed = pass_seed(job.options.random_seed, one_pass.chunk, one_pass.dupe)
     arrays, counts = make_examples(chunk, partner, seed, job.options, job.vocab)
     if not job.options.use_v2_feature_names:

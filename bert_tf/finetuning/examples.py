@@ -58,7 +58,10 @@ class TextExamples:
         )
         if self.negatives:
             columns["negative"] = self.negatives
-        return {name: [x.decode(errors="replace") for x in rows] for name, rows in columns.items()}
+        return {
+            name: [text.decode(errors="replace") for text in texts]
+            for name, texts in columns.items()
+        }
 
     def __len__(self) -> int:
         return len(self.texts_a)
@@ -72,7 +75,14 @@ class TextExamples:
 
 
 class TfdsSource(NamedTuple):
-    """A dataset of tensorflow-datasets; `splits` are its names, or "NAME:SPLIT", for ours."""
+    """A dataset of tensorflow-datasets.
+
+    Attributes:
+        name: its name.
+        text_a, text_b: the names of its fields.
+        splits: its names for our splits, where they differ. "NAME:SPLIT" is a split of another
+            dataset.
+    """
 
     name: str
     text_a: str
@@ -80,9 +90,12 @@ class TfdsSource(NamedTuple):
     splits: Mapping[str, str] = MappingProxyType({"dev": "validation"})
 
     def read(self, split: str) -> TextExamples:
-        """Reads a split, downloading it if necessary; raises an OSError if that fails.
+        """Reads a split, downloading it if necessary.
 
         The target is `labels`, int [N], or `values`, float [N]; there is none if all labels are -1.
+
+        Raises:
+            OSError: it cannot be downloaded.
         """
         name, _, split = self.splits.get(split, split).rpartition(":")
         rows, features = tfds_rows(name or self.name, split)

@@ -219,7 +219,10 @@ def check_data_of(options: FineTuningOptions) -> None:
 
 
 def _open_trained(run: Run, init: Checkpoint | None, options: FineTuningOptions) -> Checkpoint:
-    """Opens the weights to evaluate: the best of the run in the output folder, or `init`."""
+    """Opens the weights to evaluate: the best of the run in the output folder, or `init`.
+
+    Every encoder computes vectors.
+    """
     if run.best.has_checkpoint:
         return open_checkpoint(run.best.path, any_encoder=True)
     run.check_single()

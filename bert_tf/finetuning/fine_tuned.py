@@ -38,8 +38,10 @@ def open_members(path: str, *flags: Any, **others: Any) -> tuple[Checkpoint, Tas
     """Does what `open_fine_tuned` does, but also for pre-trained models and ensembles, "a,b,c".
 
     `flags` are its arguments after the task. The checkpoint of an ensemble is that of the first
-    model, with the others as `others`; the first one's flags say how to read answers. Raises a
-    ValueError also if they differ in more than their weights and sizes, or compute vectors.
+    model, with the others as `others`; the first one's flags say how to read answers.
+
+    Raises:
+        ValueError: also if they differ in more than their weights and sizes, or compute vectors.
     """
     paths = member_paths(path)
     opened = [open_fine_tuned(x, None, *flags, **others, pretrained=True) for x in paths]
@@ -103,7 +105,7 @@ def open_fine_tuned(
             checkpoint, pairs = _pair_classifier(checkpoint), True
     flags = folder.flags if folder else {}
     if "task" not in flags:
-        task = task or _converted(checkpoint, path, pairs, threshold)
+        task = task or _converted_task(checkpoint, path, pairs, threshold)
     elif pairs:
         raise ValueError(
             "--pairs is only for classifiers of other programs; a run states its task: omit it"
@@ -142,20 +144,28 @@ def _warn_if_unfinished(folder: Run) -> None:
     advice = "run the same run_finetuning command to finish it"
     if folder.finished is False:
         if not folder.best.has_checkpoint:
-            raise ValueError(f"{folder.path} is unfinished and has no evaluated weights: {advice}")
+            raise ValueError(
+                f"{folder.path} is unfinished and has no evaluated weights yet: {advice}"
+            )
         print(f"WARNING: {folder.path} is unfinished; these are its best weights so far: {advice}.")
 
 
-def _converted(checkpoint: Checkpoint, path: str, pairs: bool, threshold: float | None) -> Task:
+def _converted_task(
+    checkpoint: Checkpoint, path: str, pairs: bool, threshold: float | None
+) -> Task:
     head = checkpoint.head
     if not head:
-        raise ValueError(f"{path} is not a fine-tuned model: give the output of run_finetuning")
+        raise ValueError(
+            f"{path} is not a fine-tuned model: give the output folder of run_finetuning"
+        )
     if head.kind == EMBEDDING:
         raise ValueError(f"{path} only computes vectors: use export.embedder or load_embedder")
     if HEAD_BIAS not in checkpoint.tensors:
         raise ValueError(f"{path} lacks the flags.json of its run: give the run's output folder")
     if threshold is not None and head.kind != "span":
-        raise ValueError("--null_score_diff_threshold is for models that answer questions: omit it")
+        raise ValueError(
+            "--null_score_diff_threshold is only for models that answer questions: omit it"
+        )
     (classes,) = checkpoint.tensors[HEAD_BIAS].shape
     # Hugging Face's names for classes without names.
     labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))
@@ -183,7 +193,10 @@ def classifier_task(
     multi_label: bool = False,
     label_separator: str = MultiLabelTask.separator,
 ) -> TextTask:
-    """Returns a task that serves a classifier or, without labels, predicts a number."""
+    """Returns a task that serves a classifier or, without labels, predicts a number.
+
+    `label_separator` goes between the names of several classes.
+    """
     if not labels:
         return RegressionTask(name="regression", pairs=pairs)
     arguments = dict(name="classifier", labels=tuple(labels), pairs=pairs)
@@ -219,7 +232,10 @@ def in_task_order(checkpoint: Checkpoint, task: Task, say: Callable[[str], None]
     """Returns a fine-tuned model with its outputs in the order of a task's classes.
 
     If the names of the classes differ, apart from case, the outputs keep their order. The result
-    has the head of the task. Raises a ValueError if that is of another kind.
+    has the head of the task.
+
+    Raises:
+        ValueError: the task needs a head of another kind.
     """
     ours, theirs = task.head, checkpoint.head
     if not (ours and theirs):

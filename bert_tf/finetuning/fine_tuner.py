@@ -56,7 +56,10 @@ class TaskLearner(Learner):
 
 
 class Evaluator:
-    """Computes metrics and writes predictions; `batch_size` is that of all replicas together."""
+    """Computes the metrics of the current weights of a task's model, and writes its predictions.
+
+    `batch_size` is the number of examples per step, over all replicas.
+    """
 
     def __init__(
         self, task: Task, trainer: Trainer, splits: Mapping[str, Features], batch_size: int
@@ -76,7 +79,10 @@ class Evaluator:
         return found[1]
 
     def report(self, split: str, folder: str) -> tuple[dict[str, float], list[str]]:
-        """Writes predictions; returns the metrics, {} without targets, and the files' names."""
+        """Writes the predictions of a split; returns its metrics and the names of the files.
+
+        The metrics are those of `evaluate`; {} without targets.
+        """
         outputs, results = self._kept.get((split, self._step)) or self._evaluated(split)
         features = self._splits[split]
         if not is_chief(self._trainer.strategy):

@@ -60,7 +60,9 @@ class TaskOptions(command.Options):
         "Default: the first column that does not number sentences or words.",
         aliases=("word_column",),
     )
-    text_b_column: str | None = rare_option(None, "Column of the second text, for --task=csv.")
+    text_b_column: str | None = rare_option(
+        None, "Column of the second text, for pairs of texts in files of --task=csv."
+    )
     negative_column: str | None = rare_option(
         None,
         "Column of wrong second texts that are hard to tell from the right ones, with "
@@ -125,7 +127,9 @@ class TaskOptions(command.Options):
         "start this many tokens apart.",
         at_least=1,
     )
-    max_query_length: int = _length(64, "squad, squad2: most tokens per question.", at_least=1)
+    max_query_length: int = _length(
+        64, "squad, squad2: tokens per question; longer ones are truncated.", at_least=1
+    )
     n_best_size: int | None = _reading(
         None,
         "squad, squad2: how many of the best starts and ends are combined, and the number of "
@@ -169,9 +173,11 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         help="Run folder: checkpoints, best weights, results, predictions and logs.",
         role="location",
     )
-    do_train: bool = _free(False, "Train, evaluate after every epoch and keep the best weights.")
+    do_train: bool = _free(
+        False, "Train, evaluate on the dev set after every epoch and keep the best weights."
+    )
     do_eval: bool = _free(
-        False, "Evaluate the best weights on the dev set, and on a labelled test set."
+        False, "Evaluate the best weights on the dev set and on a test set with answers."
     )
     do_predict: bool = _free(False, "Write the best weights' predictions for the test set.")
     init_checkpoint: str | None = option(
@@ -220,7 +226,9 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         **PAIR_LENGTH,
         role="setting",
     )
-    train_batch_size: int = option(32, "Examples per training step, over all devices.", **BATCH)
+    train_batch_size: int = option(
+        32, "Examples per training step, over all devices together.", **BATCH
+    )
     eval_batch_size: int = rare_option(
         32,
         "Examples per evaluation or prediction step, over all devices together.",
@@ -228,9 +236,15 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         aliases=("predict_batch_size",),
         role="free",
     )
-    learning_rate: float = option(5e-5, "Peak learning rate, at the end of the warm-up.", **RATE)
-    num_train_epochs: float = option(3.0, "Epochs of training.", at_least=0, at_most=10**6)
-    warmup_proportion: float = rare_option(0.1, "Share of steps in which the rate rises.", **SHARE)
+    learning_rate: float = option(
+        5e-5, "The peak learning rate, at the end of the warm-up.", **RATE
+    )
+    num_train_epochs: float = option(
+        3.0, "Epochs over the training examples.", at_least=0, at_most=10**6
+    )
+    warmup_proportion: float = rare_option(
+        0.1, "Share of the steps over which the learning rate rises.", **SHARE
+    )
     random_seed: int = rare_option(
         12345,
         "Seed of the new weights, the order of the data, held-out splits and dropout.",
@@ -265,7 +279,9 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "weight, whatever its number of training examples; spam=1,ham=4 states them, and classes "
         "that are not named weigh 1.",
     )
-    freeze_encoder: bool = rare_option(False, "Train only the head; the encoder has no dropout.")
+    freeze_encoder: bool = rare_option(
+        False, "Train only the head. The encoder keeps its weights and has no dropout."
+    )
     lora_rank: int | None = rare_option(
         None,
         "Train only the head and, for every query and value projection, two matrices of this rank, "
@@ -273,7 +289,9 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         at_least=1,
     )
     lora_alpha: float = rare_option(
-        16.0, "The product of the two matrices is multiplied by this / --lora_rank.", at_least=0.001
+        16.0,
+        "The product of the two matrices is multiplied by this / --lora_rank.",
+        at_least=0.001,
     )
     layer_decay: float = rare_option(
         1.0,

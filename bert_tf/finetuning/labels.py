@@ -1,4 +1,7 @@
-"""Reads labels from the user's tables: classes (a tuple of names), numbers, or tags of words."""
+"""Reads labels from the cells of the user's own tables: classes, numbers, or tags of words.
+
+The classes of a row are a tuple of names, whether a row has one class or several.
+"""
 
 import json
 import math
@@ -55,7 +58,9 @@ def read_single(table: Table, column: str) -> list[tuple[str]]:
     """Returns the class of each row."""
     values = table.column(column)
     rows = [(_class_name(table, row, value),) for row, value in enumerate(values)]
-    lists = [i for i, x in enumerate(values) if isinstance(x, str) and resembles_list(x)]
+    lists = [
+        row for row, value in enumerate(values) if isinstance(value, str) and resembles_list(value)
+    ]
     if lists:
         about = f"{table.at(lists[0])}: label {shown(values[lists[0]])} looks like a list"
         if len(lists) == len(values):

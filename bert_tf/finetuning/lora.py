@@ -70,6 +70,7 @@ class LoraModel(keras.Model):
         self.built = True
 
     def _pair(self, name: str, width: int, outputs: int) -> tuple[tf.Variable, tf.Variable]:
+        """Adds A and B for a kernel [width, outputs]."""
         # From -1 / sqrt(width) to 1 / sqrt(width).
         uniform, rank = keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform"), self._rank
         a = self.add_weight((width, rank), uniform, name=f"{name}_a", autocast=False)
@@ -145,7 +146,13 @@ class LoraLearner(TaskLearner):
 
 
 # What adapters.npz says about its arrays.
-_CONTENT = {"base": str, "base_sha256": str, "head": dict[str, Any], "rank": int, "alpha": float}
+_DESCRIPTION = {
+    "base": str,
+    "base_sha256": str,
+    "head": dict[str, Any],
+    "rank": int,
+    "alpha": float,
+}
 
 
 def load_adapters(path: str, base: str) -> keras.Model:
@@ -164,7 +171,7 @@ def load_adapters(path: str, base: str) -> keras.Model:
     """
     try:
         arrays = dict(np.load(io.BytesIO(read_file(path)), allow_pickle=False))
-        description = parse_json(str(arrays.pop("description")), _CONTENT)
+        description = parse_json(str(arrays.pop("description")), _DESCRIPTION)
         head = Head.from_dict(description["head"])
         rank, alpha = description["rank"], description["alpha"]
         if arrays["lora/layer_0_query_a"].shape[1:] != (rank,) or not np.isfinite(alpha):

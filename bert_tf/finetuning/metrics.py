@@ -1,4 +1,7 @@
-"""Metrics of predictions. The undefined correlation of constant labels or predictions is 0."""
+"""Metrics of predictions, computed by scikit-learn and SciPy.
+
+The correlation of constant labels or predictions, which is undefined, is 0.
+"""
 
 import warnings
 from collections.abc import Sequence

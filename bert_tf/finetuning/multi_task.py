@@ -154,6 +154,7 @@ class MultiTask(Task):
     def _parts(
         self, outputs: Outputs, features: MultiFeatures
     ) -> Iterator[tuple[Task, Outputs, Features]]:
+        """Yields every task with its outputs and examples."""
         for index, task in enumerate(self.tasks):
             called = _returns(outputs[task.name][features.targets[_TASK] == index])
             yield task, task.objective.outputs(called, {}), features.parts[task.name]

@@ -55,8 +55,11 @@ def _losses_and_hits(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, t
 class ClassificationObjective(PerExample):
     """Cross-entropy and accuracy for the target `labels`, int [B]; predicts `logits` [B, C].
 
-    Serves classifiers and models for multiple choice. `class_weights` are those of the examples in
-    the loss, whose mean is divided by their sum; by default all are 1.
+    Serves classifiers and models for multiple choice.
+
+    Args:
+        class_weights: the weight of the examples of each class in the loss; the mean is divided by
+            the sum of the weights. By default all are 1.
 
     Source: google-research/bert run_classifier.py `create_model`, `metric_fn`.
     """
@@ -85,7 +88,12 @@ class ClassificationObjective(PerExample):
 
 @dataclass(frozen=True)
 class RegressionObjective(PerExample):
-    """Squared error of `values`, float [B], in units of the square of their `deviation`."""
+    """Squared error for the target `values`, float [B]; predicts `values` [B].
+
+    Args:
+        deviation: the standard deviation of the values; the squared errors are divided by its
+            square, so that the size of the loss does not depend on the unit of the values.
+    """
 
     deviation: float = 1.0
 
@@ -102,7 +110,10 @@ class RegressionObjective(PerExample):
 
 @dataclass(frozen=True)
 class MultiLabelObjective(PerExample):
-    """Mean binary cross-entropy of `logits` [B, C] for `labels`, float [B, C] of 0 or 1."""
+    """Binary cross-entropy, the mean over classes, for the target `labels`, float [B, C] of 0 or 1.
+
+    Predicts `logits` [B, C].
+    """
 
     def example_losses(self, model: keras.Model, batch: Tensors, training: bool) -> tf.Tensor:
         logits = model(batch, training=training)
@@ -158,8 +169,10 @@ class SpanObjective(PerExample):
         logits = _without_padding(model(batch, training=training), batch)
         log_probabilities = tf.nn.log_softmax(logits, axis=1)
         targets = tf.stack([batch["start"], batch["end"]], axis=1)
-        found = tf.gather(tf.transpose(log_probabilities, [0, 2, 1]), targets, axis=2, batch_dims=2)
-        return -tf.reduce_mean(found, axis=1)
+        picked = tf.gather(
+            tf.transpose(log_probabilities, [0, 2, 1]), targets, axis=2, batch_dims=2
+        )
+        return -tf.reduce_mean(picked, axis=1)
 
     def combine(self, outputs: Sequence[tf.Tensor], inputs: Tensors) -> tf.Tensor:
         """Averages the probabilities of starts and of ends in each window."""

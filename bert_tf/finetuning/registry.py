@@ -16,7 +16,9 @@ from bert_tf.resolution import check_length, fitting_length
 from bert_tf.runs.run import FLAGS, Run
 
 # Tasks without options.
-TASKS: dict[str, Task] = {x.name: x for x in (*glue.TASKS, *imdb.TASKS, *multiple_choice.TASKS)}
+TASKS: dict[str, Task] = {
+    task.name: task for task in (*glue.TASKS, *imdb.TASKS, *multiple_choice.TASKS)
+}
 # Tasks made from their name, the flags and, if the model is trained already, from its head.
 MAKERS: dict[str, Callable[[str, FineTuningOptions, Head | None], Task]] = {
     "ner": tagged_files.make_tagging,
@@ -92,7 +94,9 @@ def _make_together(options: FineTuningOptions, names: Sequence[str]) -> MultiTas
         raise ValueError(f"--task={','.join(names)} names a task twice: omit one")
     for name in names:
         if name in MAKERS or TASKS[name].head.kind != "classifier":
-            raise ValueError(f"--task={name} trains alone: only GLUE and imdb train together")
+            raise ValueError(
+                f"--task={name} trains alone: only the tasks of GLUE and imdb train together"
+            )
     return MultiTask([make_task(dataclasses.replace(options, task=name)) for name in names])
 
 

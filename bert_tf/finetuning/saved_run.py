@@ -77,7 +77,10 @@ def check_resumable(options: FineTuningOptions, run: Run) -> bool:
 
 
 def has_last_files(options: FineTuningOptions, run: Run) -> bool:
-    """Returns whether a run has the files that it writes at its end; else it has to end again."""
+    """Returns whether a run has the files that it writes after the last step.
+
+    If one of them was removed, the run has to end again.
+    """
     tasks = options.task.split(",")
     files = [f"{task}/{BEST}/{HEAD}" for task in tasks] if len(tasks) > 1 else []
     files += [ADAPTERS] if options.lora_rank else []
@@ -96,8 +99,10 @@ def results_folder(
 ) -> tuple[Run, dict[str, str]]:
     """Returns the folder for the results of some splits, and the content of `RESULTS_OF`.
 
-    It is the run's folder or, for other files than the run's, a subfolder named after them. Raises
-    a ValueError if the folder holds other results.
+    It is the run's folder or, for other files than the run's, a subfolder named after them.
+
+    Raises:
+        ValueError: the folder holds other results.
     """
     flags, kinds = dataclasses.asdict(options), {"dev set": task.dev_splits}
     kinds["test set"] = task.test_splits

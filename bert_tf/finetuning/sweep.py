@@ -181,6 +181,7 @@ def _check_results(folder: str) -> None:
 
 
 def _finished_results(options: FineTuningOptions) -> Results | None:
+    """Returns the results of a run that has nothing left to do."""
     run = Run(options.output_dir)
     flags = with_flags_of(options, run).values("location")
     if not run.finished or run.changed_flags(flags) or not has_last_files(options, run):

@@ -46,6 +46,7 @@ def answer_of(outputs: Mapping[str, Any], labels: Sequence[str], text: str) -> J
 
 
 def _plain(value: Any) -> Any:
+    """Returns a value with the types of JSON."""
     if isinstance(value, np.ndarray):
         return [_plain(item) for item in value]
     if isinstance(value, bytes):

@@ -28,6 +28,10 @@ class TextEmbedder(keras.layers.Layer):
 
     The layer works eagerly, and as the first layer of a Keras model, which can train it.
 
+    Args:
+        preprocessor: turns texts into the inputs of the embedder.
+        embedder: turns these into vectors.
+
     Call: strings [B] -> float32 [B, V].
     """
 
@@ -54,7 +58,10 @@ class TextEmbedder(keras.layers.Layer):
         return keras.KerasTensor((text.shape[0], self.embedder.width), "float32")
 
     def encode(self, texts: Iterable[str], batch_size: int = 32) -> np.ndarray:
-        """Returns the vectors of any number of texts, float32 [N, V], similar lengths together."""
+        """Returns the vectors of any number of texts, float32 [N, V].
+
+        Texts of similar length are computed together.
+        """
         if isinstance(texts, str | bytes):
             raise ValueError("encode takes a list of texts, not a single one")
         if batch_size < 1:

@@ -72,6 +72,7 @@ def _labels(options: ExtractionOptions) -> str | None:
 
 
 def _rows(options: ExtractionOptions, file: str) -> Iterator[texts.NumberedRow]:
+    """Reads a file's lines, or the rows of a table."""
     if not (given := texts.table_columns(options, file)):
         return ((n, texts.TextRow(line)) for n, line in enumerate(texts.split_lines(file), 1))
     checkpoint = _open(options).checkpoint
@@ -85,6 +86,7 @@ def _rows(options: ExtractionOptions, file: str) -> Iterator[texts.NumberedRow]:
 def _write_part(
     options: ExtractionOptions, file: str, first: int, rows: Sequence[texts.TextRow | None]
 ) -> dict[str, int]:
+    """Writes the vectors of some rows as records."""
     extractor = _open(options)
     length, dtype = extractor.max_seq_length, np.dtype(options.dtype)
     encoded = encode_lines([row.texts for row in rows if row], extractor.tokenizer, length)
@@ -114,6 +116,7 @@ def _write_part(
 
 
 def _join(options: ExtractionOptions, parts: Sequence[str], path: str) -> None:
+    """Turns records into the file of vectors."""
     extractor, dtype = _open(options), np.dtype(options.dtype)
     layers, vocab = extractor.layers, extractor.tokenizer.vocab
     lines = (line for part in parts for line in vector_files.read_records(part, dtype))

@@ -31,7 +31,9 @@ def _check_ending(path: str, endings: Collection[str]) -> None:
 class TokenizerOptions(command.Options):
     """The vocabulary of a checkpoint of another program that does not state its own."""
 
-    vocab_file: str | None = rare_option(None, "The vocabulary, if --checkpoint lacks one.")
+    vocab_file: str | None = rare_option(
+        None, "The encoder's vocabulary. Needed only if --checkpoint comes without one."
+    )
     do_lower_case: bool | None = rare_option(
         None, "Whether text is lower-cased. Needed only if --checkpoint does not state it."
     )
@@ -48,7 +50,9 @@ class FineTunedOptions(TokenizerOptions):
         "answers to questions), or the most that the model takes.",
         **PAIR_LENGTH,
     )
-    pairs: bool = rare_option(False, "Another program's model classifies pairs of texts.")
+    pairs: bool = rare_option(
+        False, "For a model of another program that classifies pairs of texts. A run states it."
+    )
     null_score_diff_threshold: float | None = rare_option(
         None,
         'For models of SQuAD 2.0: a question gets no answer if "no answer" scores higher than '
@@ -72,7 +76,9 @@ class ColumnOptions(command.Options):
 class PairColumnOptions(ColumnOptions):
     """The flags for the columns of pairs of texts."""
 
-    text_b_column: str | None = rare_option(None, "Column of the second text, for pairs.")
+    text_b_column: str | None = rare_option(
+        None, "Column of the second text, for pairs of texts in a table."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +238,9 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, TokenizerOptions):
 class ExplorerOptions(TokenizerOptions):
     """The flags of explore."""
 
-    checkpoint: str = option(help="A run folder, or another program's model (docs/checkpoints.md).")
+    checkpoint: str = option(
+        help="A run folder, or a checkpoint of another program (docs/checkpoints.md)."
+    )
     texts: tuple = option(
         (),
         "A text; may be repeated, and the name of the flag may be left out. Write a pair as "
@@ -248,7 +256,9 @@ class ExplorerOptions(TokenizerOptions):
         "so only programs on this machine reach it.",
     )
     open: bool = option(False, "Open the page in a browser.")
-    port: int = option(8000, "Where --serve listens; 0: any free port.", at_least=0, at_most=65535)
+    port: int = option(
+        8000, "Where --serve listens; 0 for any free port.", at_least=0, at_most=65535
+    )
     top_k: int = option(5, "How many words to show for each masked token.", at_least=1)
     max_seq_length: int | None = option(
         None,

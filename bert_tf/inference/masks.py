@@ -63,6 +63,7 @@ class MaskFiller:
     If a text is longer than the encoder takes, the tokens around each [MASK] decide.
 
     Args:
+        model: the trained model.
         tokenizer: a tokenizer that recognizes special tokens in the text.
         top_k: number of tokens per [MASK]; None for 5, or for all `targets`.
         targets: ids of the tokens to choose from (see `target_ids`); all if empty. Probabilities

@@ -60,7 +60,11 @@ def _predict_file(options: PredictOptions) -> None:
 def _checksum(predictor: Predictor) -> str:
     if predictor.checkpoint:
         return fingerprint(predictor.checkpoint)
-    files = [f"{x}/{name}" for x, _, names in tf.io.gfile.walk(predictor.path) for name in names]
+    files = [
+        f"{folder}/{name}"
+        for folder, _, names in tf.io.gfile.walk(predictor.path)
+        for name in names
+    ]
     return " ".join(map(file_sha256, sorted(files) or [predictor.path]))
 
 
@@ -72,6 +76,7 @@ def _rows(options: PredictOptions, file: str) -> Iterator[NumberedRow]:
 def _write_part(
     options: PredictOptions, file: str, first: int, rows: Sequence[TextRow | None]
 ) -> dict[str, int]:
+    """Writes the predictions for some rows as JSON lines."""
     predictor = _predictor(options)
     before, names = predictor.num_truncated, [spec.name for spec in predictor.signature]
     examples = [example_of(row, names) for row in rows if row]

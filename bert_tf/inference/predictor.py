@@ -149,6 +149,7 @@ class Predictor:
 
 
 def _with_answers(frame: Any, answers: Predictions, inputs: Sequence[str]) -> Any:
+    """Returns a data frame with a column for each value of the answers."""
     known, columns = {*frame.columns}, {}
     for answer in answers:
         values = {name: x for name, x in answer.items() if name not in ("id", *inputs)}

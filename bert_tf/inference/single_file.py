@@ -169,6 +169,7 @@ def _check_fit(file: LiteFile | OnnxFile, head: Head, vocab: Vocabulary, length:
 def _reader(
     labels: list[str], kind: str = "", **about: Any
 ) -> tuple[Head, Callable[..., ServingModule]]:
+    """Returns the head that the content of `CLASSIFIER` describes, and what builds its module."""
     if kind == EMBEDDING:
         return Head(EMBEDDING), embedding_module
     task = TaggingTask(labels=labels) if kind == "tagger" else classifier_task(labels, **about)

@@ -220,7 +220,10 @@ def rows_in(row: TextRow | dict[str, Any] | ValueError) -> int:
 
 
 def table_columns(options: ColumnOptions, path: str | None) -> Columns | None:
-    """Returns the columns that flags name; None, or else a ValueError, if the input is no table."""
+    """Returns the columns that flags name; None if the input is no table.
+
+    Raises a ValueError if flags name columns, but the input is no table.
+    """
     # Not every command takes pairs.
     given = Columns(options.text_column, getattr(options, "text_b_column", None))
     if table_kind(path or ""):
@@ -288,6 +291,7 @@ def texts_of_rows(
 
 
 def _row(table: Table, columns: Columns, has_choices: bool) -> TextRow:
+    """Returns the only row of a table."""
     names = [name for name in (columns.text, columns.text_b) if name]
     texts = [table.texts(name)[0] for name in names[: len(names) - has_choices]]
     if has_choices:

@@ -107,6 +107,7 @@ def write_npz(
 def _member(
     archive: zipfile.ZipFile, name: str, dtype: np.dtype, shape: tuple[int, ...]
 ) -> IO[bytes]:
+    """Returns a file for the values of an array in an archive."""
     member = archive.open(f"{name}.npy", "w", force_zip64=True)
     descr = np.lib.format.dtype_to_descr(dtype)
     header = {"descr": descr, "fortran_order": False, "shape": shape}
@@ -166,6 +167,7 @@ def write_labels(path: str, lines: Lines, vocab: Vocabulary) -> None:
 
 
 def _name(vectors: LineVectors, index: int, vocab: Vocabulary) -> str:
+    """Returns the token, word or line that a vector stands for."""
     if vectors.ids is not None:
         return vocab.tokens[vectors.ids[index]]
     text = vectors.text[vectors.starts[index] : vectors.limits[index]]

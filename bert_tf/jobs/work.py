@@ -209,6 +209,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _read_json(path: str) -> dict[str, Any]:
+    """Returns the object in a JSON file; {} if the file is missing or damaged."""
     try:
         return files.read_json(path, _STATE)
     except (OSError, ValueError):

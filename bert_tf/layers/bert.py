@@ -51,7 +51,14 @@ class BertEmbeddings(Layer):
         )
         self.layer_norm.build((None, None, width))
 
-    def call(self, input_word_ids, input_type_ids, seeds=None, training=None, tokens=None):
+    def call(
+        self,
+        input_word_ids,
+        input_type_ids,
+        seeds=None,
+        training=None,
+        tokens: Tokens | None = None,
+    ):
         x = self._sums(input_word_ids, input_type_ids, tokens)
         x = self.dropout(self.layer_norm(x), seeds=seeds, training=training)
         return self.dense("projection", x) if self.config.has_projection else x
@@ -127,7 +134,10 @@ class SelfAttention(Layer):
         return self.dense("output", rows_at(context, numbers))
 
     def probabilities(self, x, attention_mask):
-        """Returns the weights of values, [B, N, S, S], without dropout; row i is of token i."""
+        """Returns the probabilities that `call` weighs values with, float32 [B, N, S, S].
+
+        Row i is what token i attends to. There is no dropout.
+        """
         return ops.softmax(self.scores(x) + _bias(attention_mask))
 
     def scores(self, x):
@@ -243,7 +253,10 @@ class MaskedLMHead(Layer):
 
 
 class DenseHead(Layer):
-    """Dropout and a dense layer: `pooled` [B, H], `seeds` as in `Dropout` -> [B, outputs]."""
+    """Dropout of a `rate`, and a dense layer.
+
+    Call: `pooled` [B, H], `seeds` as in `Dropout` -> [B, outputs].
+    """
 
     arguments = ("outputs", "rate")
 

@@ -13,7 +13,11 @@ class DropoutSeeds:
     """Gives every dropout of a call its own seed, numbered in the order of the calls.
 
     Layers that drop elements take one seed per call even if their rate is 0, so that a dropout's
-    number depends on the architecture alone. All are derived from `seed`, int32 [2].
+    number depends on the architecture alone.
+
+    Args:
+        seed: int32 [2], from which all seeds are derived.
+        number: the number of the next seed.
     """
 
     def __init__(self, seed, number: int = 0):
@@ -42,7 +46,10 @@ _LEVELS = 1 << 16
 
 
 def dropout_scale(rate: float) -> float:
-    """Returns the factor for kept elements; bfloat16 rounds it: 1 / 0.9 becomes 0.16% smaller."""
+    """Returns the factor for kept elements, which preserves the expectation.
+
+    bfloat16 rounds it: 1 / 0.9 becomes 0.16% smaller.
+    """
     return _LEVELS / (_LEVELS - round(rate * _LEVELS))
 
 
@@ -139,6 +146,9 @@ class Dropout(keras.layers.Layer):
 
     Call: `x` of any shape, `seeds` a `DropoutSeeds` -> the shape of x. Outside of training, or if
     the rate is 0, it returns x and needs no seeds.
+
+    Raises:
+        ValueError: in training, without seeds.
 
     Source: Dropout (Srivastava et al., 2014).
     """

@@ -213,7 +213,9 @@ def fast_attention(query, key, value, bias, rate: float = 0.0, seed=None, recomp
     Args:
         query, key, value: [B, N, S, D]; the queries are already scaled.
         bias: added to the scores [B, N, S, S]; it has no gradient. Its type is that of the softmax.
-        rate, seed: of the dropout of the probabilities; the seed is int32 [2].
+        rate: dropout rate of the probabilities.
+        seed: int32 [2], decides which probabilities are dropped; not needed if `rate` is 0.
+        recompute: whether the backward pass recomputes the probabilities.
 
     Returns the context [B, N, S, D].
     """

@@ -13,7 +13,11 @@ from bert_tf.layers import fused
 
 
 class Configured:
-    """A layer or model that Keras saves with its config and `arguments`, which are attributes."""
+    """A layer or model that Keras saves, and loads, with the configuration that it was made for.
+
+    Attributes:
+        arguments: those of the constructor besides config, name and dtype; they are attributes.
+    """
 
     arguments: ClassVar[tuple[str, ...]] = ()
 
@@ -38,7 +42,11 @@ class Configured:
 
 
 class Layer(Configured, keras.layers.Layer):
-    """The base class; `reads` is, by name and input of a dense layer, what it reads."""
+    """The base class of layers.
+
+    Attributes:
+        reads: maps the name and the input of a dense layer to what it reads; see `dense_inputs`.
+    """
 
     reads: Callable | None = None
 

@@ -12,7 +12,10 @@ from bert_tf.layers.padding import Tokens, pack, rows_at
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class NoNorm(keras.layers.Layer):
-    """A scale and an offset for each element of the last axis. Source: arXiv:2004.02984."""
+    """A scale and an offset for each element of the last axis, in place of normalization.
+
+    Source: MobileBERT (arXiv:2004.02984), operational optimizations.
+    """
 
     def build(self, x_shape) -> None:
         width = x_shape[-1:]

@@ -120,9 +120,13 @@ class Tokens:
 
 
 class SortedTokens(Tokens):
-    """Tokens in the order of the lengths of their rows, whose number is static.
+    """Tokens in the order of the lengths of their rows.
 
     `map_rows` divides the rows into groups and pads each only to its longest row.
+
+    Args:
+        mask: as in `Tokens`, with a static number of rows.
+        groups: the number of groups, at most that of the rows.
     """
 
     def __init__(self, mask, groups: int):
@@ -204,7 +208,10 @@ def places_of(positions, length: int):
 
 
 def rows_at(x, numbers):
-    """Takes rows of x, if given, by their numbers, int [M]: [T, H] or [B, S, H] -> [M, H]."""
+    """Takes rows of x by their numbers, int [M]: [T, H] or [B, S, H] -> [M, H].
+
+    Without numbers, returns x.
+    """
     return x if numbers is None else ops.take(ops.reshape(x, (-1, x.shape[-1])), numbers, axis=0)
 
 

@@ -235,7 +235,10 @@ def _rematerialized(function: Callable, x, seeds: DropoutSeeds | None):
 
 
 class Pooler(Layer):
-    """[B, S, H] -> the first token [B, H], with dense layer and tanh if `classifier_activation`."""
+    """A dense layer with tanh, applied to the first token: [B, S, H] -> [B, H].
+
+    Without `config.classifier_activation`, the output is the first token, unchanged.
+    """
 
     def build(self, input_shape) -> None:
         width = input_shape[-1]

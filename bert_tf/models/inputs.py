@@ -76,7 +76,10 @@ class BertModel(Configured, keras.Model):
         return named
 
     def dropout_seeds(self, inputs: dict, training: bool | None) -> DropoutSeeds | None:
-        """Returns seeds from `dropout_seed` or the model's generator; None without dropout."""
+        """Returns the seeds of a call, or None if nothing is dropped.
+
+        They are derived from the input `dropout_seed`, or else from the model's own generator.
+        """
         seed = inputs.get("dropout_seed")
         if seed is None and training and self.seed_generator:
             seed = ops.cast(self.seed_generator.next(), "int32")
@@ -111,6 +114,7 @@ def _with_our_names(inputs: Any, reads: tuple[str, ...]) -> dict[str, Any] | Non
 
 
 def _checked(name: str, x: Any, rank: int) -> Any:
+    """Returns an input as a tensor or array, after checking its type and number of axes."""
     if isinstance(x, list | tuple):
         x = np.asarray(x)
     if not hasattr(x, "ndim"):

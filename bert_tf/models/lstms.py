@@ -114,7 +114,12 @@ class FeatureTagger(BertModel):
     The trained weights are a softmax over the layers, times a trained scale, as in ELMo. The
     encoder does not train and has no dropout.
 
-    Call: the encoder's inputs -> float32 logits [B, S, C] of `num_outputs` tags.
+    Args:
+        config: sizes and rates of the encoder; see `BertConfig`.
+        num_outputs: the number of tags C.
+        features: one of `choices.FEATURES`.
+
+    Call: the encoder's inputs -> float32 logits [B, S, C].
 
     Raises:
         ValueError: the encoder has too few layers.

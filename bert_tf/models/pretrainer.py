@@ -13,7 +13,11 @@ from bert_tf.tensorflow_ops import argmax
 
 
 class BertPretrainer(BertModel):
-    """A `BertEncoder`, with its arguments, a masked-LM head and a next-sentence head.
+    """A `BertEncoder` with a masked-LM head and a next-sentence head.
+
+    Args:
+        config: sizes and rates; see `BertConfig`.
+        rematerialize: as in `BertEncoder`.
 
     Call: the encoder's inputs and `masked_lm_positions` int [B, P] -> the encoder's outputs,
     `mlm_logits` [B, P, V] and `next_sentence_logits` [B, 2], whose class 1 is "random next". With

@@ -34,6 +34,7 @@ class BertTaskModel(BertModel):
     head trains: the encoder has no dropout, and no gradient is computed for it.
 
     Args:
+        config: sizes and rates; see `BertConfig`.
         num_outputs: width C of the dense layer: the number of classes or tags, 1 for regression and
             "multiple_choice", 2 for "span".
         kind: one of `config.HEADS`.
@@ -116,6 +117,7 @@ class BertEmbedder(BertModel):
     """A `BertEncoder` that turns each text into one vector, for search and clustering.
 
     Args:
+        config: sizes and rates; see `BertConfig`.
         pooling: how to compute the vector: "mean" or "max" of the last layer's outputs for all
             tokens, [CLS] and [SEP] included, or "cls", its output for [CLS].
         normalize: whether to divide each vector by its length.

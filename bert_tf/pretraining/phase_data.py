@@ -200,7 +200,10 @@ def some_texts(records: reader.RecordSet) -> list[str]:
 def record_warnings(
     options: PretrainingOptions, phases: Sequence[PhaseRecords], with_pairs: bool
 ) -> list[str]:
-    """Returns a warning for each set of files that has nothing to teach or to measure."""
+    """Returns a warning for each set of files that has nothing to teach or to measure.
+
+    `with_pairs` says whether the model learns from pairs of segments.
+    """
     used = [phase.train for phase in phases if options.do_train]
     used += [phase.evaluation for phase in phases if options.do_eval]
     warnings: list[str | None] = []

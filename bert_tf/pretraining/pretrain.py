@@ -116,6 +116,7 @@ def _pretrain(
 def _start(
     session: Session, learner: PretrainingLearner, spec: ModelSpec, objective: Objective
 ) -> Training:
+    """Creates the model on its devices, and sets its weights."""
     options, run, say, arguments = session.options, session.run, session.say, {}
     if options.bias_correction is not None:
         arguments["bias_correction"] = options.bias_correction

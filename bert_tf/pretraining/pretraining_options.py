@@ -133,11 +133,15 @@ class SharedOptions(DeviceOptions):
         choices=choices.SCHEDULES,
     )
     num_train_steps: int = option(100000, "Total number of steps.", at_least=1, at_most=10**12)
-    num_warmup_steps: int = option(10000, "Steps in which the learning rate rises.", at_least=0)
+    num_warmup_steps: int = option(
+        10000, "Steps over which the learning rate rises from 0.", at_least=0
+    )
     save_checkpoints_steps: int = option(
         1000, "Steps between checkpoints, and between evaluations.", at_least=1
     )
-    log_steps: int = rare_option(100, "Steps per line of metrics.jsonl.", at_least=1)
+    log_steps: int = rare_option(
+        100, "Steps that each line of metrics.jsonl averages over.", at_least=1
+    )
     keep_checkpoints: int = rare_option(5, "How many checkpoints to keep.", at_least=1)
     iterations_per_loop: int = rare_option(
         1000, "Maximum number of steps before the device returns to the host.", at_least=1

@@ -71,7 +71,10 @@ class NamedRecords:
 
     def settings(self, name: str) -> dict[str, Any]:
         """Returns the value of a setting in each manifest, by the manifest's path."""
-        return {path: x.get("settings", {}).get(name) for path, x in self.manifests.items()}
+        return {
+            path: manifest.get("settings", {}).get(name)
+            for path, manifest in self.manifests.items()
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +107,9 @@ def read_phases(options: SharedOptions) -> list[tuple[int, SharedOptions]]:
     for number, values in enumerate(content, start=1):
         with _phase_named(options, number):
             if unknown := sorted(values.keys() - _PHASE_KEYS):
-                raise ValueError(f"unknown key {unknown[0]!r}: keys are {', '.join(_PHASE_KEYS)}")
+                raise ValueError(
+                    f"unknown key {unknown[0]!r}: the keys are {', '.join(_PHASE_KEYS)}"
+                )
             share = values.pop("share", None)
             if not isinstance(share, int | float) or not 0 < share <= 1:
                 raise ValueError(f"share is {share}: give the phase's part of all steps, as 0.9")
@@ -267,7 +272,9 @@ def _masking(
         options.refuse(flags, why)
         return None
     if not spec.vocab:
-        raise ValueError(f"{file} is masked while reading, which needs a --vocab_file")
+        raise ValueError(
+            f"{file} is masked while reading, which needs the vocabulary: give --vocab_file"
+        )
     if options.masking == "left_to_right" and not spec.config.is_decoder:
         raise ValueError(
             "--masking=left_to_right needs an encoder that attends to the left only: set "
@@ -319,7 +326,9 @@ def check_unchanged(run: Run, contents: Contents) -> None:
 
 def copies_of_records(run: Run, records: Sequence[NamedRecords]) -> list[str]:
     """Returns the files that have the size and checksum of one that the run was trained on."""
-    known = [x for files in run.read_json(RECORDS, Contents).values() for x in files.values()]
+    known = [
+        entry for files in run.read_json(RECORDS, Contents).values() for entry in files.values()
+    ]
     contents = describe_records(records)
     return [name for files in contents.values() for name, x in files.items() if x in known]
 

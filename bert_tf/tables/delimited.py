@@ -215,6 +215,7 @@ def _named(path: str, rows: Iterator[_Fields]) -> Iterator[Numbered]:
 
 
 def _problem(names: list[str], fields: list[str]) -> str | None:
+    """Returns what is wrong with the fields of a row, if anything."""
     if len(names) > 1 and [*map(str.strip, fields)] == names:
         return " names the columns again: leave it out"
     if len(fields) != len(names):

@@ -68,6 +68,7 @@ def _named(value: Any, classes: list[str] | None) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    """Returns a value with a type of JSON."""
     if hasattr(value, "tolist"):  # NumPy
         return value.tolist()
     if isinstance(value, bytes):

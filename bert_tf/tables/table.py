@@ -202,7 +202,11 @@ class Table:
         return f"{self.path}, {self.unit} {self.lines[row]:,}"
 
     def column(self, name: str, advice: str = "") -> list[Any]:
-        """Returns the cells of a column; raises a ValueError if there is none."""
+        """Returns the cells of a column.
+
+        Raises:
+            ValueError: there is no such column.
+        """
         if name not in self.columns:
             raise ValueError(f"{self.path} has no column {name!r}, only {self.names()}{advice}")
         return self.columns[name]
@@ -212,7 +216,11 @@ class Table:
         return ", ".join(map(short_name, self.columns))
 
     def texts(self, name: str, needed: bool = True) -> list[bytes]:
-        """Returns texts; unless `needed`, missing ones are b"". Other cells are a ValueError."""
+        """Returns the texts of a column; unless they are `needed`, missing ones and null are b"".
+
+        Raises:
+            ValueError: there is no such column, or a cell holds something else.
+        """
         texts = self.column(name)
         if not needed:
             texts = ["" if text is None else text for text in texts]
@@ -224,7 +232,10 @@ class Table:
         return [text.encode(errors="surrogatepass") for text in texts]
 
     def ids(self, name: str | None) -> tuple[list[str] | None, tuple[str, ...]]:
-        """Returns each row's id, "" or (without a column) None, and notes on repeated ids."""
+        """Returns the id of each row, "" if it has none, and notes on repeated ids.
+
+        Without the name of a column, the ids are None.
+        """
         if name is None:
             return None, ()
         ids = ["" if value is None else str(value) for value in self.columns[name]]
@@ -249,7 +260,9 @@ class Table:
         ):
             raise ValueError(f"{self.at(row)}: {name!r} is not a list of strings")
         if "" in values:
-            raise ValueError(f"{self.at(row)}: {kind} {values.index('') + 1} of {name!r} is empty")
+            raise ValueError(
+                f"{self.at(row)}: {kind} {values.index('') + 1:,} of {name!r} is empty"
+            )
         return tuple(map(str, values))
 
     def parse_list(self, row: int, text: str) -> list | None:

@@ -120,8 +120,10 @@ class WordPieceTokenizer(tf.Module):
         """Joins the tokens of a text: word pieces to words, and words with spaces.
 
         What normalization removes, such as capitals and the original spaces, does not come back.
-        [PAD] is left out. The last axis holds the tokens of a text; others give lists. Raises a
-        ValueError for an id that is not one of the vocabulary.
+        [PAD] is left out. The last axis holds the tokens of a text; others give lists.
+
+        Raises:
+            ValueError: an id is not one of the vocabulary.
         """
         if isinstance(ids, tf.RaggedTensor):
             ids = ids.to_list()
@@ -133,7 +135,11 @@ class WordPieceTokenizer(tf.Module):
     def tokenize_lines(self, lines: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
         """Tokenizes lines like `tokenize_flat`, but several times faster; eager mode only.
 
-        The lines are valid UTF-8. Returns the ids, int32 [tokens], and their row splits, int64.
+        Args:
+            lines: B lines of valid UTF-8.
+
+        Returns:
+            the ids, int32 [tokens], and their row splits, int64 [B + 1].
         """
         normalized = self._normalize_lines(lines)
         text = tf.constant(normalized, tf.string, [len(lines)])
@@ -212,6 +218,7 @@ class WordPieceTokenizer(tf.Module):
         )
 
     def _normalize_valid(self, text: tf.Tensor) -> tf.Tensor:
+        """Normalizes strings of valid UTF-8."""
         text = tf.strings.regex_replace(text, _CONTROLS, "")
         if self.vocab.added:
             # Word pieces need no spaces of one kind, but added tokens may contain spaces.
@@ -241,6 +248,7 @@ class WordPieceTokenizer(tf.Module):
         return _split(self._added, text, self._word_pieces)
 
     def _word_pieces(self, text: tf.Tensor) -> Pieces:
+        """Splits normalized strings [B] into word pieces."""
         lines, starts, limits = self._wordpiece.tokenize_with_offsets(text)
         ids = lines.values
         starts, limits = (tf.cast(x.values, tf.int64) for x in (starts, limits))

@@ -74,7 +74,10 @@ class Checkpointer:
         return None
 
     def save(self) -> str:
-        """Writes a checkpoint and returns its path, or raises a `NonFinite` for such weights."""
+        """Writes a checkpoint of the current step and returns its path.
+
+        Raises a `NonFinite` instead of writing weights that are not finite.
+        """
         path = self._path
         for name, weight in self._weights.items():
             if weight.dtype.is_floating and not tf.reduce_all(tf.math.is_finite(weight)):
@@ -254,7 +257,9 @@ def tensors_by_key(checkpoint: str, **advice: str) -> dict[str, Tensor]:
             # NumPy's own strings lose the zeros at their ends.
             return np.asarray(value, object if isinstance(value, bytes) else None)
 
-    return {x: Tensor(tuple(shape), functools.partial(read, x)) for x, shape in shapes.items()}
+    return {
+        key: Tensor(tuple(shape), functools.partial(read, key)) for key, shape in shapes.items()
+    }
 
 
 def _path(key: str) -> str | None:
@@ -266,7 +271,10 @@ def _path(key: str) -> str | None:
 def check_shapes(
     checkpoint: str, saved: Mapping[str, tuple[int, ...]], targets: Mapping[str, tf.Variable]
 ) -> None:
-    """Raises a ValueError unless the checkpoint has these weights and shapes, heads aside."""
+    """Raises a ValueError unless the checkpoint holds exactly these weights in these shapes.
+
+    It may also hold other top-level parts of a model, such as a head.
+    """
     parts = {path.split("/")[0] for path in targets}
     if extra := sorted(p for p in saved if p not in targets and p.split("/")[0] in parts):
         raise ValueError(f"{checkpoint} has an additional {extra[0]}: it belongs to another model")

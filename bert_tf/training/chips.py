@@ -31,8 +31,10 @@ def _device_name(strategy) -> str:
         # TensorFlow does not know the type; TPU VM images and GKE set this variable.
         return f"TPU {os.environ.get('TPU_ACCELERATOR_TYPE', 'of unknown type')}"
     if device.device_type == "GPU":
-        about = tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[0])
-        return about.get("device_name", "GPU of unknown type")
+        details = tf.config.experimental.get_device_details(
+            tf.config.list_physical_devices("GPU")[0]
+        )
+        return details.get("device_name", "GPU of unknown type")
     return "the CPU"
 
 

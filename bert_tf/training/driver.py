@@ -96,6 +96,11 @@ class Driver:
 
     Attributes:
         best_results: the best evaluation so far with its `global_step`; {} without one.
+
+    Example:
+        driver = Driver("run", trainer, Plan(save_checkpoints_steps=1000, evaluation_steps=1000))
+        driver.restore()
+        driver.train([Phase(until_step=5000, batch_size=32, batches=batches)])
     """
 
     def __init__(
@@ -178,7 +183,10 @@ class Driver:
         return self.best_results or reports.last_evaluation
 
     def evaluate(self, evaluate: Callable[[], Metrics]) -> Metrics:
-        """Returns the metrics of the current weights, even while another process trains."""
+        """Evaluates the current weights without training, even while another process trains.
+
+        Returns the metrics with `global_step`.
+        """
         with self._reports(self.step) as reports:
             self._evaluate(evaluate, reports, alone=True)
         return reports.last_evaluation

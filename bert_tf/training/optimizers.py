@@ -19,6 +19,11 @@ _INITIAL_SCALE = 2.0**15
 _GROWTH_STEPS = 2000
 
 
+def factor_of(path: str, factors: Factors) -> float:
+    """Returns the factor of the weight with this path."""
+    return next((factor for pattern, factor in factors if re.search(pattern, path)), 1.0)
+
+
 class AdamW:
     """Adam with decoupled weight decay and, as in the original BERT, without bias correction.
 
@@ -35,6 +40,8 @@ class AdamW:
     Args:
         variables: the trainable variables; create the optimizer in their strategy's scope.
         weight_decay: biases and the parameters of layer normalization do not decay.
+        bias_correction: whether to correct the bias of the moments toward 0.
+        rates: the rule for the factors on the learning rate.
 
     Attributes:
         adapts: whether updates are scaled to the norm of their variable, if that decays.
@@ -60,7 +67,7 @@ class AdamW:
         self.weight_decay, self.epsilon = weight_decay, epsilon
         self.bias_correction = bias_correction
         self._targets = [variable.value for variable in variables]
-        self.rates = [next((y for x, y in rates if re.search(x, v.path)), 1.0) for v in variables]
+        self.rates = [factor_of(variable.path, rates) for variable in variables]
         self._decays = [not _NO_DECAY.search(variable.path) for variable in variables]
         self._moments = [
             [tf.Variable(tf.zeros(variable.shape), trainable=False) for _ in range(2)]
@@ -78,9 +85,13 @@ class AdamW:
         learning_rate: tf.Tensor,
         scale: tf.Tensor | float = 1.0,
     ) -> None:
-        """Updates the variables, in a replica context, from gradients summed over the replicas.
+        """Updates the variables; must be called in a replica context.
 
-        The scalar `scale` clips them; if it is NaN or infinite, no weight changes.
+        Args:
+            gradients: dense and already summed over the replicas, in the order of the variables.
+            learning_rate: scalar.
+            scale: scalar factor that clips the gradients. If it is NaN or infinite, no weight
+                changes.
         """
         args = list(gradients), learning_rate, scale, for_gpu()
         tf.distribute.get_replica_context().merge_call(self._update_all, args=args)
@@ -186,6 +197,9 @@ def make_schedule(
         constant    1
 
     "linear" drops slightly where warm-up and decay meet, as in the original.
+
+    Args:
+        name: one of `choices.SCHEDULES`.
 
     Source: google-research/bert optimization.py `create_optimizer`; SGDR (arXiv:1608.03983)
     equation 5, without restarts.

@@ -223,5 +223,8 @@ def compiles(strategy: tf.distribute.Strategy) -> bool:
 
 
 def set_precision(precision: str) -> None:
-    """Sets the compute type of layers made from now on; variables, norms and losses are float32."""
+    """Sets the compute type of the layers created from now on, such as "bfloat16".
+
+    Variables, normalization, softmax, losses and the optimizer stay in float32.
+    """
     keras.config.set_dtype_policy("float32" if precision == "float32" else f"mixed_{precision}")

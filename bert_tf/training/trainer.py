@@ -93,6 +93,7 @@ class Trainer:
         strategy: the strategy in whose scope `model` and `optimizer` were created.
         optimizer, schedule: may be omitted if the trainer does not train.
         accumulation_steps: number of parts in which a replica processes its batch, to save memory.
+        seed: the seed of dropout.
     """
 
     # The limit of the gradient's global norm, as in the original.
@@ -176,7 +177,10 @@ class Trainer:
         self.totals.assign(tf.zeros_like(self.totals))
 
     def evaluate(self, dataset: Iterable[Batch], max_steps: int | None = None) -> Means:
-        """Returns the loss and measures over the first `max_steps` batches, or all."""
+        """Returns the loss and every measure over the first `max_steps` batches, or all.
+
+        Sums and counts are added up before the division.
+        """
         sums, counts = np.zeros([2, len(self.objective.measures)])
         with open_batches(dataset) as held:
             for batch in itertools.islice(held[0], max_steps):
@@ -224,7 +228,10 @@ class Trainer:
 
     @tf.autograph.experimental.do_not_convert
     def replica_step(self, batch: Batch, shortcut: Shortcut | None = None) -> tf.Tensor:
-        """Takes one replica's part of a step, `batch`; returns sums and counts, [2, measures]."""
+        """Takes one replica's part of an optimizer step, in a replica context.
+
+        `batch` holds this replica's rows. Returns their sums and counts [2, measures].
+        """
         with self._compiling():
             return self._step(batch, shortcut)
 

@@ -157,6 +157,7 @@ def _read_manifest(options: VocabularyOptions) -> dict[str, Any]:
 def _count_words(
     options: VocabularyOptions, texts: dict[str, list[str]], vocab: Vocabulary | None = None
 ) -> WordCounts:
+    """Counts the words of the texts as the tokenizer of a vocabulary sees them."""
     added = enumerate(vocab.added if vocab else (), len(SPECIAL_TOKENS))
     tokens = tuple(dataclasses.replace(token, id=index) for index, token in added)
     strips = vocab.strip_accents if vocab else None

@@ -22,7 +22,6 @@ _MAX_JOINED_TOKENS = 8
 # The largest number of places for new tokens, at about 200 bytes each; the rarest words get none.
 MAX_PLACES = 3_000_000
 _WORDS_AT_ONCE = 100_000
-_AT_ONCE = 1000
 
 
 def learn_vocabulary(
@@ -97,11 +96,14 @@ def _sample(words: Counter[str], one_in: int) -> list[tuple[str, int]]:
     return [(word, times) for (word, _), times in zip(ordered, np.diff(taken), strict=True)]
 
 
-def _repeat(words: list[tuple[str, int]]) -> Iterator[str]:
+def _repeat(words: list[tuple[str, int]], at_once: int = 1000) -> Iterator[str]:
     """Yields each word as often as it occurs, because the trainer takes text, not counts."""
     for word, times in words:
-        for done in range(0, times, _AT_ONCE):
-            yield " ".join([word] * min(_AT_ONCE, times - done))
+        whole, rest = divmod(times, at_once)
+        for _ in range(whole):
+            yield " ".join([word] * at_once)
+        if rest:
+            yield " ".join([word] * rest)
 
 
 def choose_new_tokens(

@@ -12,9 +12,11 @@ class VocabularyOptions(CorpusOptions):
     """Which vocabulary to build, extend or measure, and from which text."""
 
     output_file: str | None = option(
-        None, "The file to write, one token per line.", role="location"
+        None, "The vocabulary to write, one token per line.", role="location"
     )
-    vocab_size: int = option(30522, "Tokens, including special and unused ones.", **VOCABULARY)
+    vocab_size: int = option(
+        30522, "The number of tokens, including special and unused ones.", **VOCABULARY
+    )
     do_lower_case: bool | None = option(
         None,
         "Lower-case the text and strip accents. Turn it off for a cased vocabulary. Default: "
@@ -29,7 +31,9 @@ class VocabularyOptions(CorpusOptions):
         at_most=100_000,
     )
     extend_vocab: str | None = option(None, "A vocabulary to extend.")
-    num_new_tokens: int = option(1000, "Most tokens to add to --extend_vocab.", **VOCABULARY)
+    num_new_tokens: int = option(
+        1000, "Maximum number of tokens to add to --extend_vocab.", **VOCABULARY
+    )
     placement: str = rare_option(
         "append",
         "Where new tokens go. append makes the vocabulary and the model larger; unused replaces "

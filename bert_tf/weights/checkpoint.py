@@ -27,7 +27,10 @@ _MAPPING = {"old_size": int, "new_size": int, "new_tokens": list[_NEW_TOKEN]}
 
 @dataclasses.dataclass(frozen=True)
 class VocabularyMapping:
-    """Maps new rows to the old rows whose mean they start from; others below `old_size` stay."""
+    """Maps each new row to the old rows whose mean it starts from; from build_vocab --extend_vocab.
+
+    Ids below `old_size` that are not among the keys of `starts_from` keep their rows.
+    """
 
     old_size: int
     new_size: int

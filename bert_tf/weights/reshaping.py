@@ -37,7 +37,10 @@ def parse_layers(text: str, num_layers: int, flag: str = "layers") -> list[int]:
 
 
 def keep_layers(checkpoint: Checkpoint, layers: Sequence[int]) -> Checkpoint:
-    """Returns a checkpoint with some layers. Source: arXiv:1908.09355, arXiv:1910.01108."""
+    """Returns a checkpoint with some of the layers of another one, in the same order.
+
+    Source: BERT-PKD (arXiv:1908.09355) for a prefix, DistilBERT (arXiv:1910.01108) for others.
+    """
     config = checkpoint.spec.config
     if config.num_hidden_groups:
         raise ValueError(f"{checkpoint.path}: its layers share weights, so none can be left out")
@@ -86,7 +89,10 @@ def _chosen(tensor: Tensor, places: np.ndarray, axis: int) -> Tensor:
 
 
 def with_plain_numbers(checkpoint: Checkpoint) -> Checkpoint:
-    """Returns a checkpoint whose head predicts plain numbers: other programs know no deviation."""
+    """Returns a checkpoint whose dense layer predicts the numbers themselves; see `config.Head`.
+
+    Other programs do not know the head's mean and deviation.
+    """
     head = checkpoint.head
     if not head or (head.mean, head.deviation) == (0.0, 1.0):
         return checkpoint

@@ -156,7 +156,10 @@ def encoder_layer(subject: Subject) -> None:
     expect(found == expected, f"{found} trainable weights, not {expected}")
 
 
-@POINTS("vocab_file is a vocabulary in assets, and do_lower_case a boolean that is not trainable")
+@POINTS(
+    "vocab_file is a vocabulary in assets, and do_lower_case a boolean variable that is not "
+    "trainable"
+)
 def vocabulary(subject: Subject) -> None:
     path, casing = _vocab_path(subject.model), subject.model.do_lower_case
     expect(path.startswith(f"{subject.folder.rstrip('/')}/assets/"), f"vocab_file at {path}")
@@ -179,7 +182,10 @@ def encoder_serving(subject: Subject) -> None:
     shared.expect_served(subject, expected, same, **inputs)
 
 
-@POINTS("serving_default returns default, pooled_output and sequence_output", required=False)
+@POINTS(
+    "the outputs of serving_default are named default, pooled_output and sequence_output",
+    required=False,
+)
 def readable(subject: Subject) -> None:
     names = set(subject.signature.structured_outputs)
     lost = {"default", "pooled_output", "sequence_output"} - names
@@ -190,7 +196,9 @@ def readable(subject: Subject) -> None:
 def stored_once(subject: Subject) -> None:
     reader = tf.train.load_checkpoint(f"{subject.folder}/variables/variables")
     sizes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
-    stored = sum(int(np.prod(sizes[x])) * types[x].size for x in sizes if types[x] != tf.string)
+    stored = sum(
+        int(np.prod(sizes[key])) * types[key].size for key in sizes if types[key] != tf.string
+    )
     lists = [subject.model.variables, getattr(subject.model, "mlm", subject.model).variables]
     variables = {id(v): v for values in lists for v in values}.values()
     needed = sum(int(np.prod(v.shape)) * v.dtype.size for v in variables)
@@ -238,7 +246,10 @@ def mlm_positions(subject: Subject) -> None:
     _expect_close(subject, both[:, 1:], one)
 
 
-@MLM_POINTS("mlm.trainable_variables are the encoder's, and five (MobileBERT: six) not in the root")
+@MLM_POINTS(
+    "mlm.trainable_variables are the encoder's plus five (six in a MobileBERT) that the root "
+    "does not have"
+)
 def mlm_variables(subject: Subject) -> None:
     root, mlm = subject.model, subject.model.mlm
     ids = {id(v) for v in mlm.trainable_variables}

@@ -78,7 +78,10 @@ def words(subject: Subject) -> None:
     expect(not wrong, f"other tokens for {', '.join(wrong[:3])}")
 
 
-@POINTS("tokenize.get_special_tokens_dict() gives that vocabulary's ids and size as int32 scalars")
+@POINTS(
+    "tokenize.get_special_tokens_dict() gives the ids and the size of that vocabulary as "
+    "int32 scalars"
+)
 def special_tokens(subject: Subject) -> None:
     tensors, vocab = subject.model.tokenize.get_special_tokens_dict(), _vocab(subject)
     expected = {

@@ -1,4 +1,7 @@
-"""The points of a model from text to predictions, as in serving_basic.md of tensorflow/serving."""
+"""The points of a model from text to predictions: the conventions of TensorFlow Serving.
+
+Source: tensorflow/serving docs serving_basic.md, saved_model_warmup.md.
+"""
 
 import numpy as np
 import tensorflow as tf

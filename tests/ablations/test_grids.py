@@ -118,6 +118,7 @@ def test_rows_and_columns_are_measured_as_in_the_paper():
 
 
 def test_rows_are_chosen_by_name():
+    """Oracle: the rows, worked by hand."""
     assert select_rows("sizes", "paper") == PAPER_SIZES
     base, other = select_rows("sizes", "L-12_H-768_A-12, L-5_H-60_A-3")
     assert base.published["MRPC"] == 86.7 and base.beside is None
@@ -144,6 +145,7 @@ def test_rows_are_chosen_by_name():
     ],
 )
 def test_impossible_flags_are_named(make_options, grid, change, message):
+    """Oracle: the message names the flag."""
     with pytest.raises(ValueError, match=message):
         make_options(grid, **change)
 

@@ -150,6 +150,7 @@ def test_a_run_that_diverges_leaves_the_others(make_options, data, started, monk
 
 
 def test_steps_share_a_run(make_options, started):
+    """Oracle: the checkpoints by hand."""
     options = make_options("steps", rows="mlm-20,ltr-40,ltr-100")
     plans = make_plan(options)
     assert [plan.step for plan in plans] == [2, 4, 10]
@@ -190,7 +191,10 @@ def test_layers_are_those_of_a_given_encoder(make_options, data, started, monkey
         make_plan(dataclasses.replace(options, tasks=f"sst2={data}"))
 
 
-def test_what_does_not_suit_is_refused_before_it_starts(make_options, data, started, monkeypatch):
+def test_what_does_not_suit_is_refused_before_anything_starts(
+    make_options, data, started, monkeypatch
+):
+    """Oracle: the message names flag or file; no run is started."""
     masked = dict.fromkeys(("input_file", "eval_input_file"), str(data / "wordpiece.tfrecord"))
     other = data / "other.txt"
     other.write_text("w1 w9\n")

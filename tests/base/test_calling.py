@@ -95,7 +95,11 @@ def test_values_become_those_of_flags(call, monkeypatch, capsys):
         ({"source": 3}, ValueError, "source is 3: it must be a string"),
         ({"source_file": 3}, ValueError, "source_file is 3: it must be a string"),
         ({"source": "x", "kind": "c"}, ValueError, "kind=c: choose one of a, b"),
-        ({"source": "bad"}, ValueError, "source=bad: give warm=False or count, or omit from_"),
+        (
+            {"source": "bad"},
+            ValueError,
+            "source=bad: give warm=False or count, or omit from_; --other",
+        ),
         ({"source": "missing"}, FileNotFoundError, "[Errno 2] No such file: 'x'"),
         ({"source": "large"}, MemoryError, "out of memory: use a smaller size"),
         ({"source": "s3"}, ValueError, "File system scheme 's3' not implemented: use a local copy"),
@@ -146,5 +150,6 @@ def test_every_function_has_the_flags_of_its_command(name):
 
 
 def test_help_lists_every_name():
+    """Oracle: `__all__`."""
     listed = {*re.findall(r"\w+", bert_tf.__doc__)}
     assert {*bert_tf.__all__} - {"__version__"} <= listed and {*bert_tf.__all__} <= {*dir(bert_tf)}

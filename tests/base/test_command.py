@@ -134,11 +134,20 @@ def test_strings_without_a_flag(tmp_path):
         (["--xyz=1"], "--xyz is not a flag of this command: --helpfull lists all flags"),
         (["--cores=1"], "--cores is not a flag of this command: all are used, so omit it"),
         (["--nokind"], "--nokind: --kind takes a value, as in --kind=VALUE"),
-        (["--number=1", "--name=ram://a"], "ram:// is lost on exit: name a file on disk"),
+        (
+            ["--number=1", "--name=ram://a"],
+            "--name=ram://a: ram:// is lost on exit: name a file on disk",
+        ),
         (["--number=1", "--name=a", "--first_name=b"], "same flag: give only one"),
         (["--number=1", "here", "more"], "unexpected argument 'more': flags are --name=value"),
-        (["--number=1", b"--name=\xe9"], r"'\udce9', which is not UTF-8: rename the file"),
-        (["--number=1", "--name=a,/dev/null"], "save its content as a file and name that"),
+        (
+            ["--number=1", b"--name=\xe9"],
+            r"--name is '\udce9', which is not UTF-8: rename the file",
+        ),
+        (
+            ["--number=1", "--name=a,/dev/null"],
+            "--name: /dev/null is a pipe or device: save its content as a file and name that",
+        ),
     ],
 )
 def test_wrong_flags_are_one_line_with_exit_code_2(program, arguments, line):
@@ -232,6 +241,7 @@ def test_slow_packages_are_imported_when_needed():
 
 
 def test_another_backend_is_an_error_in_python(monkeypatch):
+    """Oracle: the line, which names the backend and what to set."""
     monkeypatch.setitem(sys.modules, "keras", None)
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     with pytest.raises(ValueError, match="is jax.* set KERAS_BACKEND=tensorflow"):
@@ -268,6 +278,7 @@ def test_the_program_does_not_wait_for_threads(program):
 
 
 def test_help_is_printed_whatever_the_other_flags_are(program):
+    """Oracle: the docstring and the exit code."""
     for flag in ("-h", "--helpfull"):
         done = program("--numbr=1", flag)
         assert (done.returncode, done.stderr) == (0, "")

@@ -124,6 +124,7 @@ def test_a_command_survives_the_shell():
 
 
 def test_unused_names_keep_their_suffix(tmp_path, monkeypatch):
+    """Oracle: the files that exist."""
     monkeypatch.chdir(tmp_path)
     assert unused_name("run.v1.txt") == "run.v1.txt"
     for name in ("run", "data.tfrecord", "data-2.tfrecord"):

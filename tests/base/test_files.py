@@ -97,6 +97,7 @@ def test_names_with_commas(tmp_path, monkeypatch):
 
 
 def test_a_file_named_twice_is_an_error(tmp_path, monkeypatch):
+    """Oracle: four ways to name one file."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("text")
     (tmp_path / "link.txt").symlink_to("a.txt")

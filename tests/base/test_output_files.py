@@ -1,4 +1,7 @@
-"""Writing, and locked folders: locks belong to open files, so threads can stand for processes."""
+"""Writing, and locked folders. Oracles: the records read back, the contents of the folder.
+
+Locks belong to open files, so threads can stand in for processes.
+"""
 
 import errno
 import fcntl
@@ -158,6 +161,7 @@ def test_the_second_is_refused_and_told_who_is_first(tmp_path, monkeypatch):
 
 
 def test_what_a_kill_leaves_behind_is_no_lock(tmp_path):
+    """Oracle: the files of the folder."""
     (tmp_path / "lock").write_text("process 1 on a machine that is no more, with a long name")
     with pytest.raises(ZeroDivisionError), locked(str(tmp_path)):
         assert (tmp_path / "lock").read_text().startswith(f"process {os.getpid()} on ")
@@ -167,6 +171,7 @@ def test_what_a_kill_leaves_behind_is_no_lock(tmp_path):
 
 
 def test_a_file_of_this_name_stays(tmp_path):
+    """Oracle: its content."""
     for content in (b"mine", b"\xff", b"process 1 on a\nmachine"):
         (tmp_path / "lock").write_bytes(content)
         with pytest.raises(ValueError, match="lock is a file of another program"):

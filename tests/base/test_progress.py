@@ -96,6 +96,7 @@ def test_work_of_unknown_size_is_counted(capsys):
 
 
 def test_slow_batches_have_a_progress_bar(monkeypatch, capsys):
+    """Oracle: the batches, and a line that counts them."""
     assert list(with_progress([1, 2, 3], "Predicting", total=3)) == [1, 2, 3]
     assert not capsys.readouterr().err
     monkeypatch.setattr(progress, "progress_bar", lambda **how: progress_bar(**how | {"delay": 0}))

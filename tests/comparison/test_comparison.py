@@ -121,6 +121,7 @@ def test_the_tables(add_run, compare, tmp_path):
 
 @pytest.mark.parametrize("folder", [".", "./", "..//runs/.", "{tmp_path}/runs/", "../link"])
 def test_a_folder_has_many_names(add_run, tmp_path, monkeypatch, capsys, folder):
+    """Oracle: the table of the folder by its full name."""
     for seed, name in enumerate(["a", "b", "deep/c", "deep/d"]):
         flags = dict(random_seed=seed, learning_rate=1e-3 if "deep" in name else 1e-4)
         add_run(name, {"eval_accuracy": seed / 4}, **flags)
@@ -184,6 +185,7 @@ def test_students_show_the_flags_in_which_they_differ(add_run, compare):
 
 
 def test_bad_folders_are_one_clear_line(add_run, compare, tmp_path):
+    """Oracle: the message."""
     with pytest.raises(ValueError, match="results.doc: end it with .md or .txt"):
         Options(folder="runs", output_file="results.doc")
     with pytest.raises(ValueError, match="nowhere holds no finished runs of run_finetuning$"):
@@ -217,7 +219,10 @@ def add_student(add_run):
 
 
 def test_the_table(add_student, runs, capsys, monkeypatch):
-    """Oracles: 0.7 ± sqrt(2) / 100 of 0.8, and ratios of bytes counted alike; the survey."""
+    """Oracles: 0.7 ± sqrt(2) / 100 of 0.8, and ratios of bytes counted alike, by hand; the survey.
+
+    The picture is a PNG file.
+    """
     for seed, value in enumerate((0.69, 0.71)):
         add_student(f"pkd/seed-{seed}", value, "pkd6", 400 + 200 * seed, random_seed=seed)
     add_student("albert", 0.4, "albert", init_checkpoint="lite", student_bytes=1000)
@@ -254,6 +259,7 @@ def test_the_table(add_student, runs, capsys, monkeypatch):
 
 
 def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, runs):
+    """Oracle: the folders."""
     add_student("slow", 0.5, "pd", learning_rate=1e-5)
     add_student("fast", 0.5, "pd", learning_rate=1e-4)
     students, unfinished = reporting.read_students(str(runs))

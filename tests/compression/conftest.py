@@ -119,7 +119,11 @@ def batch() -> dict[str, tf.Tensor]:
 
 @pytest.fixture
 def run_and_resume(tmp_path, monkeypatch, capsys) -> Callable:
-    """The results of a run that a copy from its start resumes exactly, and what it printed."""
+    """A function that returns the results of a run that resumes exactly, and what it printed.
+
+    Oracle: the uninterrupted run. A copy, made before the first evaluation, ends with the same
+    results and state.
+    """
 
     def run_and_resume(run, options, **tolerance) -> tuple[dict[str, float], str]:
         copy = dataclasses.replace(options, output_dir=str(tmp_path / "copy"))

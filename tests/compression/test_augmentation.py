@@ -138,7 +138,9 @@ def test_other_words_get_their_nearest_neighbors(masked_lm, glove_file, tmp_path
 def test_copies_are_a_function_of_the_seed(masked_lm, tmp_path):
     """Oracles: the same call again; the examples, which come first; labels that do not count."""
     texts = [b"a b c d e", b"f g h a b", b"zz"]
-    examples = TextExamples(texts, texts[::-1], {"labels": np.array([0, 1, 1], np.int32)}, [*"xyz"])
+    examples = TextExamples(
+        texts, texts[::-1], {"labels": np.array([0, 1, 1], np.int32)}, ["x", "y", "z"]
+    )
     model = MaskedLM(masked_lm, 8)
 
     def make(examples, changes, seed, folder=str(tmp_path)):
@@ -231,6 +233,7 @@ def test_lines_that_are_left_out(tmp_path, capsys):
     ],
 )
 def test_bad_files(content, message, tmp_path):
+    """Oracle: the message, which names the file and the line."""
     file = tmp_path / "glove.txt"
     file.write_bytes(content)
     with pytest.raises(ValueError, match=f"^{file}{message}"):
@@ -262,7 +265,9 @@ def same_vocabulary(teacher, config, tmp_path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
-def test_nothing_is_computed_twice(make_options, same_vocabulary, tmp_path, monkeypatch, capsys):
+def test_a_run_that_starts_again_computes_nothing_twice(
+    make_options, same_vocabulary, tmp_path, monkeypatch, capsys
+):
     """Oracle: the uninterrupted run."""
     options = make_options("pd", num_train_epochs=0.5, augment=1, masked_lm=same_vocabulary)
     expected = run(options)

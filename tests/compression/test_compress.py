@@ -61,7 +61,9 @@ def test_the_outputs_of_a_teacher_may_have_another_order(teacher, make_options, 
     assert values["student_value"] == values["teacher_value"]
 
 
-def test_a_bilstm_starts_with_a_teachers_embeddings(teacher, make_learner, start, batch, tmp_path):
+def test_a_bilstm_starts_with_the_teachers_word_embeddings(
+    teacher, make_learner, start, batch, tmp_path
+):
     """Oracles: the teacher's table; the model that was saved; the message of other commands."""
     source, learner = open_checkpoint(teacher), make_learner("bilstm")
     student = start("bilstm")
@@ -205,6 +207,7 @@ def test_several_seeds_make_several_students(make_options, monkeypatch):
     ],
 )
 def test_flags_that_do_not_fit(recipe, changes, message, make_options, tmp_path):
+    """Oracle: the message; nothing is written."""
     with pytest.raises(ValueError, match=message):
         run(make_options(recipe, **changes))
     assert not (tmp_path / "student").exists()
@@ -274,13 +277,17 @@ def test_the_seed_chooses_what_is_held_out(config, tmp_path):
     ],
 )
 def test_models_that_cannot_be_compared(recipe, changes, message, make_learner, config):
+    """Oracle: the message, which names what differs."""
     with pytest.raises(ValueError, match=message):
         make_learner(recipe).build_model(None, ModelSpec(dataclasses.replace(config, **changes)))
 
 
 def test_models_that_a_recipe_refuses(teacher, make_options, make_learner, start, mobile, tmp_path):
+    """Oracle: the message, which names what to change."""
     source = open_checkpoint(teacher)
-    with pytest.raises(ValueError, match="MobileBERT or shares weights .* heads cannot be removed"):
+    with pytest.raises(
+        ValueError, match="is a MobileBERT or shares weights .* heads cannot be removed"
+    ):
         spec = ModelSpec(mobile, source.spec.vocab, True)
         start("heads", teacher=dataclasses.replace(source, spec=spec))
     with pytest.raises(ValueError, match="--recipe=albert is for students whose layers share"):

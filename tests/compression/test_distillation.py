@@ -180,6 +180,7 @@ def test_the_loss_has_the_weights_of_the_recipe(config, batch):
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("name", ["tinybert", "internal", "mobilebert"])
 def test_mixed_precision_has_the_gradients_of_float32(name, policy, config, mobile, batch):
+    """Oracle: the same in float32."""
     students = {
         "tinybert": without_dropout(config, num_hidden_layers=1, hidden_size=8),
         "mobilebert": dataclasses.replace(mobile, num_hidden_layers=1),
@@ -201,7 +202,9 @@ def test_mixed_precision_has_the_gradients_of_float32(name, policy, config, mobi
 
 
 def test_a_mobilebert_imitates_one_layer_more_at_a_time(config, mobile, batch):
-    """Oracle: MobileBERT's losses (arXiv:2004.02984), then half labels, half teacher, in NumPy."""
+    """Oracles: the two losses of MobileBERT (arXiv:2004.02984), feature map and attention transfer,
+    in NumPy; then half the labels and half the teacher's probabilities.
+    """
     model, objective = make(config, "mobilebert", student=mobile, steps=12)
     found = [sums_at(step, model, objective, batch, training=False) for step in (0, 2, 4)]
     mask = batch["input_mask"].numpy()[:3].astype(bool)

@@ -170,6 +170,7 @@ def test_a_narrower_student_resumes_exactly_and_starts_a_task(
 
 
 def test_what_does_not_fit(pretrained, make_options, config, tmp_path):
+    """Oracle: the message, which names what differs."""
     source = open_checkpoint(pretrained)
     encoder = {path: x for path, x in source.tensors.items() if path.startswith("encoder")}
     headless = dataclasses.replace(source, tensors=encoder)
@@ -205,7 +206,10 @@ def test_what_does_not_fit(pretrained, make_options, config, tmp_path):
         ("mobilebert", {"num_train_steps": 9}, "num_train_steps=9, not 2"),
     ],
 )
-def test_runs_go_on_with_their_flags(recipe, saved, message, pretrained, make_options, tmp_path):
+def test_a_run_goes_on_with_the_flags_of_its_stages(
+    recipe, saved, message, pretrained, make_options, tmp_path
+):
+    """Oracle: the message, which names the flag."""
     options = make_options(recipe, bert_config_file="x")
     flags = {"recipe": recipe, "teacher": pretrained, "command": "compress"} | saved
     Run(options.output_dir).write(open_checkpoint(pretrained).spec, flags)

@@ -285,6 +285,7 @@ def test_a_run_resumes_exactly_and_starts_a_task(options, make_options, run_and_
 
 
 def test_what_does_not_fit(options, pretrained):
+    """Oracle: the message, which names what to change."""
     source = open_checkpoint(pretrained)
     for changes, message in (
         ({"num_hidden_layers": 1}, "whose num_hidden_layers are 1 and 2: use another"),

@@ -168,7 +168,9 @@ def make_variables() -> list[keras.Variable]:
 
 
 def make_apply(strategy: tf.distribute.Strategy, optimizer: AdamW):
-    return tf.function(lambda g: strategy.run(optimizer.apply, (g, 0.1)), autograph=False)
+    return tf.function(
+        lambda gradients: strategy.run(optimizer.apply, (gradients, 0.1)), autograph=False
+    )
 
 
 def smallest(values: np.ndarray, share: float) -> np.ndarray:

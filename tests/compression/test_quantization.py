@@ -221,6 +221,7 @@ def test_sensitive_layers_get_more_bits():
 
 
 def test_several_replicas_are_refused(make_learner, config):
+    """Oracle: the message, which says what to do."""
     learner = make_learner("q8bert")
     with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
         with pytest.raises(ValueError, match="quantization trains on one device: give --strategy"):
@@ -229,7 +230,9 @@ def test_several_replicas_are_refused(make_learner, config):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
-def test_from_flags_to_readers(files, make_options, tmp_path, monkeypatch, run_and_resume):
+def test_a_quantized_student_from_flags_to_its_readers(
+    files, make_options, tmp_path, monkeypatch, run_and_resume
+):
     """Oracles: the uninterrupted run; the grid of the stored weights; what reads run folders."""
     options = make_options("qbert", bits="2/4", learning_rate=1e-3)
     measured, sizes = np.random.default_rng(0).normal(size=[3, 10]), []

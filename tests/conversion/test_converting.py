@@ -84,7 +84,8 @@ def test_a_tour_through_the_formats_returns_every_bit(tmp_path, parts, config, t
     ],
 )
 def test_heads_travel(tmp_path, capsys, kind, tour, loads):
-    """Oracles: the weights at the start; the labels; the other library's class of such a head."""
+    """Oracles: the weights at the start; the labels, in the format or in the report; the class of
+    the other library that has such a head."""
     labels = {"classifier": ("no", "yes", "maybe"), "tagger": ("O", "B-PER")}.get(kind, ())
     start = path = save(tmp_path / "start", head=Head(kind, labels))
     for step in tour.split():
@@ -139,6 +140,7 @@ def test_what_is_missing_or_extra_is_named_or_allowed(tmp_path, capsys):
 
 
 def test_flags_state_what_the_source_does_not(tmp_path):
+    """Oracle: the flags; a contradiction names both sides."""
     source = save(tmp_path / "start")
     for name in ("vocab.txt", "tokenizer_config.json"):
         os.remove(os.path.join(source, name))

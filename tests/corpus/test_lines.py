@@ -1,4 +1,6 @@
-"""Text to documents, sentences and unwrapped lines: worked examples, and text before wrapping."""
+"""Tests splitting text into documents, sentences and unwrapped lines. Oracles: worked examples,
+and the text before it was wrapped.
+"""
 
 import json
 import random
@@ -24,9 +26,16 @@ PARAGRAPHS = [
     "The period was so far like the present period that some of its noisiest authorities insisted "
     "on its being received, for good or for evil, in the superlative degree of comparison only.",
 ]
-VERSE = ["Tyger Tyger, burning bright,", "In forests of the night;", "What immortal hand or eye"]
-WRAPPED = "2. the second item, which is so very long that it was wrapped"
-LIST = ["It has:", "1. the first item", WRAPPED]
+VERSE = [
+    "Tyger Tyger, burning bright,",
+    "In the forests of the night;",
+    "What immortal hand or eye",
+]
+LIST = [
+    "It has:",
+    "1. the first item",
+    "2. the second item, which is so very long that it was wrapped",
+]
 
 
 @pytest.mark.parametrize(

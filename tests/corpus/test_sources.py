@@ -24,7 +24,9 @@ def _write(path, data: bytes) -> str:
 def _documents(count: int, seed: int) -> bytes:
     rng = random.Random(seed)
     lines = ["word " * rng.randrange(1, 8) for _ in range(count)]
-    return "".join(f"{x}\n" + rng.choice(["", "", "\n", " \t\n", "\r\n"]) for x in lines).encode()
+    return "".join(
+        f"{line}\n" + rng.choice(["", "", "\n", " \t\n", "\r\n"]) for line in lines
+    ).encode()
 
 
 def _data(blocks) -> bytes:
@@ -186,7 +188,10 @@ def test_groups(tmp_path):
 
 
 def test_parquet_files_give_the_blocks_of_json_lines(tmp_path, monkeypatch):
-    """Oracles: the same texts as JSON lines, which hard-wrapped ones become, and as plain text."""
+    """Oracles: the same texts as JSON lines, which hard-wrapped ones become, and as plain text.
+
+    A byte that is not UTF-8 is counted, as there.
+    """
     pyarrow, parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
     texts = [f"größer {n}\n\n{'a cat ' * (n % 7)}".encode() for n in range(3000)]
     texts[9] += b"\xff"

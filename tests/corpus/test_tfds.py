@@ -36,7 +36,9 @@ def test_articles_become_json_lines(tmp_path):
     blocks = list(tfds_blocks("articles/en", 200, str(tmp_path)))
     assert len(blocks) > 3
     assert {(block.kind, block.files) for block in blocks} == {("json", (("TFDS articles/en", 0),))}
-    found = [json.loads(line)["text"] for line in b"".join(x.data for x in blocks).splitlines()]
+    found = [
+        json.loads(line)["text"] for line in b"".join(block.data for block in blocks).splitlines()
+    ]
     assert sorted(found) == sorted(ARTICLES)
     assert list(tfds_blocks("articles/en", 200, str(tmp_path))) == blocks
     part = list(tfds_blocks("articles/en:test[:25%]", 10**6, str(tmp_path)))

@@ -35,6 +35,7 @@ def test_a_topology_counts_chips_and_replicas(name, chips, replicas, links):
     ["v9:2x2", "v5e", "v5e:4", "v5e:0x2", "v5litepod-4", "v5e:2x2 ", "a100:0", "a100:2x2", "A100"],
 )
 def test_other_names_of_topologies_are_errors(name):
+    """Oracle: the message names the value and the alternatives."""
     with pytest.raises(ValueError, match=f"unknown device '{name}'.*a100.*v5e, v5p, v6e.*v5e:2x2"):
         Topology.parse(name)
 

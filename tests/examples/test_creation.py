@@ -76,7 +76,9 @@ def test_the_files_are_those_of_the_manifest_and_of_all_passes(folder, options, 
 
 
 @pytest.mark.parametrize("function", ["tokenize_block", "join_shard"])
-def test_old_files_stay_until_new_text_is_good(folder, finished, options, monkeypatch, function):
+def test_old_files_stay_until_the_new_text_proves_to_be_good(
+    folder, finished, options, monkeypatch, function
+):
     """Oracles: the old manifest; the uninterrupted run."""
     run(options(overwrite=True, random_seed=1))
     full = OSError("disk full")
@@ -240,6 +242,7 @@ def test_no_input_lies_where_unfinished_work_goes(folder, options):
 
 
 def test_any_file_name_works(folder, options):
+    """Oracle: the same bytes under another name."""
     for name in ("plain.tfrecord", "data", "da[t]a.tf_record", "with space.tfrecord"):
         run(options(num_shards=None, output_file=f"{folder}/out/{name}"))
     files = _bytes(folder)

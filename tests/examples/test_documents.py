@@ -88,6 +88,7 @@ def test_json_lines(read):
     "line", ["{", "[" * 10**5, '["text"]', "3", '"text"', '{"body": "one"}', '{"text": 3}']
 )
 def test_json_lines_without_text_are_errors(read, line):
+    """Oracle: the file, the field and the flag in one short line."""
     with pytest.raises(ValueError, match="^a file: .* field 'text' .*--text_field") as caught:
         read('{"text": "one"}\n' + line, "json")
     assert len(str(caught.value)) < 300

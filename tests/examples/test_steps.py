@@ -1,4 +1,8 @@
-"""Chunks, examples of them, and the plan of all passes, each of which occurs once."""
+"""Tests chunks, making examples of them, and the plan of all passes.
+
+Oracles: round trips, rows assembled from the same pairs, and counts of the arrays; every pass
+occurs once.
+"""
 
 import dataclasses
 from collections import Counter
@@ -216,7 +220,9 @@ def test_every_pass_is_made_once(chunks, dupe_factor, num_shards):
         for dupe in range(dupe_factor)
         for offset in range(stride)
     }
-    assert Counter((x.chunk, x.dupe, x.offset) for x in passes) == Counter(expected)
+    assert Counter(
+        (one_pass.chunk, one_pass.dupe, one_pass.offset) for one_pass in passes
+    ) == Counter(expected)
     assert len(shards) == num_shards and len(passes) >= num_shards
     for shard, parts in enumerate(shards):
         numbers = [(shard, index) for index in range(len(parts))]

@@ -151,6 +151,7 @@ def test_the_card_says_what_the_run_knows(tmp_path):
     ],
 )
 def test_the_license_is_that_of_the_source(card, given, expected, tmp_path):
+    """Oracle: the YAML of the card beside the checkpoint."""
     spec = ModelSpec(CARD_CONFIG, CARD_VOCAB, True)
     source = Checkpoint("", "", spec, {}, config_file=f"{tmp_path}/config.json")
     assert license_of(given, source) == given == license_of(given, None)
@@ -159,6 +160,7 @@ def test_the_license_is_that_of_the_source(card, given, expected, tmp_path):
 
 
 def test_a_card_without_a_run_has_no_empty_section():
+    """Oracles: the headings; the name that the user gave."""
     for source, more in ((None, []), ("hf:org/name (Hugging Face)", ["## Weights"])):
         card = model_card("x", "kind", "", "", CARD_VOCAB, False, converted_from=source)
         headings = [line for line in card.splitlines() if line.startswith("## ")]
@@ -191,7 +193,8 @@ def test_requests_are_those_of_tensorflow_serving():
 
 
 def test_batching_parameters():
-    """Oracle: `BatchingParameters` of session_bundle_config.proto, each an Int64Value as text."""
+    """Oracle: the fields of `BatchingParameters` in tensorflow_serving's
+    session_bundle_config.proto, each an Int64Value in text format."""
     lines = text_models.batching_files(PAIR)[text_models.BATCHING].splitlines()
     assert [line for line in lines if not line.startswith("#")] == [
         "max_batch_size { value: 128 }",

@@ -93,6 +93,7 @@ def test_a_signature_with_other_outputs():
 
 
 def test_wrong_variables(tmp_path):
+    """Oracle: the lists, by hand."""
     model, points = Encoder(), encoder.POINTS
     model.trainable_variables = [tf.Variable(1.0, name="stray")]
     assert "stray:0 in trainable" in wrong(Subject("", model), points)["variable_lists"]
@@ -193,6 +194,7 @@ def test_a_model_that_cannot_be_served(tmp_path):
 
 
 def test_other_folders_are_one_clear_line(tmp_path):
+    """Oracle: the line."""
     (tmp_path / "served" / "3").mkdir(parents=True)
     (tmp_path / "served" / "3" / "saved_model.pb").write_bytes(b"\xff" * 9)
     module, number = tf.Module(), tf.TensorSpec([], tf.float32, "number")

@@ -60,6 +60,7 @@ def pairs(tmp_path_factory) -> SimpleNamespace:
 
 
 def test_classifies_pairs_of_any_length(pairs):
+    """Oracle: the model."""
     texts_a, texts_b = TEXTS
     expected = tf.nn.softmax(pairs.model(packed(12, *TEXTS))).numpy()
     labels = [f"LABEL_{index}" for index in expected.argmax(axis=-1)]
@@ -125,7 +126,9 @@ def test_padding_is_skipped(tmp_path, monkeypatch):
         ("multiple_choice", 1, (), [["a"], [["a b", "b"]]], {"index", "probabilities"}),
     ],
 )
-def test_heads_and_precisions_of_others(kind, size, labels, inputs, outputs, tmp_path, run_card):
+def test_heads_and_precisions_of_other_programs(
+    kind, size, labels, inputs, outputs, tmp_path, run_card
+):
     """Oracles: the task with the converted model; stored types; export.check; the card's code."""
     config = dataclasses.replace(CONFIG, max_position_embeddings=128)
     model, other = BertTaskModel(config, size, kind), tmp_path / "other"
@@ -188,6 +191,7 @@ def test_flags_state_what_a_model_of_another_program_does_not(tmp_path):
 
 
 def test_what_cannot_be_exported(tmp_path):
+    """Oracle: the line."""
     run = Run(save_run(tmp_path / "run", BertTaskModel(CONFIG, 3), VOCAB))
 
     def refuse(match: str, head: Head | None, **changes):
@@ -197,7 +201,7 @@ def test_what_cannot_be_exported(tmp_path):
         with one_line(match):
             classifier.run(classifier.Options(**flags | changes))
 
-    refuse("is not a fine-tuned model: give the output of run_finetuning", None)
+    refuse("is not a fine-tuned model: give the output folder of run_finetuning", None)
     refuse("--pairs is only for classifiers, but .*run is not one: omit it", Head("tagger"))
     for kind in ("classifier", "tagger"):
         match = r"kernel has shape \(16, 3\) there but \(16, 2\) in"

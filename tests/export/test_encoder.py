@@ -199,7 +199,9 @@ def mixed_float16():
 
 
 @pytest.mark.slow
-def test_replicas_fine_tune_in_mixed_precision(folder, preprocessor_dir, tmp_path, mixed_float16):
+def test_replicas_fine_tune_on_text_in_mixed_precision(
+    folder, preprocessor_dir, tmp_path, mixed_float16
+):
     """Oracles: the loss falls, and every weight changes; the outputs of the saved model."""
     tf_keras.utils.set_random_seed(0)
     texts, labels = tf.constant(["b a", "c a", "b c", "a b"] * 4), tf.constant([1, 0, 1, 0] * 4)
@@ -364,12 +366,14 @@ def test_a_model_with_heads_of_its_own_becomes_a_litert_model(run_folder, tmp_pa
 
 
 def test_compiles_with_xla(loaded, model):
+    """Oracle: the model."""
     inputs = make_inputs()
     compiled = tf.function(lambda inputs: loaded(inputs)["sequence_output"], jit_compile=True)
     assert_equal(compiled(inputs), model.encoder(inputs)["sequence_output"])
 
 
 def test_too_long_a_sequence_is_said(loaded):
+    """Oracle: the number of positions."""
     inputs = make_inputs(1, CONFIG.max_position_embeddings + 1)
     tensors = {name: tf.constant(value) for name, value in inputs.items()}
     for call in (lambda: loaded(inputs), lambda: loaded.signatures["serving_default"](**tensors)):
@@ -397,6 +401,8 @@ def test_inputs_of_other_shapes_or_values_are_said(loaded, name, shape, value):
 
 
 def test_bad_input_is_one_clear_line(run_folder, model, folder, tmp_path):
+    """Oracle: the line; nothing is written."""
+
     big, out = str(tmp_path / "big.txt"), str(tmp_path / "out")
     pathlib.Path(big).write_text("\n".join([*VOCAB, *(f"word{i}" for i in range(20))]))
     for changes, message in (

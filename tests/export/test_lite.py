@@ -47,7 +47,9 @@ def pretrainer() -> BertPretrainer:
     ("quantize", "error", "size"),
     [("none", 1e-5, 1.0), ("float16", 5e-3, 0.55), ("int8", 0.2, 0.4)],
 )
-def test_an_encoder_computes_like_the_model(pretrainer, tmp_path, capsys, quantize, error, size):
+def test_an_encoder_computes_what_the_model_computes(
+    pretrainer, tmp_path, capsys, quantize, error, size
+):
     """Oracles: the Keras model, which has the exact GELU; the size of its weights."""
     run, file = save(f"{tmp_path}/run", pretrainer), f"{tmp_path}/encoder.tflite"
     lite.run(lite.Options(checkpoint=run, output_file=file, quantize=quantize))
@@ -74,7 +76,9 @@ def test_an_encoder_computes_like_the_model(pretrainer, tmp_path, capsys, quanti
         (Head("classifier", mean=5.0, deviation=2.0), 1, "value", tf.identity, True),
     ],
 )
-def test_classifier_and_its_text_side(tmp_path, capsys, head, outputs, name, function, pairs, form):
+def test_a_classifier_and_its_text_side(
+    tmp_path, capsys, head, outputs, name, function, pairs, form
+):
     """Oracles: the Keras model; vocabulary, casing and labels of the run."""
     command, ending = (lite, "tflite") if form is LiteFile else (onnx, "onnx")
     if form is OnnxFile:
@@ -229,6 +233,7 @@ def test_a_comparison_names_the_worst_case_and_both_models(monkeypatch):
 
 
 def test_what_cannot_be_exported(pretrainer, tmp_path):
+    """Oracle: one line that says what to do; no file is written."""
     run = save(f"{tmp_path}/run", pretrainer)
 
     def refuse(message: str, **flags):
@@ -247,6 +252,7 @@ def test_what_cannot_be_exported(pretrainer, tmp_path):
 
 
 def test_what_predict_cannot_read(digits, tmp_path):
+    """Oracle: one line that says what to do."""
     file = tmp_path / "model.tflite"
     with pytest.raises(OSError, match=r"cannot read .*model.tflite: "):
         open_single_file(str(file))

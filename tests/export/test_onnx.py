@@ -104,6 +104,7 @@ def test_logits_of_a_classifier(tmp_path):
 
 
 def test_what_cannot_be_exported(tmp_path):
+    """Oracle: one line that says what to do; no file is written."""
     sizes = dict(embedding_size=16, intra_bottleneck_size=32, num_feedforward_networks=2)
     mobile = MobileBertConfig(400, 64, 1, 2, 80, "relu", max_position_embeddings=20, **sizes)
     for config, message in (
@@ -119,6 +120,7 @@ def test_what_cannot_be_exported(tmp_path):
 
 
 def test_what_predict_cannot_read(tmp_path):
+    """Oracle: one line that says what to do."""
     encoder = save_run(f"{tmp_path}/run", BertPretrainer(CONFIG), VOCAB)
     file = tmp_path / "encoder.onnx"
     export(encoder, file)

@@ -72,6 +72,7 @@ def assert_equal(actual, expected):
 
 
 def test_root_equals_tokenizer_and_packing(folder, loaded, tokenizer):
+    """Oracle: the tokenizer and the packing that were exported."""
     expected = pack_segments([tokenizer.tokenize_flat(TEXTS)], 32, tokenizer.vocab)
     assert_equal(loaded(TEXTS), expected)
     dataset = tf.data.Dataset.from_tensors(tf.constant(TEXTS)).map(loaded)
@@ -107,7 +108,9 @@ def test_cased_vocabulary(vocab_file, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("flat", [False, True])
 @pytest.mark.parametrize("segments", [1, 2])
-def test_bert_pack_inputs_takes_one_or_two_segments_of_any_rank(loaded, tokenizer, flat, segments):
+def test_bert_pack_inputs_takes_one_or_two_segments_of_either_rank(
+    loaded, tokenizer, flat, segments
+):
     ids = tokenizer.tokenize(TEXTS)
     inputs = [ids, tf.reverse(ids, [0])][:segments]
     if flat:
@@ -141,11 +144,13 @@ def test_the_folder_keeps_the_contract(folder, capsys):
 
 
 def test_the_code_of_the_card_runs(folder, tokenizer, run_card):
+    """Oracle: the tokenizer and the packing."""
     segments = [tokenizer.tokenize_flat(texts) for texts in (["a question"], ["an answer"])]
     assert_equal(run_card(folder)["inputs"], pack_segments(segments, 64, tokenizer.vocab))
 
 
 def test_bad_input_is_one_clear_line(folder, vocab_file, tmp_path):
+    """Oracle: the line; nothing is written."""
     good = dict(vocab_file=vocab_file, output_dir=str(tmp_path / "out"), do_lower_case=True)
     for changes, message in (
         ({"output_dir": folder}, "not empty"),

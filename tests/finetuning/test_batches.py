@@ -103,6 +103,7 @@ def test_training_order_holds_every_example_once_per_epoch(count, batch_size):
 
 @pytest.mark.parametrize("pipelines", [1, 2])
 def test_replicas_of_a_step_share_its_length_and_its_rows(pipelines):
+    """Oracle: the batches of one replica."""
     encoded = encode_texts(make_examples(), TOKENIZER, LONGEST)
     whole = list(eval_batches(encoded, 8).as_numpy_iterator())
     contexts = [tf.distribute.InputContext(pipelines, index, 4) for index in range(pipelines)]

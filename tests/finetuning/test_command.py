@@ -171,7 +171,7 @@ def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkey
     assert expected in capsys.readouterr().out
     (index,) = pathlib.Path(folder, "best").glob("ckpt-*.index")
     index.unlink()
-    with pytest.raises(ValueError, match="run is unfinished and has no evaluated weights: run"):
+    with pytest.raises(ValueError, match="run is unfinished and has no evaluated weights yet: run"):
         classifier.export_classifier(folder, str(tmp_path / "out"))
 
 
@@ -354,7 +354,9 @@ def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("flags", "part"), [({"lora_rank": 4}, ""), ({"task": "sst2,imdb"}, "/imdb/best")]
 )
-def test_runs_with_own_models_resume_exactly(files, pretrained, tmp_path, monkeypatch, flags, part):
+def test_runs_with_models_of_their_own_resume_exactly(
+    files, pretrained, tmp_path, monkeypatch, flags, part
+):
     """Oracle: the uninterrupted run; the kill comes after a checkpoint amid the only epoch."""
 
     def save_once(self, real=checkpoints.Checkpointer.save):
@@ -426,17 +428,20 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         ({"lora_rank": 8, "lora_alpha": 0.0}, "--lora_alpha is 0.0: it must be 0.001 or more"),
         ({"lora_alpha": 8.0}, "--lora_alpha has no effect without --lora_rank: omit it"),
         ({"task": "sst2,nothing"}, "no task 'nothing'"),
-        ({"task": "sst2,swag"}, "--task=swag trains alone: only GLUE and imdb train"),
+        ({"task": "sst2,swag"}, "--task=swag trains alone: only the tasks of GLUE and imdb train"),
         ({"task": "SST-2,sst2"}, "--task=sst2,sst2 names a task twice"),
         ({"task": "sst2,imdb", "do_predict": True}, "--do_predict does not suit several tasks at"),
-        ({"task": "sst2,imdb", "dev_file": __file__}, "--dev_file does not suit several tasks"),
+        (
+            {"task": "sst2,imdb", "dev_file": __file__},
+            "--dev_file does not suit several tasks at once",
+        ),
         ({"do_train": False}, "holds no fine-tuned weights to evaluate: give --do_train"),
         ({"vocab_file": "nowhere"}, "nowhere"),
         ({"vocab_file": None}, "give --vocab_file"),
         ({"data_dir": "nowhere"}, "nowhere contains neither train.tsv nor SST-2/tr"),
         (
             {"preset": "bilstm", "bert_config_file": None, "layer_decay": 0.9},
-            "a BiLSTM lacks: omit it",
+            "--layer_decay is for layers of BERT, which a BiLSTM lacks: omit it",
         ),
         ({"max_seq_length": 33}, "more than the max_position_embeddings 32"),
         ({"num_train_epochs": 0.01}, "less than one step"),
@@ -463,6 +468,8 @@ def test_the_default_length_is_the_most_that_the_model_takes(files, tmp_path, ca
 
 
 def test_files_that_do_not_go_together(files, pretrained, tmp_path, config):
+    """Oracle: the message names the files; nothing is written."""
+
     def refuse(match, **changes):
         with pytest.raises(ValueError, match=match):
             run(tuning_options(files, tmp_path / "out", **changes))

@@ -161,6 +161,7 @@ def test_adapters_of_vectors(options, pack, tmp_path, capsys):
 
 
 def test_a_file_that_holds_no_adapters(options, tmp_path):
+    """Oracle: the message names the file."""
     adapters = pathlib.Path(f"{options.output_dir}/adapters.npz").read_bytes()
     path = tmp_path / "a.npz"
     np.savez(tmp_path / "other.npz", a=1)

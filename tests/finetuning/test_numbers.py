@@ -100,6 +100,7 @@ def test_a_run_without_a_checkpoint_says_nothing_of_the_next(runs, tmp_path, mon
 
 
 def test_other_programs_get_the_numbers_themselves(runs, sentences, tmp_path, capsys):
+    """Oracle: the predictions of the run."""
     source, texts = runs["prices"].output_dir, [text for text, _ in sentences(4, seed=0)]
     expected = dev_predictions(runs["prices"])[:4]
     np.testing.assert_allclose(predicted(source, texts, capsys), expected, rtol=2e-5)

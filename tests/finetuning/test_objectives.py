@@ -99,7 +99,10 @@ def loss_of_vectors(objective, columns: int, **batch) -> tuple[float, float]:
 
 
 def test_similarity_equals_sentence_transformers():
-    """Oracle: CosineSimilarityLoss of sentence-transformers 6.2; 4.5 between 0 and 5 is its 0.9."""
+    """Oracle: CosineSimilarityLoss of sentence-transformers 6.2 with the same vectors and labels.
+
+    A label of 4.5 between 0 and 5 is its 0.9.
+    """
     expected = pytest.approx((0.16202980, 0.28658903), rel=1e-5)
     for low, high in ((0.0, 1.0), (0.0, 5.0), (-3.0, 2.0)):
         objective = objectives.SimilarityObjective(low, high - low)
@@ -219,6 +222,7 @@ def test_balanced_weights():
 
 
 def test_stated_weights():
+    """Oracle: by hand."""
     assert class_weights("spam=4,a=b=0.5", WEIGHTED, TARGETS) == (1.0, 4.0, 0.5)
     line = "Class weights: ham 1 (17 examples), spam 4 (2 examples), a=b 0.5 (5 examples)."
     assert describe_weights((1.0, 4.0, 0.5), WEIGHTED, TARGETS) == line

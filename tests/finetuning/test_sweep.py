@@ -35,7 +35,8 @@ def make_options(folder, **flags) -> FineTuningOptions:
 
 @pytest.fixture
 def trained(monkeypatch) -> list[FineTuningOptions]:
-    """The options of the runs that start; `score` gives their scores, or errors."""
+    """The options of the runs that `sweep` starts; a run scores as `score` of its options says,
+    which may also be an error."""
     options_of_runs = []
 
     def fake(name, options):

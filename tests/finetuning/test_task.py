@@ -89,7 +89,9 @@ def test_predictions_of_one_class_are_reported():
         ("imdb", {"do_predict": True, "data_dir": "a"}, {"data_dir": "a"}, []),
     ],
 )
-def test_which_examples_are_those_of_training(task, flags, saved, expected, tmp_path, monkeypatch):
+def test_which_examples_must_be_those_of_training(
+    task, flags, saved, expected, tmp_path, monkeypatch
+):
     """Oracle: by hand; some recipes of compress change the examples."""
     monkeypatch.setattr(FineTuningOptions, "changes_examples", "recipe" in saved)
     (tmp_path / FLAGS).write_text(json.dumps(saved))
@@ -158,7 +160,10 @@ def test_hold_out_takes_a_tenth_of_every_group():
     ],
 )
 def test_every_class_gives_its_share_of_a_tenth(sizes, first, total):
-    """Oracle: by hand, a rounded tenth, one at least; the seed chooses between other classes."""
+    """Oracle: by hand, a tenth of all, rounded, one at least; of every class while it is enough.
+
+    The seed chooses between the other classes, which give as many as each other or one more.
+    """
     labels = np.repeat(np.arange(len(sizes)), sizes)
     examples = TextExamples([b"a"] * len(labels), None, {"labels": labels})
     tenth, again = (hold_out(examples, seed=3)[1] for _ in range(2))

@@ -234,7 +234,9 @@ def test_several_files(classifier, tmp_path, capsys):
         ),
     ],
 )
-def test_rows_that_are_not_read_are_listed(name, data, left, reasons, classifier, tmp_path, capsys):
+def test_rows_that_cannot_be_read_are_listed(
+    name, data, left, reasons, classifier, tmp_path, capsys
+):
     """Oracle: by hand; the first and the last rows are among them."""
     if isinstance(data, list):
         write_records(str(tmp_path / name), data)
@@ -289,6 +291,7 @@ def test_pairs_choices_and_questions(fine_tuned, tmp_path, capsys):
     ],
 )
 def test_what_users_do_wrong(name, data, flags, message, classifier, tmp_path):
+    """Oracle: the line. No unfinished work is left."""
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ValueError, match=message):
         written(classifier, tmp_path / name, **flags)
@@ -297,6 +300,7 @@ def test_what_users_do_wrong(name, data, flags, message, classifier, tmp_path):
 
 
 def test_output_and_input_files_go_together():
+    """Oracle: the line."""
     for flags in (dict(num_workers=2), dict(overwrite=True)):
         with pytest.raises(ValueError, match=f"{min(flags)} has no effect without --output_file"):
             predict.Options(checkpoint="x", **flags)
@@ -304,7 +308,9 @@ def test_output_and_input_files_go_together():
         predict.Options(checkpoint="x", output_file="a.csv", texts=("a",))
 
 
-def test_a_failed_run_resumes_only_with_the_same_flags_and_input(classifier, tmp_path, monkeypatch):
+def test_a_run_that_failed_resumes_only_with_the_same_flags_and_input(
+    classifier, tmp_path, monkeypatch
+):
     """Oracles: the bytes of an undisturbed run; the rows that are computed again; the messages."""
     path, real = tmp_path / "a.csv", predicting._write_part
     path.write_text(CSV)
@@ -332,7 +338,8 @@ def test_a_failed_run_resumes_only_with_the_same_flags_and_input(classifier, tmp
 
 @pytest.mark.parametrize("end", ["", ".rejected.jsonl"])
 def test_what_others_wrote_stays(end, classifier, tmp_path, monkeypatch):
-    """Oracles: the user's file, early or late; the bytes of an undisturbed run; a folder's file."""
+    """Oracles: the user's file, there from the start or while rows are computed; the bytes of an
+    undisturbed run, when it is elsewhere; what lies in a folder."""
     path, real = tmp_path / "a.csv", predicting._write_part
     path.write_text(f"{CSV}bad\n")
     written(classifier, path)
@@ -366,6 +373,7 @@ def test_what_others_wrote_stays(end, classifier, tmp_path, monkeypatch):
 
 
 def test_no_part_of_the_output_is_the_input(classifier, pretrained, tmp_path):
+    """Oracle: the bytes of the input."""
     (mine := tmp_path / "a.jsonl.rejected.jsonl").write_text('{"text": "a"}\n')
     labels = tmp_path / "v.metadata.tsv"
     labels.write_text("text\na\n")

@@ -90,6 +90,7 @@ def test_a_keras_model_with_it_trains_and_is_saved(run, tmp_path):
 
 
 def test_wrong_arguments(run, tmp_path):
+    """Oracle: the messages name the value and what is expected."""
     with pytest.raises(ValueError, match="pooling 'sum' is not one of mean, cls, max"):
         BertEmbedder(CONFIG, "sum")
     embedder = load_embedder(run)
@@ -116,6 +117,7 @@ def test_wrong_arguments(run, tmp_path):
 
 
 def test_settings_are_written_and_read(tmp_path):
+    """Oracle: the settings before."""
     head, other = Head(EMBEDDING, pooling="cls"), Head(EMBEDDING, pooling="max", normalize=True)
     for settings in (EmbeddingSettings(), EmbeddingSettings(head, 20), EmbeddingSettings(other, 7)):
         write_settings(settings, 16, str(tmp_path))
@@ -173,6 +175,7 @@ def test_newer_folders(tmp_path, stated, expected):
     ],
 )
 def test_what_is_not_supported(tmp_path, found, pooling, prompts, message):
+    """Oracle: the message says what, and names the file."""
     write_settings(EmbeddingSettings(), 16, str(tmp_path))
     (tmp_path / "modules.json").write_text(json.dumps(found))
     values = {"pooling_mode_mean_tokens": True} | pooling
@@ -218,7 +221,10 @@ DENSE = {"in_features": 16, "out_features": 6}
 
 @pytest.fixture(scope="module")
 def with_dense(run, tmp_path_factory) -> tuple[str, np.ndarray, dict[str, np.ndarray]]:
-    """An older folder of length 7 with a dense layer; the vectors before it; its weights."""
+    """A folder in the older layout whose vectors pass a dense layer; these before it; its weights.
+
+    Its length is 7.
+    """
     folder = tmp_path_factory.mktemp("dense") / "folder"
     convert(run, "huggingface", folder / "0_Transformer")
     kernel = np.random.default_rng(0).normal(size=(6, 16)).astype(np.float32)
@@ -294,6 +300,7 @@ def test_dense_layers_that_are_not_supported(with_dense, tmp_path):
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_exported(run, tmp_path, precision):
+    """Oracle: the Keras layer."""
     folder = str(tmp_path / "out")
     flags = dict(checkpoint=run, output_dir=folder, pooling="max", normalize=True)
     export_embedder.run(export_embedder.Options(**flags, precision=precision))

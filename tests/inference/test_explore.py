@@ -271,6 +271,7 @@ def test_clients_that_break_off_leave_no_traceback(server, monkeypatch, capfd):
 
 
 def test_flags_that_do_not_go_together():
+    """Oracle: the line."""
     for changes, line in (
         ({"output_file": None}, "give either --output_file or --serve"),
         ({"serve": True}, "give either --output_file or --serve"),

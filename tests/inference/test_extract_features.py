@@ -290,6 +290,7 @@ def test_default_length_and_layers(extract):
     ],
 )
 def test_what_users_do_wrong(extract, tmp_path, monkeypatch, flags, line):
+    """Oracle: the line."""
     monkeypatch.chdir(tmp_path)
     gzip.open("none.gz", "w").close()
     with pytest.raises(ValueError, match=line):

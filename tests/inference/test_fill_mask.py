@@ -19,7 +19,10 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 
 
 def probabilities(model, vocab, tokens: list[str], *positions: int) -> np.ndarray:
-    """Probabilities for masked tokens of a single sequence, without padding, of two segments."""
+    """Returns the model's probabilities for masked tokens of a single, unpadded sequence.
+
+    What follows a [SEP] is the second segment.
+    """
     ids = tf.constant([[vocab.ids[token] for token in ("[CLS]", *tokens, "[SEP]")]])
     inputs = dict(input_word_ids=ids, input_mask=tf.ones_like(ids), input_type_ids=0 * ids)
     if "[SEP]" in tokens:
@@ -140,6 +143,7 @@ def test_lines_of_a_file_or_of_standard_input(pretrained, tmp_path, capsys, monk
 
 
 def test_ids_of_a_table(pretrained, tmp_path, capsys):
+    """Oracle: the rows."""
     (tmp_path / "a.csv").write_text("id,text\n7,the [MASK]\n,a\n")
     run(Options(checkpoint=pretrained[0], input_file=f"{tmp_path}/a.csv", json=True))
     first, second = answers(capsys)
@@ -172,6 +176,7 @@ def test_in_python(pretrained, capsys):
 
 
 def test_a_checkpoint_without_masked_lm_head_is_an_error(pretrained, vocab, tmp_path):
+    """Oracle: the line."""
     save_run(tmp_path, BertEncoder(pretrained[1].config), vocab, lower_case=False)
     with pytest.raises(ValueError, match=f"{tmp_path} has no masked-LM head, which predicts the"):
         run(Options(checkpoint=str(tmp_path), texts=("[MASK]",)))

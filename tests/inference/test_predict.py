@@ -68,7 +68,9 @@ def test_classes_of_texts_and_pairs(fine_tuned, capsys):
     ("objective", "labels"),
     [("nsp", ("IsNext", "NotNext")), ("sop", ("InOrder", "Swapped")), ("mlm", None)],
 )
-def test_pretrained_models_say_what_follows(pretrained, vocab, tmp_path, capsys, objective, labels):
+def test_a_pretrained_model_says_which_text_follows(
+    pretrained, vocab, tmp_path, capsys, objective, labels
+):
     """Oracle: the model's own next-sentence logits for the pair."""
     folder, model = f"{tmp_path}/run", pretrained[1]
     shutil.copytree(pretrained[0], folder)
@@ -96,7 +98,9 @@ def test_pretrained_models_say_what_follows(pretrained, vocab, tmp_path, capsys,
         (3e38, "computes NaN or infinity"),
     ],
 )
-def test_non_finite_weights_fail(pretrained, vocab, fine_tuned, tmp_path, capsys, value, message):
+def test_weights_that_give_no_numbers_are_an_error(
+    pretrained, vocab, fine_tuned, tmp_path, capsys, value, message
+):
     """Oracles: the weight that was damaged; finite ones whose products are not. Loading warns."""
     (tmp_path / "lines.txt").write_text("the cat [MASK]\n")
     lines = str(tmp_path / "lines.txt")
@@ -187,7 +191,9 @@ def test_other_columns_come_along(fine_tuned, tmp_path, capsys, ending):
     if ending == ".csv":
         for name in ("p(no)", "label"):
             file.write_text(json.dumps({"Review": "a", name: 1}))
-            with pytest.raises(ValueError, match=f"{re.escape(repr(name))}, like a part of"):
+            with pytest.raises(
+                ValueError, match=f"{re.escape(repr(name))}, like a part of the out"
+            ):
                 run(dataclasses.replace(options, **bulk, output_file=f"{tmp_path}/{name}.csv"))
         with pytest.raises(ValueError, match="--keep_columns needs --json or --output_file"):
             dataclasses.replace(options, **bulk)
@@ -355,6 +361,7 @@ ENTITIES |= {"entity_start": [4, 0], "entity_end": [8, 0]}
     ],
 )
 def test_answers_as_lines(outputs, labels, line):
+    """Oracle: the lines; every answer can be written as JSON."""
     arrays = {name: x if isinstance(x, bytes) else np.array(x)[()] for name, x in outputs.items()}
     answer = answer_of(arrays, labels, "the text")
     assert line_of(answer, {"text": "the text"}) == line

@@ -121,6 +121,7 @@ def test_errors_name_the_row(predict, given, message):
 
 
 def test_settings_are_checked_as_flags_are(folder, classify):
+    """Oracle: the line, without the dashes of a flag."""
     for settings, line in (
         ({"max_seq_length": 4}, "^max_seq_length is 4: it must be"),
         ({"batch_size": "8"}, "^batch_size is '8': it must be an integer"),
@@ -204,6 +205,7 @@ def test_notebooks_show_answers_and_never_run_texts(row, text):
 
 
 def test_long_lists_are_cut():
+    """Oracle: the numbers that are left out."""
     row = {"text": "a" * 5000, "probabilities": {f"c{n}": 0.01 for n in range(30)}, "label": "c1"}
     text = Shown(Predictions([Prediction(row)] * 25)).text
     assert text.endswith("... and 5 more") and text.count("... and 20 more") == 20

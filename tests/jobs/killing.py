@@ -1,4 +1,7 @@
-"""Kills jobs all over their way, and runs them again: python -m tests.jobs.killing FOLDER JOB."""
+"""Kills jobs all over their way, and runs them again: python -m tests.jobs.killing FOLDER JOB.
+
+Each run is a process that is forked before TensorFlow computes anything, which saves importing it.
+"""
 
 import contextlib
 import functools

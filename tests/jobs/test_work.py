@@ -1,4 +1,7 @@
-"""The engine of all jobs, with one that writes letters large; then jobs of all kinds, killed."""
+"""The engine of all jobs, with a small one: each letter of a text is a chunk, written large.
+
+At the end, jobs of all kinds, killed with SIGKILL at any moment, and on Apache Beam.
+"""
 
 import fcntl
 import json
@@ -127,6 +130,7 @@ def test_what_appears_meanwhile_stays(job):
 
 
 def test_two_runs_at_once_are_an_error(job, monkeypatch):
+    """Oracle: a lock that is held."""
     monkeypatch.setattr(output_files, "_PATIENCE", 0)
     job.folder.mkdir()
     with open(job.folder / "lock", "w") as file:

@@ -1,4 +1,8 @@
-"""The encoder. tests/weights/formats compares its outputs with those of other libraries."""
+"""The encoder: its sizes, arithmetic, shared layers, decoders, and what its tokens attend to.
+
+tests/weights/formats compare its outputs with those of transformers, KerasHub and the Model Garden,
+for rows with padding, decoders and shared layers, too.
+"""
 
 import dataclasses
 import math
@@ -92,7 +96,8 @@ def split_heads(x: np.ndarray) -> np.ndarray:
     ids=["bert", "albert", "decoder"],
 )
 def test_probabilities_are_those_of_every_layer(changes):
-    """Oracle: NumPy's softmax, and what it computes from these, as the layer, from its input."""
+    """Oracles: the softmax in NumPy, from the input of each layer; with these probabilities and the
+    layer's own values and output weights, NumPy computes what the layer computes."""
     encoder = randomize(BertEncoder(dataclasses.replace(SMALL, **changes)))
     inputs = random_inputs(SMALL)
     found = bert_tf.attention_probabilities(encoder, inputs).numpy()

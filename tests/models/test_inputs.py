@@ -68,6 +68,7 @@ def test_every_model_takes_the_names_of_other_programs(name, monkeypatch):
 
 
 def test_in_graphs_and_functional_models_that_are_saved(encoder, tmp_path):
+    """Oracle: the encoder itself."""
     expected = encoder({"input_ids": IDS, "attention_mask": MASK})["pooled_output"]
     inputs = {name: keras.Input([None], dtype="int32", name=name) for name in NAMES["transformers"]}
     del inputs["token_type_ids"]
@@ -104,6 +105,7 @@ def test_in_graphs_and_functional_models_that_are_saved(encoder, tmp_path):
     ],
 )
 def test_other_inputs_are_one_line(encoder, inputs, named):
+    """Oracle: what the line names."""
     with pytest.raises(ValueError, match=named) as caught:
         encoder(inputs)
     assert "\n" not in str(caught.value)

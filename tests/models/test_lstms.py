@@ -74,6 +74,7 @@ def test_only_the_tagger_trains_and_padding_has_no_effect():
 
 
 def test_what_the_encoder_must_have():
+    """Oracle: the number of layers."""
     small = BertConfig(12, 8, 3, 2, 16)
     with pytest.raises(ValueError, match="at least 4 layers, not of 3"):
         FeatureTagger(small, 3)
@@ -82,6 +83,7 @@ def test_what_the_encoder_must_have():
 
 
 def test_the_configuration_makes_the_same_model():
+    """Oracle: the weights' shapes."""
     model = FeatureTagger(CONFIG, 3, "sum_last_four")
     copy = FeatureTagger.from_config(model.get_config())
     assert [w.shape for w in copy.weights] == [w.shape for w in model.weights]

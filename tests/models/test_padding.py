@@ -1,4 +1,7 @@
-"""Encoders that compute no padding, or only what is read, against the same that compute all."""
+"""Encoders that compute nothing for padding, or in the last layer only what is read.
+
+Oracles: the same encoder, which computes all of it; counting, and random batches.
+"""
 
 import copy
 import dataclasses

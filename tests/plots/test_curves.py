@@ -35,6 +35,7 @@ def column(entries, key) -> np.ndarray:
 
 
 def test_the_curves_are_the_numbers_given():
+    """Oracle: the numbers given."""
     training, held_out = metrics(50), evaluations(4)
     drawn = lines(learning_curves(training, held_out))
     expected = {

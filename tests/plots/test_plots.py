@@ -51,6 +51,7 @@ def texts(figure) -> list[str]:
 
 
 def test_every_picture_is_public_and_listed_here():
+    """Oracle: the names of the package."""
     assert bert_tf.plots is plots
     assert sorted(plots.__all__) == sorted(PICTURES | WITHOUT_AXES)
 
@@ -82,6 +83,7 @@ def test_a_picture_in_given_axes(name):
 
 
 def test_attention_is_the_probabilities_given():
+    """Oracle: the probabilities and tokens."""
     axes = plots.attention(PROBABILITIES[1, 1], TOKENS, title="Layer 1").axes[0]
     np.testing.assert_array_equal(axes.images[0].get_array(), PROBABILITIES[1, 1])
     for ticks in (axes.get_xticklabels(), axes.get_yticklabels()):
@@ -139,6 +141,7 @@ def test_labels_do_not_cover_each_other(capfd):
 
 
 def test_many_labels_are_where_their_points_are():
+    """Oracle: the points and the labels."""
     labels = [str(i) for i in range(300)]
     axes = plots.embedding_map(RNG.normal(size=(300, 4)), labels).axes[0]
     points = axes.collections[0].get_offsets()
@@ -163,6 +166,7 @@ def test_discs_are_drawn_whole():
 
 
 def test_unknown_speeds_are_hollow():
+    """Oracle: the speeds."""
     models = [Compressed("known", 2.0, 0.9, None, 3.0), Compressed("unknown", 4.0, 0.9)]
     axes = compressed_models(models).axes[0]
     discs = next(group for group in axes.collections if len(group.get_offsets()) == 2)
@@ -250,6 +254,7 @@ def test_predictions_are_above_their_tokens():
 
 
 def test_a_confusion_matrix_counts_pairs():
+    """Oracle: the pairs."""
     axes = plots.confusion_matrix([0, 0, 0, 2], [0, 1, 1, 2], ["a", "b", "c"]).axes[0]
     cells = [text.get_text() for text in axes.texts]
     assert cells[:3] == ["1\n33.3%", "2\n66.7%", "0\n0.0%"] and cells[8] == "1\n100.0%"

@@ -130,7 +130,9 @@ def test_one_run_trains_in_a_folder_but_another_may_evaluate(copied, finished):
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_skips_padding_with_xla(flags, config, write_records_of, tmp_path, monkeypatch, capsys):
+def test_skips_padding_where_xla_compiles(
+    flags, config, write_records_of, tmp_path, monkeypatch, capsys
+):
     """Oracle: the evaluation of a run on a CPU. Half of the places are padding."""
     still = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     flags |= {name: str(tmp_path / name) for name in ("bert_config_file", "input_file")}
@@ -166,6 +168,7 @@ def test_masks_dynamic_records(flags, data):
 
 
 def test_masking_flags_are_checked(flags, data):
+    """Oracle: the message names the file or flag."""
     masked = {"masking": "wordpiece"}, {"masked_lm_prob": 0.15}, {"replacements": "80,10,10"}
     for change in masked:
         (name,) = change
@@ -260,7 +263,10 @@ NO_VOCAB = {"preset": "tiny", "bert_config_file": None, "vocab_file": None}
     [
         ({"input_file": "absent-*.tfrecord"}, "no file matches absent-"),
         ({"max_seq_length": 20}, "instead of 20 input_ids and 3 predictions: pass the --max_s"),
-        ({"max_predictions_per_seq": 2}, "16 input_ids and 2 predictions: pass the --max_s"),
+        (
+            {"max_predictions_per_seq": 2},
+            "instead of 16 input_ids and 2 predictions: pass the --max_s",
+        ),
         ({"max_seq_length": 33}, "max_seq_length 33 is more than the max_position_embeddings"),
         ({"do_train": False, "do_eval": False}, "nothing to do"),
         ({"preset": "tiny"}, "--bert_config_file and --preset exclude each other"),

@@ -76,7 +76,10 @@ def train(folder: pathlib.Path) -> list[list[float]]:
 
 @pytest.mark.slow
 def test_the_curve_is_the_golden_one(tmp_path):
-    """Oracle: the reviewed curve, to the last bit on one machine; others add in another order."""
+    """Oracle: the curve as it was when its figures were reviewed.
+
+    The same machine reproduces it to the last bit; other processors add in another order.
+    """
     golden = json.loads(_GOLDEN.read_text())
     assert golden[-1][0] < 3.3 < 3.7 < golden[0][0]  # from ln 40 towards ln 10
     assert golden[-1][1] < 0.6  # ln 2 is 0.69

@@ -51,7 +51,11 @@ def copy_as_of_step_10(folder: str, copy: str) -> None:
 
 @pytest.mark.slow
 def test_two_workers_train_as_one_and_survive_a_kill(exact_flags, tmp_path):
-    """Oracle: one process, which also takes the first steps, with the same global batch."""
+    """Oracle: one process, the same global batch; dropout is 0.
+
+    One process takes the first steps, and two take more until one is killed. One could go on: the
+    last checkpoint is that of one process.
+    """
     folder, whole = exact_flags["output_dir"], str(tmp_path / "one")
     run(Options(**exact_flags | {"output_dir": whole}))
     copy_as_of_step_10(whole, folder)

@@ -70,7 +70,7 @@ def test_two_phases_are_one_run(two_phases, monkeypatch, no_learning, capsys):
         ("{}", "is not a JSON list of objects"),
         ('[{"share": 0.5}]', "add up to 0.5, not to 1"),
         ("[{}]", "phase 1: share is None: give the phase's part"),
-        ('[{"share": 1, "sequence": 1}]', "phase 1: unknown key 'sequence': keys are"),
+        ('[{"share": 1, "sequence": 1}]', "phase 1: unknown key 'sequence': the keys are"),
         ('[{"share": 1, "max_seq_length": "128"}]', "phase 1: --max_seq_length is '128'"),
         ('[{"share": 1, "train_batch_size": 0}]', "phase 1: --train_batch_size is 0"),
         # A hundredth of 6 steps rounds to none.
@@ -78,6 +78,7 @@ def test_two_phases_are_one_run(two_phases, monkeypatch, no_learning, capsys):
     ],
 )
 def test_impossible_phases_are_named(flags, tmp_path, content, message):
+    """Oracle: the message."""
     path = tmp_path / "phases.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=f"{path}.*{message}"):
@@ -126,6 +127,7 @@ def _manifest(data: pathlib.Path, folder: pathlib.Path, objective: str) -> str:
 
 @pytest.mark.usefixtures("no_learning", "eagerly")
 def test_the_objective_is_that_of_the_examples(flags, data, untrained, tmp_path):
+    """Oracle: the metrics of each objective."""
     files = {name: _manifest(data, tmp_path, name) for name in ("mlm", "sop", "nsp")}
     alone = flags | {"do_train": False, "init_checkpoint": untrained}
     for name in ("mlm", "sop"):

@@ -88,7 +88,8 @@ def what_was_learned(folder: str) -> tuple[list[dict], list[dict], dict]:
 
 @pytest.mark.slow
 def test_a_kill_and_a_sigterm_change_nothing(long_flags, tmp_path, monkeypatch, capsys):
-    """Oracle: the undisturbed run, bit for bit; before the kill, stderr holds the bar alone."""
+    """Oracles: the undisturbed run, bit for bit: metrics, evaluations, weights, moments; up to the
+    kill, standard error holds the progress bar alone."""
     run(Options(**long_flags | {"output_dir": str(tmp_path / "whole")}))
     expected = what_was_learned(str(tmp_path / "whole"))
     assert [line["step"] for line in expected[0]] == list(range(3, 31, 3))

@@ -94,6 +94,7 @@ def test_stray_quotes_that_join_rows_are_said(write, capsys):
     ],
 )
 def test_cells_and_their_lines(name, data, columns, lines, write):
+    """Oracle: by hand."""
     table = read_table(write(name, data))
     assert (table.columns, table.lines) == (columns, lines)
 

@@ -30,7 +30,9 @@ def draw(rng: random.Random, most: int) -> str:
 def tokenizers(rng: random.Random) -> tuple[WordPieceTokenizer, Tokenizer]:
     """A tokenizer with random settings and random added tokens, and theirs."""
     lower, strips = rng.random() < 0.6, rng.choice([None, True, False])
-    theirs = Tokenizer(models.WordPiece({x: i for i, x in enumerate(LINES)}, unk_token="[UNK]"))
+    theirs = Tokenizer(
+        models.WordPiece({line: index for index, line in enumerate(LINES)}, unk_token="[UNK]")
+    )
     theirs.normalizer = normalizers.BertNormalizer(lowercase=lower, strip_accents=strips)
     theirs.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     ours = {}

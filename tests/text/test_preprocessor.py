@@ -80,7 +80,11 @@ def test_datasets_hold_what_calls_return():
 @pytest.mark.parametrize(
     ("text", "labels", "message"),
     [
-        (pd.Series(["a", None]), [0, 1], "a text is nan, not a string: leave it out"),
+        (
+            pd.Series(["a", None]),
+            [0, 1],
+            "a text is nan, not a string: leave it out, or fill it in",
+        ),
         (["a", "b"], [0], r"have different sizes: \[1, 2\]"),
     ],
 )
@@ -123,6 +127,7 @@ def test_pairs_are_truncated_as_in_the_original(seq_length, as_tensor):
 
 
 def test_tokens_grouped_by_word_are_flattened():
+    """Oracle: a worked example."""
     words = tf.ragged.constant([[[7, 8], [9]], [], [[]]], ragged_rank=2, dtype=tf.int32)
     packed = pack_segments([words], 6, VOCAB)
     rows = [[CLS, 7, 8, 9, SEP, PAD], [CLS, SEP, 0, 0, 0, 0], [CLS, SEP, 0, 0, 0, 0]]

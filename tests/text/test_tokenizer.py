@@ -268,6 +268,7 @@ def test_which_tokens_start_words():
     ],
 )
 def test_offsets_by_hand(text, expected):
+    """Oracle: the spans, marked by hand."""
     pieces = "creme br ##ulee ##u ! 中 国 a i ##a α ##ς".split()
     assert spans(WordPieceTokenizer(vocabulary(*pieces)), text) == expected
 
@@ -290,6 +291,7 @@ def test_offsets_of_hostile_words(lower_case):
 
 
 def test_special_tokens_in_text():
+    """Oracle: tokens and spans worked out by hand."""
     vocab = vocabulary("a", "[", "]", "mask", "cls", "##b")
     text = "a[MASK]b[CLS] [mask][[SEP]\x01[MA\0SK] \x05 [PAD][UNK]"
     tokenizer = WordPieceTokenizer(vocab, special_tokens_in_text=True)
@@ -301,6 +303,7 @@ def test_special_tokens_in_text():
 
 
 def test_in_tf_data_and_created_inside_a_function():
+    """Oracle: the ids by hand."""
     made = []
 
     @tf.function

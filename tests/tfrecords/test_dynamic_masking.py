@@ -1,4 +1,8 @@
-"""Dynamic masking, against google-research/bert's in plain Python, to four deviations."""
+"""Dynamic masking.
+
+Oracles: google-research/bert's `create_masked_lm_predictions` restated in plain Python, and the
+proportions it documents, within four standard deviations.
+"""
 
 import numpy as np
 import pytest
@@ -185,6 +189,7 @@ def test_whole_words_have_the_distribution_of_the_original():
 
 
 def test_rows_get_the_same_masks_together_and_one_by_one():
+    """Oracle: the batch masked as a whole."""
     same = {name: np.repeat(values, 12, axis=0) for name, values in dynamic_arrays(1).items()}
 
     def masks(first: int, last: int, **changes) -> np.ndarray:
@@ -261,9 +266,11 @@ def test_every_epoch_has_new_masks_that_depend_on_the_seed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "units, pipelines, first_step", [("wordpiece", 1, 0), ("whole_word", 2, 7)]
+    ("units", "pipelines", "first_step"), [("wordpiece", 1, 0), ("whole_word", 2, 7)]
 )
-def test_a_step_is_the_same_under_every_strategy(tmp_path, units, pipelines, first_step):
+def test_a_step_has_the_same_rows_and_masks_under_every_strategy(
+    tmp_path, units, pipelines, first_step
+):
     """Oracle: the uninterrupted run of one replica over three epochs; each pipeline has two."""
     file = _write(tmp_path / "records", dynamic_arrays(30))
     whole = _training(file, 8, 12, units=units)[first_step:]
@@ -278,6 +285,7 @@ def test_a_step_is_the_same_under_every_strategy(tmp_path, units, pipelines, fir
 
 
 def test_evaluation_masks_do_not_depend_on_the_batch_size(tmp_path):
+    """Oracle: the rows of other batches."""
     arrays = dynamic_arrays(150)
     file = _write(tmp_path / "records", arrays)
 

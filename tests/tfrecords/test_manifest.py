@@ -64,6 +64,7 @@ def test_a_manifest_is_found_beside_its_shards(tmp_path):
     ],
 )
 def test_damaged_manifests_are_named(tmp_path, content, wrong):
+    """Oracle: the message names the file and the value."""
     path = tmp_path / "a.manifest.json"
     path.write_text(content, encoding="latin-1")
     with pytest.raises(ValueError, match=f"{path} is damaged or not a manifest .*{wrong}"):

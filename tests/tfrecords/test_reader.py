@@ -1,4 +1,8 @@
-"""Serialization, against `tf.train.Example`, and the order of records, against whole streams."""
+"""Serialization, reading and the order of records.
+
+Oracles: `tf.train.Example`, byte for byte; the NumPy arrays that the files were written from; the
+uninterrupted stream.
+"""
 
 import functools
 import itertools
@@ -99,7 +103,9 @@ def _numbers(batches) -> list[int]:
 
 
 @pytest.mark.parametrize(("original", "compression"), [(True, ""), (False, "GZIP")])
-def test_evaluation_keeps_the_order_and_pads_the_last_batch(tmp_path, original, compression):
+def test_evaluation_returns_the_arrays_in_order_and_pads_the_last_batch(
+    tmp_path, original, compression
+):
     arrays = _arrays(10)
     files = _write(tmp_path, arrays, original=original, compression=compression)
     reader.check_files(_record_set(files))
@@ -131,6 +137,7 @@ def test_evaluation_gives_every_input_pipeline_the_same_number_of_batches(tmp_pa
 
 
 def test_check_files_names_the_file_and_the_flag(tmp_path):
+    """Oracle: what each file holds, and what it lacks."""
     files = _write(tmp_path, _arrays(4))
     (tmp_path / "text").write_text("this is not a TFRecord file")
     write_records(str(tmp_path / "none"), [], "GZIP")
@@ -325,6 +332,7 @@ def test_a_resumed_stream_equals_the_tail_of_the_uninterrupted_one(files, three_
 
 @pytest.mark.parametrize("part", ["all", "train"])
 def test_the_records_of_a_step_are_named(files, three_epochs, part):
+    """Oracle: the contents of the rows."""
     seed = 2**32 - 1
     rows = three_epochs(seed, part)
     records = _records(files, seed=seed, part=part)

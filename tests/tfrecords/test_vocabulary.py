@@ -74,6 +74,7 @@ def test_line_separators_are_tokens(tmp_path):
     ],
 )
 def test_bad_vocabularies_are_named(tmp_path, data, message):
+    """Oracle: the file, and what it lacks."""
     with one_line(f"{tmp_path}.*{message}"):
         load_vocab(write(tmp_path, data))
     for path in (tmp_path / "nothing.txt", tmp_path):

@@ -30,7 +30,9 @@ def trainer(strategy, make_trainer):
     return make_trainer(strategy)
 
 
-def test_weights_are_loaded_by_name(tmp_path, strategy, config, make_trainer, make_checkpointer):
+def test_weights_are_loaded_by_name_or_not_at_all(
+    tmp_path, strategy, config, make_trainer, make_checkpointer
+):
     """Oracle: the saved model's weights; a wrong shape and a missing name are named."""
     trainer = make_trainer(strategy)
     path = make_checkpointer(tmp_path, trainer).save()
@@ -95,7 +97,9 @@ def _damage(folder, step: int, damage: str) -> None:
 @pytest.mark.parametrize(
     "damage", ["data cut", "data lost", "index cut", "index empty", "data flipped"]
 )
-def test_damage_is_skipped(tmp_path, strategy, make_trainer, make_checkpointer, capsys, damage):
+def test_the_checkpoint_before_a_damaged_one_is_used(
+    tmp_path, strategy, make_trainer, make_checkpointer, capsys, damage
+):
     """Oracle: the checkpoint that was damaged, and the weights of the previous one."""
     trainer = make_trainer(strategy)
     checkpointer = make_checkpointer(tmp_path, trainer)
@@ -143,6 +147,7 @@ def test_a_checkpoint_that_a_kill_left_unlisted_is_the_newest(tmp_path, trainer,
 
 
 def test_what_is_found_in_place_of_a_checkpoint_is_named(tmp_path, trainer, make_checkpointer):
+    """Oracle: the files that are there."""
     path = make_checkpointer(tmp_path / "run", trainer).save()
     (tmp_path / "empty").mkdir()
     (tmp_path / "other").mkdir()
@@ -163,10 +168,15 @@ def test_what_is_found_in_place_of_a_checkpoint_is_named(tmp_path, trainer, make
     assert latest_checkpoint(path) == path
 
 
-def test_without_a_readable_checkpoint_no_run_starts_over(tmp_path, trainer, make_checkpointer):
+def test_a_run_without_a_readable_checkpoint_does_not_start_over(
+    tmp_path, trainer, make_checkpointer
+):
+    """Oracle: the only checkpoint, which is damaged."""
     path = make_checkpointer(tmp_path, trainer).save()
     _damage(tmp_path, 0, "data cut")
-    with pytest.raises(OSError, match=f"{path} is damaged or incomplete, and no earlier"):
+    with pytest.raises(
+        OSError, match=f"{path} is damaged or incomplete, and no earlier checkpoint"
+    ):
         make_checkpointer(tmp_path, trainer).restore()
     _damage(tmp_path, 0, "data lost")
     with pytest.raises(OSError, match=f"{path} is damaged or incomplete"):

@@ -172,6 +172,7 @@ def test_what_is_logged_saved_and_evaluated_when(whole_run, losses):
 
 
 def test_the_number_of_steps_per_call_changes_nothing(whole_run, make_run, monkeypatch):
+    """Oracle: the same run with another rhythm."""
     assert make_run("often").train(iterations_per_loop=1) == whole_run.metrics()
     monkeypatch.setattr(driver_module, "_REPORT_SECONDS", 1e6)
     assert make_run("seldom").train() == whole_run.metrics()
@@ -360,6 +361,7 @@ def test_a_loss_that_is_not_finite_stops_at_its_step(make_run):
 
 
 def test_an_evaluation_whose_loss_is_not_finite_is_an_error(make_run):
+    """Oracle: the name of the loss; no evaluation is written."""
     run = make_run()
     with pytest.raises(NonFinite, match="eval_loss is nan"):
         run.train(until_step=6, evaluate=lambda: {"eval_loss": float("nan")})

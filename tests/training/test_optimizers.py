@@ -139,6 +139,7 @@ def test_two_replicas_give_the_result_of_one(name):
 
 @pytest.mark.parametrize("name", ["adamw", "lamb"])
 def test_a_compiled_step_that_is_not_finite_changes_nothing(name):
+    """Oracle: the values and slots before the step."""
     variables = make_variables()
     optimizer = OPTIMIZERS[name](variables, bias_correction=True)
     take_steps(optimizer)

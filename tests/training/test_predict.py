@@ -72,6 +72,7 @@ def test_outputs_are_those_of_each_example_alone(replicas):
 
 
 def test_outputs_that_are_not_finite_are_an_error():
+    """Oracle: the weight that was damaged."""
     strategy = one_device()
     with strategy.scope():
         model = _Model()

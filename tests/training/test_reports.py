@@ -37,6 +37,7 @@ def test_damaged_results_are_named(text, tmp_path):
 
 
 def test_the_line_of_a_long_run_fits_100_columns(tmp_path, monkeypatch):
+    """Oracle: a terminal's 100 columns."""
     monkeypatch.setattr("sys.stderr", Terminal())
     reports = Reports(str(tmp_path), 0, 1_000_000, peak_flops=1e12)
     bar = reports._bar
@@ -127,6 +128,7 @@ def test_an_error_is_not_replaced_by_that_of_the_curves(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("damage", ["{", "[1]", '{"loss": 1.0}', "\0\0", "\ufffd"])
 def test_a_damaged_line_is_named(tmp_path, damage):
+    """Oracle: the line that was damaged."""
     path = tmp_path / "metrics.jsonl"
     path.write_text(f'{{"step": 1}}\n{damage}\n{{"step": 3}}\n')
     with pytest.raises(ValueError, match=r"metrics\.jsonl: line 2 is damaged: "):

@@ -30,7 +30,9 @@ def one_device_losses(losses) -> list[float]:
         pytest.param(2, 1, True, 1e-4, marks=pytest.mark.slow),
     ],
 )
-def test_equal_losses(losses, one_device_losses, monkeypatch, replicas, parts, compiled, atol):
+def test_the_losses_are_those_of_one_device(
+    losses, one_device_losses, monkeypatch, replicas, parts, compiled, atol
+):
     """Oracle: one device, the same batch undivided, without XLA; dropout is 0."""
     monkeypatch.setattr("bert_tf.training.trainer.compiles", lambda _: compiled)
     strategy = two_replicas() if replicas == 2 else one_device()
@@ -67,7 +69,9 @@ def test_evaluation_is_that_of_numpy_for_any_batch_size(make_trainer, examples):
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_gradients_are_clipped_as_one(make_trainer, make_iterator, eagerly, monkeypatch, compiled):
+def test_gradients_are_clipped_as_one_vector(
+    make_trainer, make_iterator, eagerly, monkeypatch, compiled
+):
     """Oracle: after the first step, AdamW's m is 0.1 times the clipped gradient."""
     monkeypatch.setattr("bert_tf.training.trainer.compiles", lambda _: compiled)
     strategy = one_device()
@@ -133,6 +137,7 @@ class _SlowToFree:
 
 
 def test_nobody_waits_for_an_iterator_that_is_slow_to_free(monkeypatch):
+    """Oracle: events."""
     monkeypatch.setattr("bert_tf.training.trainer._PATIENCE", 0.0)
     allowed, freed = threading.Event(), threading.Event()
 
@@ -210,7 +215,9 @@ def test_dropout_seeds_differ_by_step_replica_part_and_seed_and_repeat():
     assert len({base[0], *others}) == 4
 
 
-def test_no_two_dropouts_share_a_seed(make_trainer, make_iterator, config, monkeypatch, eagerly):
+def test_no_two_dropouts_of_a_step_share_a_seed(
+    make_trainer, make_iterator, config, monkeypatch, eagerly
+):
     """Oracle: the number of masks: of 2 replicas, 2 parts, 2 layers and 2 groups of rows."""
     masks = calls_of(monkeypatch, dropout, "dropout_mask")
     rates = dict(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
@@ -238,7 +245,8 @@ def test_only_compiled_gradients_have_the_form_for_gpus(monkeypatch, compiled):
 
 @pytest.fixture(scope="module")
 def train_padded(make_trainer, examples):
-    """Rows' lengths, and a function (strategy, parts, shortcut) -> loss and weights after steps."""
+    """The lengths of rows with padding, and a function (strategy, parts, shortcut) that trains on
+    them and returns the loss and the weights."""
     lengths = np.random.default_rng(1).integers(4, 17, 32)
     mask = (np.arange(16) < lengths[:, np.newaxis]).astype(np.int32)
     # Padding is never predicted.
@@ -262,7 +270,11 @@ def without_shortcut(train_padded) -> list:
 
 @pytest.mark.parametrize(
     ("replicas", "parts", "capacity", "compiled"),
-    [(1, 4, 20, False), (2, 1, 40, False), pytest.param(1, 1, 80, True, marks=pytest.mark.slow)],
+    [
+        (1, 4, 20, False),
+        (2, 1, 40, False),
+        pytest.param(1, 1, 80, True, marks=pytest.mark.slow),
+    ],
 )
 def test_a_shortcut_does_not_change_the_losses(
     train_padded, without_shortcut, monkeypatch, replicas, parts, capacity, compiled

@@ -1,4 +1,8 @@
-"""Learning and extending: by hand, the published order, divided counts and a slow greedy choice."""
+"""Tests learning and extending.
+
+Oracles: merges worked by hand, the published order, divided counts, a slow greedy choice, and the
+tokenizer.
+"""
 
 import itertools
 import random

@@ -1,4 +1,8 @@
-"""New tokens get means of rows of the checkpoint, in both commands that train."""
+"""A checkpoint grows with its vocabulary in both commands that train.
+
+Oracle: the rows of new tokens are means of rows of the checkpoint; all other weights are the same.
+tests/test_build_vocab.py has the mappings that build_vocab writes.
+"""
 
 import dataclasses
 import json

@@ -64,7 +64,8 @@ def test_bad_choices_of_layers_are_named():
 
 
 def test_removed_heads_are_masked_heads(encoder, source):
-    """Oracles: the whole model whose heads reach no output; sizes; heads removed one by one."""
+    """Oracles: the whole model where these heads reach no output; its attention; the sizes of the
+    heads' weights; the same heads removed one after another, and from chosen layers."""
     pruned = reshaping.remove_heads(source, {0: [1], 2: [0]})
     masked = model_of(source)
     for layer, rows in ((0, slice(4, 8)), (2, slice(0, 4))):

@@ -54,7 +54,10 @@ class Spans(NamedTuple):
 def find_answers(
     logits: Sequence[np.ndarray], features: SquadFeatures, options: SquadOptions
 ) -> list[Answer]:
-    """Finds answers in the logits of each window, [length, 2]; with a threshold, some have none."""
+    """Finds the answers to all questions, given start and end logits of each window, [length, 2].
+
+    With a threshold, questions may have no answer.
+    """
     windows, total = features.windows, len(features.examples)
     nulls = {} if options.threshold is None else _null_logits(logits, windows.question)
     answers = []

@@ -121,6 +121,7 @@ def _table_rows(path: str) -> Iterator[_Row]:
 
 
 def _rows(content: dict[str, Any]) -> Iterator[_Row]:
+    """Yields the questions of a file."""
     for article in content["data"]:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
@@ -180,7 +181,9 @@ def _check(row: _Row, split: str, unanswerable: bool) -> None:
     if split != "test" and row.answers is None:
         raise ValueError(f'question {row.id} has no "answers": they are needed for {split}')
     if row.answers == [] and not unanswerable:
-        raise ValueError(f"question {row.id} has no answer: for such questions, use --task=squad2")
+        raise ValueError(
+            f"question {row.id} has no answer: for unanswerable questions, use --task=squad2"
+        )
 
 
 def _nearest(context: str, text: str, start: int) -> int | None:

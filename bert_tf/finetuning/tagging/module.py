@@ -73,13 +73,15 @@ def slices(text: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor, limits: tf.Tenso
     return tf.strings.reduce_join(tf.gather(characters.values, parts), axis=-1)
 
 
-def _continues(atoms: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
+def _continues(
+    atoms: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor, limits: tf.Tensor
+) -> tf.Tensor:
     """Returns which of the tokenizer's words continue the word before, bool [words]."""
 
     def are(pattern: str) -> tf.Tensor:
         return tf.strings.regex_full_match(atoms, pattern)
 
-    touches = (rows == previous(rows, -1)) & (starts == previous(ends, -1))
+    touches = (rows == previous(rows, -1)) & (starts == previous(limits, -1))
     letters = ~are(_PUNCTUATION) & ~are(r"\p{Han}")
     between = touches & previous(letters, False) & following(touches & letters, False)
     inner, apostrophe = between & are(_INNER), between & are(_APOSTROPHE)
@@ -107,7 +109,11 @@ class TaggingModule(ServingModule):
       the product over its words; `entity_start` and `entity_end`, int64 [B, M]: of each entity, if
       the tags are of entities.
 
-    Shorter rows are padded with "" and 0. `labels` are the tags.
+    Shorter rows are padded with "" and 0.
+
+    Args:
+        max_seq_length: the length of the windows.
+        labels: the tags, also in the variable `labels`.
     """
 
     def __init__(

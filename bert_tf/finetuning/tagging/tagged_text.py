@@ -195,7 +195,9 @@ def _in_bio(text: TaggedText) -> tuple[TaggedText, list[str]]:
     scheme, messages = schemes.scheme_of(tags), []
     if names:
         tag = max(sorted(names), key=lambda tag: names[tag] != "O")
-        messages.append(f'{text.path}: read the tag "{tag}" as "{names[tag]}", and so on.')
+        messages.append(
+            f'{text.path}: read the tag "{tag}" as "{names[tag]}", and others likewise.'
+        )
     if scheme != "BIO":
         messages.append(f"{text.path}: converted the tags from {scheme} to BIO.")
     pairs = zip(text.sentences, tags, strict=True)

@@ -28,7 +28,11 @@ _MOSTLY = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationTask(TextTask):
-    """Assigns one of the classes `labels`, in the order of the outputs, to a text or a pair."""
+    """Assigns one of several classes to a text or a pair of texts.
+
+    Attributes:
+        labels: the names of the classes, in the order of the model's outputs.
+    """
 
     labels: tuple[str, ...]
     metric: str = "accuracy"

@@ -80,7 +80,10 @@ def _check_pairs(texts: np.ndarray) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class SimilarityTask(_EmbeddingTask, RegressionTask):
-    """Predicts a pair's number as the cosine of its vectors. Source: arXiv:1908.10084 section 3."""
+    """Predicts a number for a pair of texts as the cosine of their vectors.
+
+    Source: Sentence-BERT (arXiv:1908.10084) section 3, "regression objective function".
+    """
 
     @property
     def objective(self) -> SimilarityObjective:

@@ -70,7 +70,10 @@ class MultipleChoiceTask(Task):
     """Chooses one of K texts that may continue a text.
 
     Every choice is a row of its own, [CLS] text [SEP] choice [SEP]; the softmax is over the K rows.
-    `labels` are the names of the choices.
+
+    Attributes:
+        labels: the names of the choices.
+        name, read_file, read_files: see `Task`.
 
     Source: BERT (arXiv:1810.04805) section 4.4.
     """

@@ -166,8 +166,9 @@ def _choose_one(scores, starts, limits, null, context, options):
 class SquadTask(Task):
     """Finds the answers to questions in contexts.
 
-    Questions with null odds above the threshold of the options get no answer; without one, every
-    question has an answer, as in SQuAD 1.1.
+    Args:
+        options: questions with null odds above its threshold get no answer; without one, every
+            question has an answer, as in SQuAD 1.1.
 
     Source: google-research/bert run_squad.py.
     """

@@ -92,7 +92,9 @@ class _Reader:
     def _number(self, flag: str) -> int:
         number = self.columns.get(flag, "")
         if number and not (number.isdecimal() and int(number)):
-            raise ValueError(f"--{flag}={number}: --task=ner counts columns from 1")
+            raise ValueError(
+                f"--{flag}={number}: --task=ner takes the number of a column, counted from 1"
+            )
         return int(number or 0)
 
 
@@ -131,7 +133,9 @@ def check_rows_are_texts(table: Table, labels: Sequence[str]) -> None:
     columns = [table.columns[name] for name in labels or table.columns]
     words = [table.columns[name] for key, name in names.items() if key in _WORDS]
     named = not labels and names.keys() & _TAGS and any(map(_are_words, words))
-    if named or any("O" in x and _are_words(x) and entity_types(x) for x in columns):
+    if named or any(
+        "O" in column and _are_words(column) and entity_types(column) for column in columns
+    ):
         raise ValueError(
             f"{table.path} has a word and its tag in each row: use --task=ner and {CONLL_FORM}"
         )

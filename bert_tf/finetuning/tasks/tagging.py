@@ -58,6 +58,7 @@ class TaggingTask(Task):
         document_context: whether sentences are read together with the others of their document.
         feature_based: what a `FeatureTagger` reads from a frozen encoder; None to train the encoder
             with a dense layer.
+        name, flags, columns, has_dev: see `Task`.
 
     Source: BERT (arXiv:1810.04805) section 5.3.
     """
@@ -98,7 +99,9 @@ class TaggingTask(Task):
     ) -> dict[str, TaggedText]:
         texts = super().read_splits(names, files, seed)
         if "dev" in texts and not texts["dev"].tags:
-            raise ValueError(f"{texts['dev'].path} has no tags: give it as --test_file")
+            raise ValueError(
+                f"{texts['dev'].path} has no tags: give a file without tags as --test_file"
+            )
         return {name: prepare_tags(text, self.labels) for name, text in texts.items()}
 
     def featurize(
@@ -147,7 +150,9 @@ class TaggingTask(Task):
             predictions = logits[known].argmax(axis=-1)
             return scores | precision_recall_f1(targets, predictions, self.labels)
         by_sentence = features.examples.by_sentence(predicted)
-        scores |= entity_scores([x.tags for x in features.examples.sentences], by_sentence)
+        scores |= entity_scores(
+            [sentence.tags for sentence in features.examples.sentences], by_sentence
+        )
         return scores | {"invalid_tags": float(sum(len(breaks(tags)) for tags in by_sentence))}
 
     def check_metric(self, features: TaggingFeatures) -> None:
@@ -211,7 +216,10 @@ class TaggingTask(Task):
 def tokenize_each(
     words: Sequence[str], tokenizer: WordPieceTokenizer
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the ids of words, int32 [tokens], and where each begins. An empty word is [UNK]."""
+    """Tokenizes words one by one; a word of which cleaning leaves nothing is [UNK].
+
+    Returns the ids, int32 [tokens], and where the words begin, int64 [words + 1].
+    """
     lines = [word.encode(errors="replace") for word in words]
     ids, splits = tokenizer.tokenize_lines(lines)
     empty = splits[:-1][np.diff(splits) == 0]
@@ -220,5 +228,6 @@ def tokenize_each(
 
 
 def _word_logits(outputs: Logits, features: TaggingFeatures) -> np.ndarray:
+    """Returns the logits of all words [words, C], in order."""
     logits = np.concatenate(outputs["logits"]).astype(np.float64)
     return logits[features.predicted.values.numpy()]

@@ -40,6 +40,7 @@ class TextTask(Task):
         submissions: the name of a file for a server of predictions, by split.
         submitted: returns the predictions of outputs as that server expects them.
         apart: whether the model reads every text alone; the exported module then compares two.
+        name, read_file, ..., columns: see `Task`.
     """
 
     name: str
@@ -119,7 +120,10 @@ class TextTask(Task):
 def constant_predictions(
     logits: np.ndarray, labels: np.ndarray, names: Sequence[str]
 ) -> str | None:
-    """Describes (nearly) constant predictions; None if there are none, or if most are right."""
+    """Describes (nearly) constant predictions; None if there are none, or if most are right.
+
+    `logits` are [N, C], and `labels` the right classes, int [N].
+    """
     predicted = logits.argmax(axis=-1)
     label = np.bincount(predicted).argmax()
     count, true = (int(np.sum(classes == label)) for classes in (predicted, labels))

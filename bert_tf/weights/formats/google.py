@@ -84,6 +84,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
 
 
 def _read_albert_config(path: str) -> BertConfig:
+    """Reads albert_config.json."""
     # google-research/albert computes "gelu" by the tanh form, and drops 0.1 before a head.
     values = {"classifier_dropout_prob": 0.1, **read_json(path)}
     if values.get("hidden_act") == "gelu":

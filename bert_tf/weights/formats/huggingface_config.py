@@ -61,7 +61,9 @@ def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]
         if copy in theirs and original in theirs:
             found.append(copy)
             if not np.array_equal(theirs[copy].read(), theirs[original].read()):
-                raise ValueError(f"{path}: {copy} differs from {original}: they must be equal")
+                raise ValueError(
+                    f"{path}: {copy} differs from {original}: only tied weights are supported"
+                )
     return found
 
 
@@ -126,7 +128,10 @@ def _check(config: BertConfig, source: str) -> None:
 def read_head(
     path: str, config: Mapping[str, Any], theirs: Mapping[str, Tensor]
 ) -> tuple[Head | None, int]:
-    """Returns what the head predicts, and the number of its outputs; (None, 0) without a head."""
+    """Returns what the head predicts, and the number of its outputs; (None, 0) without a head.
+
+    `config` is the content of config.json, whose path is for messages.
+    """
     layers = {"qa_outputs": "span", "classifier": None}
     layer = next((n for n in layers if {f"{n}.weight", f"{n}.bias"} & theirs.keys()), None)
     if not layer:

@@ -98,7 +98,10 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
 
 
 def write(checkpoint: Checkpoint, folder: str) -> None:
-    """Writes a classifier, BertMaskedLM or, without a head, BertBackbone into an empty folder."""
+    """Writes a preset into an empty folder.
+
+    It is a BertTextClassifier or BertMaskedLM if there is such a head, or else a BertBackbone.
+    """
     spec = checkpoint.spec
     _check_config(spec.config, "masked_lm" in checkpoint.parts)
     if checkpoint.head and checkpoint.head.kind != "classifier":
@@ -178,6 +181,7 @@ def _check_config(config: BertConfig, masked_lm: bool) -> None:
 
 
 def _tensors(folder: str) -> dict[str, Tensor]:
+    """Returns the weights in all files of a preset."""
     tensors = hdf5_tensors(os.path.join(folder, _WEIGHTS))
     found = {_renamed(name): tensor for name, tensor in tensors.items()}
     task = os.path.join(folder, _TASK_WEIGHTS)
@@ -187,12 +191,14 @@ def _tensors(folder: str) -> dict[str, Tensor]:
 
 
 def _renamed(name: str) -> str:
+    """Returns the table's name for a name in a file of any version of Keras."""
     name = name.replace("_layer_checkpoint_dependencies/", "layers/")
     name = re.sub(r"/_(query|key|value|output)_dense/", r"/\1_dense/", name)
     return re.sub(r"^layers/transformer_encoder/", "layers/transformer_encoder_0/", name)
 
 
 def _their_name(name: str) -> str:
+    """Returns the name in a file for a name in the table."""
     return name.removeprefix("task/").replace("/transformer_encoder_0/", "/transformer_encoder/")
 
 

@@ -60,7 +60,10 @@ def recognizes(path: str) -> bool:
 
 
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
-    """Opens a training checkpoint by prefix, file or folder; shapes replace a missing config."""
+    """Opens a training checkpoint: the prefix of its files, any of them, or their folder.
+
+    Without a configuration, it follows from the shapes of the weights.
+    """
     prefix = _prefix(path)
     folder = Run(os.path.dirname(prefix))
     theirs = variables(prefix)
@@ -157,5 +160,6 @@ def _name(key: str, full_name: str) -> str:
 
 
 def _prefix(path: str) -> str:
+    """Returns the prefix of the files of a checkpoint; raises a FileNotFoundError if none."""
     found = tf.io.gfile.glob(os.path.join(path, "*.index")) if tf.io.gfile.isdir(path) else []
     return latest_checkpoint(found[0] if len(found) == 1 else path)

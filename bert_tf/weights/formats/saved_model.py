@@ -1,4 +1,7 @@
-"""Encoders and preprocessors as SavedModels, of others and our own; no function is loaded."""
+"""Encoders and preprocessors as SavedModels: of TensorFlow Hub, the Model Garden, and our own.
+
+Only the variables and the description of the objects are read. No function is loaded or called.
+"""
 
 import dataclasses
 import os
@@ -133,6 +136,7 @@ def _operations(graph: MetaGraphDef) -> set[str]:
 
 
 def _vocab_file(path: str, graph: MetaGraphDef) -> str | None:
+    """Returns the path of the vocabulary; None if there is none."""
     node_id = root_children(graph).get("vocab_file")
     if node_id is None:
         return None

@@ -99,7 +99,14 @@ def best_indexes(logits, count):
 
 
 def original(features, window_numbers, logits, max_context, text_of, limits, null):
-    """run_squad.py's `write_predictions`: (best text, null odds, [(text, probability, logits)])."""
+    """run_squad.py's `write_predictions` for one question, loop by loop.
+
+    Args:
+        text_of: (window, start, end) -> the text; in place of `get_final_text`.
+
+    Returns:
+        (best text that is not empty or None, null odds or None, [(text, probability, logits)]).
+    """
     spans, score_null = [], 1000000
     for number in window_numbers:
         starts, ends = logits[number][:, 0].tolist(), logits[number][:, 1].tolist()
@@ -218,7 +225,11 @@ def test_worked_examples_of_1_1():
 
 
 def test_worked_example_of_2_0():
-    """Oracle: by hand. By odds, answers gain F1 1, lose 1 and gain 0.5: the first alone is best."""
+    """Oracle: by hand.
+
+    Sorted by odds, the answers gain F1 1, lose the 1 of an unanswerable question, and gain 0.5:
+    the best is to answer the first only.
+    """
     predictions, odds = ["a cat", "dog", "blue", "x"], [-3.0, -1.0, 0.5, 2.0]
     answers = [("cat",), (), ("blue sky sky",), ()]
     found = score_with_nulls(predictions, odds, answers, threshold=0.0)

@@ -142,7 +142,7 @@ def test_questions_without_answers_are_for_2_0_and_for_prediction(write_squad):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (_file(_question(answers=[])), "question 1 has no answer: for such questions, use"),
+        (_file(_question(answers=[])), "question 1 has no answer: for unanswerable questions, use"),
         (_file(_question(answers=...)), 'question 1 has no "answers": they are needed for dev'),
         (_file(_question(), _question()), "two questions have the id 1: give each its own"),
         (_file(_question(), context=" "), "the context of question 1 is empty"),
@@ -158,6 +158,7 @@ def test_questions_without_answers_are_for_2_0_and_for_prediction(write_squad):
     ],
 )
 def test_bad_files_are_named_in_one_line(content, message, write_squad):
+    """Oracle: the place in the file and what is wrong with it."""
     with one_line(f"squad.json: {message}"):
         read_squad_file(write_squad(content), "dev", False)
 
@@ -170,6 +171,7 @@ def test_a_file_without_any_usable_question_says_why(write_squad):
 
 
 def test_broken_and_missing_files_are_named(tmp_path):
+    """Oracle: the names, and the line in which JSON ends."""
     (tmp_path / "cut.json").write_text(json.dumps(_file(_question()), indent=1)[:70])
     (tmp_path / "lines.json").write_text('{"id": "1"}\n{"id": "2"}\n')
     for name, message in (
@@ -203,7 +205,9 @@ def _outputs(task, model, features):
 
 
 @pytest.mark.parametrize("threshold", [None, -3.2])
-def test_module_answers(threshold, make_task, tokenizer, random_questions, write_squad, tmp_path):
+def test_the_module_answers_as_the_evaluation(
+    threshold, make_task, tokenizer, random_questions, write_squad, tmp_path
+):
     """Oracle: the path from files to predictions, with the same random weights."""
     examples = read_squad_file(write_squad(random_questions(20, seed=1)), "dev", True)
     contexts = [examples.contexts[question.context] for question in examples.questions]

@@ -36,6 +36,7 @@ from tfrecords.vocabulary import Vocabulary
     ],
 )
 def test_several_classes_at_once(read, write, name, data, flags):
+    """Oracle: by hand."""
     if isinstance(data, list):
         data = "\n".join(json.dumps({"text": "a"} | row) for row in data)
     path = write(name, data)
@@ -228,7 +229,9 @@ def test_predicted_classes_can_be_read_back(write, separator, tmp_path):
     ],
 )
 @pytest.mark.parametrize("label_type", ["class", "classes"])
-def test_names_of_classes_that_look_alike(read, write, names, classes, warned, label_type, capsys):
+def test_names_of_classes_that_look_the_same(
+    read, write, names, classes, warned, label_type, capsys
+):
     """Oracle: Unicode's canonical equivalence; what else looks alike, by hand."""
     path = write("a.jsonl", "\n".join(json.dumps({"text": "x", "label": n}) for n in names))
     task, splits = read(train_file=path, dev_file=path, label_type=label_type)

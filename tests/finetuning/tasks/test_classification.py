@@ -138,12 +138,14 @@ def test_the_examples_of_each_class_are_counted(rows, classes, notes):
 
 
 def test_predictions_of_no_class_are_reported():
+    """Oracle: the counts."""
     assert TASK.problem({"logits": LOGITS}, _Features()) is None
     found = TASK.problem({"logits": -np.ones((4, 3))}, _Features())
     assert "no class for any of 4 examples, but should for 3:" in found
 
 
 def test_files_and_the_exported_function_agree(tmp_path):
+    """Oracle: by hand."""
     TASK.write_predictions(str(tmp_path), "dev", {"logits": LOGITS}, _Features())
     lines = (tmp_path / "predictions_dev.tsv").read_text().splitlines()
     assert lines[0] == "index\tlabels\tprediction\tp(a)\tp(b)\tp(c)\ttext"
@@ -178,6 +180,7 @@ def test_score_against_a_worked_example():
 
 
 def test_constant_predictions_are_reported():
+    """Oracle: the mean and the standard deviations."""
     found = NUMBERS.problem({"values": np.full(4, 2.5)}, _numbers(VALUES))
     assert "predicts 2.5 for all of 4 examples (standard deviation 0, but 1.9 of the" in found
     assert NUMBERS.problem({"values": GUESSES}, _numbers(VALUES)) is None

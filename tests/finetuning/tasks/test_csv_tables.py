@@ -55,6 +55,7 @@ def test_whole_numbers_are_classes_in_any_form(read, write):
 
 
 def test_pairs_and_named_columns(read, write):
+    """Oracle: by hand."""
     train = write("train.csv", "q,a,gold,extra\nwhy,so,yes,1\nhow,thus,no,2\n")
     flags = dict(text_column="q", text_b_column="a", label_column="gold")
     task, splits = read(train_file=train, dev_file=train, **flags)
@@ -82,7 +83,9 @@ def test_columns_are_found_whatever_their_case(read, write, header, flags, guess
     """Oracle: by hand. A guess is printed, and nothing else is."""
     rows = (("ham", "Go until jurong"), ("spam", "Free entry now"), ("ham", "Ok lar"))
     label = 1 if header.startswith(",") else 0
-    lines = [",".join(["7"] * label + [*x] + [""] * (header.count(",") - label - 1)) for x in rows]
+    lines = [
+        ",".join(["7"] * label + [*row] + [""] * (header.count(",") - label - 1)) for row in rows
+    ]
     path = write("a.csv", "\n".join([header, *lines]))
     task, splits = read(train_file=path, dev_file=path, **flags)
     assert task.labels == ("ham", "spam")
@@ -157,14 +160,18 @@ def test_a_trained_model_knows_its_classes_and_tests_may_lack_labels(read, write
     ],
 )
 def test_tests_with_a_part_of_their_labels(read, write, head, label_type, labels):
+    """Oracle: the line, and the advice to label all rows or none."""
     row = {"text": "a", "tokens": ["a"]}
     test = write("t.jsonl", "\n".join(json.dumps(row | {"label": label}) for label in labels))
     flags = dict(test_file=test, label_type=label_type, label_column="label")
-    with pytest.raises(ValueError, match="t.jsonl, line 2 has no label: label every row; only --"):
+    with pytest.raises(
+        ValueError, match="t.jsonl, line 2 has no label: label every row; only --te"
+    ):
         read(head, ["test"], **flags, text_column="tokens" if label_type == "tags" else "text")
 
 
 def test_numbers(read, write):
+    """Oracle: by hand."""
     train = write("train.csv", "text,text_b,label\na,b, 1.5\nc,d,-2e1\n")
     flags = dict(train_file=train, dev_file=train, text_b_column="text_b", label_type="number")
     task, splits = read(**flags)
@@ -232,7 +239,7 @@ GOOD, SEVERAL = "text,label\na,ham\nb,spam\n", {"label_type": "classes"}
         ("text,label\na,x\nb,x\n", GOOD, {}, "has 1 label in 'label', 'x': a classifier"),
         (GOOD, "text,label\na,spam\nb,span\n", {}, "dev.csv, line 3: label 'span' is not one of"),
         (GOOD, "text\na\n", {}, "dev.csv has no column 'label', only 'text': name the right one"),
-        (GOOD, "text,label\na,\n", {}, "dev.csv, line 2 has no label: label every row; only --"),
+        (GOOD, "text,label\na,\n", {}, "dev.csv, line 2 has no label: label every row; only --te"),
         (GOOD, GOOD, {"label_type": "number"}, 'train.csv, line 2: label "ham" is not a number'),
         ("text,x,y\na,1,2\n", GOOD, SEVERAL | {"label_column": "x,y"}, "'y' is \"2\""),
         (b"text,label\na,caf\xe9\n", GOOD, {}, "line 2: the label is not UTF-8"),
@@ -275,6 +282,7 @@ def test_bad_tables_are_one_clear_line(read, write, train, dev, flags, message):
     ],
 )
 def test_what_else_a_table_seems_to_hold(read, write, header, row, pairs, said, capsys):
+    """Oracle: by hand."""
     path = write("a.csv", "\n".join([header, *map(row.format, (0, 1, 1))]))
     flags = {} if pairs is None else {"label_type": "pairs", "text_b_column": pairs or None}
     read(None, ["train"], train_file=path, dev_file=path, **flags)

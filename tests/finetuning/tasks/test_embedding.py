@@ -294,6 +294,7 @@ def test_range_of_numbers(read, write, numbers, limits):
     ],
 )
 def test_flags_that_do_not_go_together(read, write, flags, message):
+    """Oracle: the message names the flag."""
     path = write("a.csv", "text,label\na,1\nb,2\n")
     with pytest.raises(ValueError, match=message):
         read(train_file=path, dev_file=path, **flags)

@@ -195,6 +195,7 @@ def test_submission_of_numbers(tmp_path):
     ],
 )
 def test_odd_data_is_counted(name, targets, note):
+    """Oracle: the counts, in the line that describes a split."""
     texts = [b"good", b" ", b"bad", b""]
     examples = TextExamples(texts, None, targets, notes=("one note",))
     vocab = Vocabulary((*SPECIAL_TOKENS, "good", "bad"))
@@ -242,11 +243,13 @@ def scored(*scores: object) -> str:
     ],
 )
 def test_bad_files_are_named(read_dev, name, data, match):
+    """Oracle: the name of the file, and the line."""
     with pytest.raises(ValueError, match=f"dev.tsv.*{match}"):
         read_dev(name, data)
 
 
 def test_scores_out_of_range_are_counted(read_dev, capsys):
+    """Oracle: by hand."""
     examples = read_dev("stsb", scored(5, -0.5, 0, 7))
     assert examples.targets["values"].tolist() == [5, -0.5, 0, 7]
     line = "dev.tsv: 2 of 4 values of score are not from 0 to 5, the first in line 3."

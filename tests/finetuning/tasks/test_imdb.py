@@ -97,7 +97,9 @@ def alone(files, config, tmp_path_factory) -> types.SimpleNamespace:
     return types.SimpleNamespace(options=options, results=results, printed=printed.getvalue())
 
 
-def test_the_best_epoch_on_held_out_reviews_is_tested(alone, sentences, config, pack, load_best):
+def test_the_best_epoch_is_chosen_on_held_out_reviews_and_tested_once(
+    alone, sentences, config, pack, load_best
+):
     """Oracle: the best weights in a Keras model, on the test set."""
     options, results, printed = alone.options, alone.results, alone.printed
     assert results == read_results(f"{options.output_dir}/eval_results.txt")

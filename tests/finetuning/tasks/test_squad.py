@@ -160,6 +160,7 @@ def test_where_the_files_are():
 
 
 def test_a_tenth_of_the_contexts_is_held_out(tmp_path):
+    """Oracle: the numbers of questions and of their contexts."""
     _write(tmp_path / "mine.json", 40, seed=0)
     options = Options(task="squad2", output_dir="x", do_train=True, train_file="mine.json")
     files = DataFiles(train_file=str(tmp_path / "mine.json"))

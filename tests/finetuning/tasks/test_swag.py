@@ -126,6 +126,7 @@ def test_batches_hold_all_choices_of_an_example(files, device):
 
 
 def test_one_position_of_all_right_endings_is_noted(files):
+    """Oracle: the labels."""
     tokenizer = WordPieceTokenizer(load_vocab(str(files / "vocab.txt")))
     for labels, notes in (([2, 2, 2], ('all of them "ending2"',)), ([2, 2, 1], ()), (None, ())):
         targets = {"labels": np.array(labels)} if labels else {}

@@ -19,7 +19,13 @@ _KNOWN = "2 that are also in the training set"
 
 
 def _read(folder: pathlib.Path, split: str, content: str | bytes | list[dict], **flags):
-    """Writes a split, lines with | between or JSON rows; returns the task and its splits."""
+    """Writes the file of a split; returns the task and its splits.
+
+    Without a training file, the tags are `LABELS`.
+
+    Args:
+        content: the file, with | between lines, or the rows of JSON lines.
+    """
     name = f"{split}.txt"
     if isinstance(content, list):
         name, content = f"{split}.jsonl", "\n".join(map(json.dumps, content))
@@ -106,7 +112,7 @@ _OTHER = {"train_file": None, "data_dir": "."}
         ("train", "", _OTHER | {"data_dir": "x"}, "needs --train_file, or x with train.txt or eng"),
         ("dev", "a NN|b VB", {}, 'dev.txt: none of its tags, such as "NN", is .*: O, B-X'),
         ("dev", "a O|b LOC", {}, 'dev.txt, line 2: the tag "LOC" is neither "O" nor'),
-        ("dev", "a|b", {}, "dev.txt has no tags: give it as --test_file"),
+        ("dev", "a|b", {}, "dev.txt has no tags: give a file without tags as --test_file"),
         ("dev", "a O", {"dev_file": "nowhere"}, "^nowhere: no such file$"),
         ("train", _row(["a", "b"], ["O"]), {}, "line 1: 'tokens' and 'tags' differ in length, 2"),
         ("train", _row("a b", ["O"]), {}, "line 1: 'tokens' is not a list of strings"),
@@ -120,6 +126,7 @@ _OTHER = {"train_file": None, "data_dir": "."}
     ],
 )
 def test_bad_files_are_one_clear_line(split, content, flags, message, folder):
+    """Oracle: the file, the line and the flag."""
     with pytest.raises((ValueError, FileNotFoundError), match=message) as caught:
         _read(folder, split, content, **flags)
     assert "\n" not in str(caught.value)

@@ -117,6 +117,7 @@ def test_probabilities_of_text_without_tags(tmp_path):
 
 
 def test_one_tag_for_all_words_is_reported():
+    """Oracle: five words."""
     features = _task().featurize(TEXT, TOKENIZER, 8)
     message = _task().problem(_outputs(features, ["O"] * 5), features)
     assert message.startswith('the model predicts "O" for all 5 words')

@@ -44,7 +44,9 @@ def check_tokens(folder: pathlib.Path, expected: dict[str, list[str]]) -> None:
 
 if __name__ == "__main__":
     root = pathlib.Path(sys.argv[1])
-    models = sorted(x for x in root.iterdir() if x.name.startswith(("Bert", "Albert", "Mobile")))
+    models = sorted(
+        path for path in root.iterdir() if path.name.startswith(("Bert", "Albert", "Mobile"))
+    )
     for path in models:
         check_model(path)
     for path in (path for path in root.iterdir() if (path / "tokens.json").exists()):

@@ -112,6 +112,7 @@ def shard(folder: pathlib.Path, **changes) -> None:
 
 
 def test_shards(folder):
+    """Oracle: the same tensors in one file."""
     expected = values(folder)
     shard(folder)
     assert_equal(values(folder), expected)
@@ -181,7 +182,10 @@ def test_missing_weights_of_heads_start_anew(folder, tmp_path, capsys, name):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"model_type": "roberta"}, "config.json: model_type is 'roberta', not bert or albert"),
+        (
+            {"model_type": "roberta"},
+            "config.json: model_type is 'roberta', not bert or albert or mob",
+        ),
         ({"model_type": "albert", "inner_group_num": 2}, "config.json: inner_group_num 2 is not"),
         ({"hidden_act": "quick_gelu"}, "config.json: hidden_act 'quick_gelu' is not one of"),
         ({"position_embedding_type": "relative_key"}, "config.json: position_embedding_type"),
@@ -203,7 +207,8 @@ def test_configurations_that_do_not_fit(folder, changes, message):
 
 
 def test_activations_and_the_dropout_of_a_head(folder):
-    """Oracles: transformers' activations.py and BertConfig, whose null is hidden_dropout_prob."""
+    """Oracles: the formulas in transformers' activations.py, of which "gelu" is the default; its
+    BertConfig, in which null stands for hidden_dropout_prob."""
     edit_json(folder / "config.json", classifier_dropout=None)
     assert open_checkpoint(str(folder)).spec.config == CONFIG
     changes = dict(classifier_dropout=0.4, layer_norm_eps=1e-5, unknown_key=[3])
@@ -244,6 +249,7 @@ def test_labels_are_in_the_order_of_their_ids(folder, capsys):
     ],
 )
 def test_other_forms_of_weights_are_refused(folder, file, how):
+    """Oracle: the message says how to get safetensors."""
     (folder / FILE).rename(folder / file)
     message = how.format("BertForSequenceClassification.from_pretrained(", repr(str(folder)))
     for path in (folder, folder / file):
@@ -446,7 +452,8 @@ def test_one_output_that_classifies(folder, type_):
 
 
 def test_what_a_head_predicts_is_stated(folder, tmp_path):
-    """Oracles: transformers' problem_type, which chooses the loss; the lines."""
+    """Oracles: the values of transformers' problem_type, by which it chooses the loss; the lines
+    about heads that are not described."""
     checkpoint = open_checkpoint(str(folder))
     for head, classes, expected in (
         (Head("classifier", multi_label=True), 3, "multi_label_classification"),
@@ -503,6 +510,7 @@ def cached(folder: pathlib.Path, cache: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("prefix", ["hf", "keras", "tfhub"])
 def test_a_folder_is_no_download(prefix, tmp_path, monkeypatch):
+    """Oracle: the name itself."""
     monkeypatch.chdir(tmp_path)
     for name in (prefix, f"./{prefix}", f"{prefix}/part", rf"C:\{prefix}"):
         assert local_path(name) == name

@@ -70,6 +70,7 @@ def test_outputs_of_the_model_garden(garden, kind):
 
 
 def test_names_of_the_first_encoders(garden, tmp_path):
+    """Oracle: the same weights under the present names."""
     present = open_checkpoint(str(garden / "encoder"))
     theirs = model_garden.variables(str(garden / "encoder/variables/variables"))
     root = tf.train.Checkpoint()
@@ -129,6 +130,7 @@ def test_weights_of_an_own_export(export, garden, tmp_path):
 
 
 def test_an_own_export_in_8_bits(export, tmp_path, garden):
+    """Oracle: the line."""
     vocab = str(garden / "encoder/assets/vocab.txt")
     with int32_only():
         export_encoder(export[0].encoder, vocab, f"{tmp_path}/e", do_lower_case=False, int8=True)
@@ -136,7 +138,8 @@ def test_an_own_export_in_8_bits(export, tmp_path, garden):
 
 
 def test_a_configuration_that_contradicts_the_source_is_refused(export, garden, tmp_path):
-    """Oracle: the export's configuration; the Model Garden calls the tanh form "gelu"."""
+    """Oracle: the configuration of the export; the operations in the Model Garden's functions,
+    which computes the tanh form by the name "gelu"."""
     model, folder = export
     file = str(tmp_path / "c.json")
 
@@ -200,7 +203,7 @@ def test_the_check_passes(garden, capsys):
     check.run(check.Options(saved_model_dir=str(garden / "encoder")))
     *lines, last = capsys.readouterr().out.splitlines()
     (advice,) = [line for line in lines if line.startswith(("WRONG", "advice"))]
-    assert advice.startswith("advice  serving_default returns default, pooled")
+    assert advice.startswith("advice  the outputs of serving_default are named default, pooled")
     assert last == "18 of 19 points hold."
 
 
@@ -281,7 +284,10 @@ def test_a_truncated_file(training, size):
 
 
 class _GardenPreprocessor(tf.Module):
-    """The vocabulary and operations of text_layers.py `BertTokenizer` in the Model Garden."""
+    """Has the vocabulary and the operations of the Model Garden's preprocessors.
+
+    Source: tensorflow/models official/nlp/modeling/layers/text_layers.py `BertTokenizer`.
+    """
 
     def __init__(self, vocab_file: str, lower_case: bool):
         super().__init__()

@@ -272,12 +272,15 @@ class AblationOptions(SharedOptions):
         role="free",
     )
     finetuning_learning_rate: float = option(
-        5e-5, "The peak learning rate of fine-tuning; 3e-4 suits tiny.", **RATE
+        5e-5, "The peak learning rate of fine-tuning; 3e-4 suits tiny.", role="free", **RATE
     )
-    finetuning_epochs: float = option(3.0, "Epochs of fine-tuning.", at_least=0, at_most=10**6)
+    finetuning_epochs: float = option(
+        3.0, "Epochs of fine-tuning.", at_least=0, at_most=10**6, role="free"
+    )
     finetuning_max_seq_length: int | None = rare_option(
         None,
         "Tokens per example in fine-tuning. Default: 384 for squad, otherwise 128.",
+        role="free",
         **PAIR_LENGTH,
     )
     num_seeds: int = option(

@@ -17,10 +17,7 @@ _STEPS = {
         "create-pretraining-data": "bert_tf.create_pretraining_data",
         "inspect": "tfrecords.inspect",
     },
-    "Pre-training": {
-        "pretrain": "bert_tf.run_pretraining",
-        "device-check": "bert_tf.device_check",
-    },
+    "Pre-training": {"pretrain": "bert_tf.run_pretraining", "device-check": "bert_tf.device_check"},
     "Fine-tuning": {
         "finetune": "bert_tf.run_finetuning",
         "compress": "bert_tf.compress",

@@ -104,7 +104,7 @@ def load_preprocessor(path: str, seq_length: int | None = None) -> BertPreproces
     if vocab is None:
         raise ValueError(
             f"the vocabulary of {path} is unknown: use "
-            "bert_tf.BertPreprocessor(bert_tf.load_vocab(FILE), lower_case=True or False)"
+            "bert_tf.BertPreprocessor(VOCAB_FILE, lower_case=True or False)"
         )
     warn_about_casing(vocab, lower_case, path)
     return BertPreprocessor(vocab, lower_case, length if seq_length is None else seq_length)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from bert_tf.base.progress import say
 from bert_tf.config import BertConfig, ModelSpec, preset_config
 from bert_tf.runs.run import CONFIG, TOKENIZER, VOCAB, Run
 from bert_tf.text.tokenizer_files import WHOLE
@@ -194,7 +195,7 @@ def agreed_casing(
         lower_case = guess_casing(vocab, path)
         if lower_case is not None:
             kind, other = ("un", "no") if lower_case else ("", "")
-            print(f"{path} seems to be {kind}cased; if it is not, give --{other}do_lower_case.")
+            say(f"{path} seems to be {kind}cased; if it is not, give --{other}do_lower_case.")
     return lower_case
 
 

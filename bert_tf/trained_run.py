@@ -17,13 +17,7 @@ from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.finetuning_options import DATA, EVAL_RESULTS_JSON
 from bert_tf.runs.run import COMMAND, SWEEP_RESULTS, Run
 from bert_tf.tables.memory import json_lines
-from bert_tf.training.reports import (
-    EVAL_METRICS,
-    EVAL_RESULTS,
-    METRICS,
-    read_metrics,
-    read_results,
-)
+from bert_tf.training.reports import EVAL_METRICS, EVAL_RESULTS, METRICS, read_metrics, read_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -188,6 +188,17 @@ def load_vocab(path: str) -> Vocabulary:
         raise ValueError(f"{path} is {error}") from None
 
 
+# The vocabulary itself, the path of a vocab.txt, or the tokens in the order of their ids.
+VocabularyLike = Vocabulary | str | os.PathLike | Sequence[str]
+
+
+def as_vocabulary(given: VocabularyLike) -> Vocabulary:
+    """Returns the vocabulary that is given in any of these forms."""
+    if isinstance(given, str | os.PathLike):
+        return load_vocab(os.fspath(given))
+    return given if isinstance(given, Vocabulary) else Vocabulary(tuple(given))
+
+
 def read_tokens(path: str) -> list[str]:
     """Reads the tokens of a vocab.txt, whether or not it is BERT's; see `load_vocab`."""
     lines = [line.strip(" \t\r") for line in read_vocab_lines(path)]

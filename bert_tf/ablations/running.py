@@ -260,10 +260,7 @@ def entity_accuracy(
 
 
 def choose_entities(
-    batch: dict[str, np.ndarray],
-    lexicon: Lexicon,
-    records: RecordSet,
-    random: np.random.Generator,
+    batch: dict[str, np.ndarray], lexicon: Lexicon, records: RecordSet, random: np.random.Generator
 ) -> list[list[tuple[int, int]]]:
     """Returns the columns [start, end) of the phrases to mask in each row, in random order."""
     ids, starts = batch["input_word_ids"], batch["word_starts"] > 0

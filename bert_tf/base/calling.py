@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import functools
 import importlib
 import inspect
 import os
@@ -16,7 +17,7 @@ from typing import Any
 from bert_tf.base.command import advice_on, error_line
 from bert_tf.base.command_help import explanation, flag_name, is_required, ordered_flags, value_type
 from bert_tf.base.process import embedded, import_quietly
-from bert_tf.base.progress import quietly
+from bert_tf.base.progress import quietly, wording
 
 _WIDTH = 90
 _DOC = """{about}
@@ -75,7 +76,7 @@ def python_function(name: str, module: str, form: Form) -> Callable:
 
     def function(*first: Any, quiet: bool = False, **others: Any) -> Any:
         as_called = {flag_name(fields[names[x]]): x for x in others if x in names}
-        with in_python(spoken | as_called, options_type), quietly(quiet), embedded():
+        with in_python(options_type, spoken | as_called), quietly(quiet), embedded():
             used: dict[str, str] = {}
             for key in others:
                 if key not in names:
@@ -84,6 +85,8 @@ def python_function(name: str, module: str, form: Form) -> Callable:
                     raise ValueError(f"{key} is not an argument of {name}: {advice}")
                 if (other := used.setdefault(names[key], key)) != key:
                     raise ValueError(f"{other} and {key} are the same: give only one")
+            if len(first) > len(form.first):
+                raise ValueError(f"{name} takes only {' and '.join(form.first)} without names")
             given = {argument: others[key] for argument, key in used.items()}
             given = signature.bind_partial(*first, **given).arguments
             flags = {fields[key].name: _value(x, fields[key]) for key, x in given.items()}
@@ -156,8 +159,10 @@ def called_options(function: str, options_type: type, given: Mapping[str, Any]) 
 
 
 @contextlib.contextmanager
-def in_python(spoken: Mapping[str, str], options_type: type) -> Iterator[None]:
-    """Raises errors as the command prints them, with names of arguments, instead of exiting."""
+def in_python(options_type: type, spoken: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Raises errors instead of exiting; they and notes name arguments, by default as flags."""
+    spoken = spoken or {field.name: field.name for field in dataclasses.fields(options_type)}
+    token = wording.set(functools.partial(_renamed, spoken=spoken))
     try:
         yield
     except SystemExit as stop:
@@ -179,6 +184,8 @@ def in_python(spoken: Mapping[str, str], options_type: type) -> Iterator[None]:
         if len(error.args) == 1:
             error.args = (line,)
         raise
+    finally:
+        wording.reset(token)
 
 
 def _renamed(text: str, spoken: Mapping[str, str]) -> str:

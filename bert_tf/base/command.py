@@ -99,7 +99,8 @@ class Options:
         for field in dataclasses.fields(self):
             value, name = getattr(self, field.name), flag_name(field)
             if not _fits(value, field):
-                raise ValueError(f"--{name} is {value!r}: it must be {_NEEDS[value_type(field)]}")
+                needed = _NEEDS[value_type(field)]
+                raise ValueError(f"--{name} is {value!r:.60}: it must be {needed}")
             if isinstance(value, str):
                 _check_string(name, value)
             choices = field.metadata["choices"]
@@ -300,7 +301,7 @@ def advice_on(name: str, known: Iterable[str], options_type: type, otherwise: st
 
 
 def _parsed_options(options_type: type, extra: list[str]) -> Any:
-    given = {}
+    given, missing = {}, []
     for field in dataclasses.fields(options_type):
         name, kind = flag_name(field), value_type(field)
         value = flags.FLAGS[name].value
@@ -316,8 +317,7 @@ def _parsed_options(options_type: type, extra: list[str]) -> Any:
             if flags.FLAGS[name].present > flags.FLAGS[alias].present > 0:
                 raise ValueError(f"--{alias} and --{name} are the same flag: give only one")
         if value is None:
-            if is_required(field):
-                raise ValueError(f"--{name} is required")
+            missing += [name] if is_required(field) else []
             continue
         # Shells do not expand "~" after "--flag=".
         if kind is str and "ram://" in value:
@@ -329,6 +329,9 @@ def _parsed_options(options_type: type, extra: list[str]) -> Any:
                 given[field.name] = kind(value)
     if extra:
         raise ValueError(f"unexpected argument {extra[0]!r}: flags are --name=value")
+    if missing:
+        read = (f"; {x[0]!r} was read as --{y}" for y, x in given.items() if type(x) is tuple and x)
+        raise ValueError(f"--{missing[0]} is required{next(read, '')}")
     return options_type(**given)
 
 
@@ -340,13 +343,14 @@ def _check_string(name: str, value: str) -> None:
         raise ValueError(f"--{name} is {ascii(value)}, which is not UTF-8: rename the file")
     for path in [value, *value.split(",")]:
         if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-            raise ValueError(
-                f"--{name}: {path} is a pipe or device: save its content as a file and name that"
-            )
+            advice = "save its content as a file and name that"
+            raise ValueError(f"--{name}: {path} is a pipe or device: {advice}")
 
 
 def _fits(value: Any, field: dataclasses.Field) -> bool:
     kind = value_type(field)
     if isinstance(value, bool):
         return kind is bool
+    if kind is tuple and not all(isinstance(x, str) for x in value):
+        return False
     return isinstance(value, field.type) or (kind is float and isinstance(value, int))

@@ -1,6 +1,7 @@
 """Progress as a bar in a terminal or a notebook, and as lines elsewhere; nothing with --quiet."""
 
 import contextlib
+import contextvars
 import os
 import shutil
 import sys
@@ -16,6 +17,8 @@ _IN_NOTEBOOK = {"ncols": 100, "mininterval": 1.0}
 _UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60))
 # In the environment, because processes that a command starts are as quiet as it is.
 _QUIET = "BERT_TF_QUIET"
+# Maps what `say` says, apart from commands to copy: functions of Python name arguments, not flags.
+wording = contextvars.ContextVar("wording", default=str)
 
 
 class _Bar(tqdm):
@@ -139,7 +142,7 @@ def say(text: str, end: str = "\n") -> None:
     In a terminal, lines wrap at words, but those with a command to copy stay whole. With --quiet,
     it prints only those that begin with "WARNING: ". Print results with `print`.
     """
-    lines = text.split("\n")
+    lines = [x if "python -m" in x else wording.get()(x) for x in text.split("\n")]
     if _is_quiet():
         lines = [line for line in lines if line.startswith("WARNING: ")]
     if sys.stdout.isatty():

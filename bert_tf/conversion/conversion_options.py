@@ -36,12 +36,12 @@ class ConversionOptions(command.Options):
     )
     allow_missing: str | None = rare_option(
         None,
-        "Weights that --from may lack; they start from random values. Comma-separated names "
-        "or patterns, such as 'encoder/pooler/*'.",
+        "Weights that --from may lack, comma-separated: names or patterns, such as "
+        "'encoder/pooler/*'. They start from random values.",
     )
     allow_extra: str | None = rare_option(
         None,
-        "Weights of --from to leave out. Comma-separated names or patterns, such as "
+        "Weights of --from to leave out, comma-separated: names or patterns, such as "
         "'pretrainer/next_sentence/*'.",
     )
     init_vocab_mapping: str | None = option(

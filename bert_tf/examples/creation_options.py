@@ -16,8 +16,8 @@ class DataOptions(CorpusOptions, RunnerOptions):
     """Which examples to create from which text, in which files, and where the work runs."""
 
     output_file: str = option(
-        help="The TFRecord file to write. Several comma-separated names divide the examples among "
-        "them; with --num_shards=N, NAME stands for NAME-00000-of-0000N and so on."
+        help="The TFRecord file to write, or several, comma-separated, to share the examples. "
+        "With --num_shards=N, NAME stands for NAME-00000-of-0000N and so on."
     )
     # Manifests list the files, and the masking.
     num_shards: int | None = option(

@@ -12,6 +12,7 @@ import tensorflow as tf
 from bert_tf.base.progress import counted
 from bert_tf.corpus.sources import prepare_dataset
 
+OWN_TABLE = "; for a table of your own, use --task=csv"
 # One in ten examples is held out of training.
 _PARTS = 10
 # How many held-out examples make a class large.

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from bert_tf.base.progress import say
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -173,7 +174,7 @@ def _converted_task(
         if pairs:
             raise ValueError(f"--pairs is only for classifiers, but {path} is not one: omit it")
         if head.kind == "span" and threshold is None:
-            print(
+            say(
                 f"{path} answers every question, as models of SQuAD 1.1 do. If it was trained on "
                 "SQuAD 2.0, give --null_score_diff_threshold=0."
             )

@@ -70,10 +70,9 @@ class TaskOptions(command.Options):
     )
     label_column: str | None = _column(
         None,
-        "Column to predict in files of --task=csv. Default: label. With --label_type=classes, "
-        "it may be several columns, separated by commas, one per class, which hold 0 or 1. With "
-        "--task=ner, the number of the column of tags. Default: the last column, or the only one "
-        "with tags of entities.",
+        "Column to predict in files of --task=csv, or with --label_type=classes several, "
+        "comma-separated, one per class, which hold 0 or 1. Default: label. With --task=ner, the "
+        "number of the column of tags, by default the last one or the only one with entities.",
         aliases=("tag_column",),
     )
     label_type: str = rare_option(
@@ -155,6 +154,8 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "save_checkpoints_steps": "the command saves every 1,000 steps and each epoch, so omit it",
         "version_2_with_negative": "use --task=squad2 for SQuAD 2.0",
         "iterations_per_loop": "the command chooses it, so omit it",
+        "batch_size": "use --train_batch_size",
+        "epochs": "use --num_train_epochs",
     }
     command: ClassVar[str] = "run_finetuning"
     # Whether the command trains on other examples than those in the files.
@@ -166,7 +167,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
 
     task: str = option(
         help="cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad, squad2, ner, swag, imdb, "
-        "or csv for your own tables. Several at once share an encoder: mrpc,rte,stsb.",
+        "csv for your own tables, or several that share an encoder: mrpc,rte,stsb.",
         aliases=("task_name",),
     )
     output_dir: str = option(

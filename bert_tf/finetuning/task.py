@@ -179,6 +179,9 @@ class Task(abc.ABC):
 
         The seed determines what is held out of "train" if the task has no dev set.
         """
+        if files.data_dir and not tf.io.gfile.isdir(files.data_dir):
+            advice = "name the folder of the task's files, or one file as --train_file"
+            raise FileNotFoundError(f"--data_dir={files.data_dir} is no folder: {advice}")
         dev = self.dev_splits[0]
         needed = [TRAIN if name == dev and not self.has_dev else name for name in names]
         splits = {name: self.read(files, name) for name in dict.fromkeys(needed)}

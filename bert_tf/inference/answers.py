@@ -85,9 +85,8 @@ def _shown(answer: JsonAnswer) -> str:
 
 def _tags(answer: Mapping[str, Any]) -> list[_Span]:
     """Returns start, end, kind and probability of each entity, or of each word."""
-    name, spans = "type", answer.get("entities")
-    if spans is None:
-        name, spans = "tag", answer["words"]
+    name = "type" if "entities" in answer else "tag"
+    spans = answer["entities" if name == "type" else "words"]
     return [(x["start"], x["end"], x[name], x["probability"]) for x in spans]
 
 

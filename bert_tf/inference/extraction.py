@@ -51,18 +51,12 @@ def extract_features(options: ExtractionOptions) -> None:
         f"numbers for {counted(lines, 'line')} to {options.output_file} "
         f"({size / 1e6:,.1f} MB, {size / 1e3 / lines:,.1f} MB per 1,000 lines)."
     )
-    length = extractor.max_seq_length
-    advice = f"--max_seq_length may be up to {config.max_position_embeddings}."
-    if counts["in_windows"]:
-        print(
-            f"Read {counts['in_windows']:,} of {lines:,} lines in overlapping windows of {length} "
-            f"tokens: {advice}"
-        )
-    if counts["truncated"]:
-        print(
-            f"WARNING: truncated {counts['truncated']:,} of {lines:,} lines, which are pairs, to "
-            f"{length} tokens: {advice}"
-        )
+    advice = f"--max_seq_length may be up to {config.max_position_embeddings}"
+    length = f"{extractor.max_seq_length} tokens: {advice}."
+    if count := counts["in_windows"]:
+        print(f"Read {count:,} of {lines:,} lines in overlapping windows of {length}")
+    if count := counts["truncated"]:
+        print(f"WARNING: truncated {count:,} of {lines:,} lines, which are pairs, to {length}")
 
 
 def _labels(options: ExtractionOptions) -> str | None:

@@ -15,8 +15,8 @@ from bert_tf.flags import RunnerOptions
 LITE, ONNX = ".tflite", ".onnx"
 _VECTORS = (".npz", ".parquet", ".tfrecord", ".jsonl", ".tsv")
 _TABLES = (
-    "a table (.csv, .tsv, .jsonl, .parquet or .tfrecord), as for run_finetuning --task=csv. "
-    "Separate several files with commas; globs allowed, in quotes."
+    "tables (.csv, .tsv, .jsonl, .parquet or .tfrecord), as for run_finetuning --task=csv. "
+    "Globs allowed, in quotes. Files may be compressed."
 )
 _DEVICES = ("use_tpu", "master", "num_tpu_cores")
 _PREDICTIONS = (".jsonl", ".csv", ".tsv", ".parquet", ".tfrecord")
@@ -93,7 +93,7 @@ class TextOptions(ColumnOptions):
         role="data",
     )
     input_file: str | None = option(
-        None, f"UTF-8 file, compressed or not, with one text per line; or {_TABLES}", role="data"
+        None, f"UTF-8 files, comma-separated, with one text per line; or {_TABLES}", role="data"
     )
     json: bool = option(False, "Print a JSON object per text, on one line.", role="free")
 
@@ -110,7 +110,7 @@ class PredictorOptions(FineTunedOptions):
     checkpoint: str = option(
         help="Output folder of run_finetuning, a fine-tuned model of another program "
         "(docs/checkpoints.md), a file of export.lite or export.onnx, or a SavedModel of "
-        "export.classifier. Several models, a,b,c, average their probabilities.",
+        "export.classifier; several models, a,b,c, average their probabilities.",
         role="data",
     )
     batch_size: int = rare_option(32, "Examples per batch.", **BATCH)
@@ -160,9 +160,8 @@ class FillerOptions(TokenizerOptions):
     )
     targets: tuple = option(
         (),
-        "Words to compare: only these are shown, the likeliest first. Separate them with "
-        "commas, or repeat the flag. Each must be a single token of the vocabulary, such as paris "
-        "or ##ing.",
+        "Words to compare, comma-separated: only these are shown, the likeliest first. Each must "
+        "be a single token of the vocabulary, such as paris or ##ing. The flag may be repeated.",
     )
 
 
@@ -187,8 +186,7 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, TokenizerOptions):
         role="data",
     )
     input_file: str = option(
-        help='UTF-8 file, compressed or not, with one text or pair "a ||| b" per line; or '
-        f"{_TABLES}",
+        help=f'UTF-8 files, comma-separated, of one text or pair "a ||| b" per line; or {_TABLES}',
         role="data",
     )
     output_file: str = option(

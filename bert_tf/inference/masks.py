@@ -1,7 +1,6 @@
 """Predicts the tokens behind [MASK]."""
 
 import contextlib
-import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.calling import called_options, in_python
+from bert_tf.base.progress import counted, say
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
 from bert_tf.inference.answers import Prediction, Predictions
@@ -26,9 +26,6 @@ _BATCH_SIZE = 32
 _INPUTS = [tf.TensorSpec([None], tf.string, "text")]
 # The logits of a batch take this many times its size and that of the vocabulary.
 _MASKS_PER_ROW = 16
-# Arguments have the names of the flags.
-_NAMES = {field.name: field.name for field in dataclasses.fields(FillMaskOptions)}
-
 
 # A token, and its probability in its place.
 Guess = tuple[str, float]
@@ -105,10 +102,12 @@ class MaskFiller:
         Raises:
             ValueError: a text is missing or not text; the message names its row, counted from 1.
         """
-        with in_python(_NAMES, FillerOptions):
+        with in_python(FillMaskOptions):
             examples, single = given_examples(texts, _INPUTS)
             found = zip(examples, self.fill([x["text"] for x in examples]), strict=True)
             answers = Predictions(_answer(example, masks) for example, masks in found)
+            without = [x["text"] for x in answers if x["text"] and not x["masks"]]
+            _warn_without_mask(len(without), len(answers), "".join(without[:1]))
         return answers[0] if single else answers
 
     def fill(self, texts: Sequence[bytes | str]) -> list[list[list[Guess]]]:
@@ -157,24 +156,25 @@ class MaskFiller:
 
 def fill_mask(options: FillMaskOptions) -> None:
     """Prints the answers; everything else goes to standard error."""
-    out, total, without = sys.stdout, 0, 0
+    out, total, without, first = sys.stdout, 0, 0, ""
     with contextlib.redirect_stdout(sys.stderr):
         filler = load_filler(options)
         for examples in read_examples(options, _INPUTS):
             texts = [example["text"] for example in examples]
             for example, masks in zip(examples, filler.fill(texts), strict=True):
-                if options.json:
-                    line = json.dumps(_answer(example, masks), ensure_ascii=False)
-                else:
-                    line = _lines(example, masks)
-                print(line, file=out)
-                without += bool(example["text"] and not masks)
+                json_line = json.dumps(_answer(example, masks), ensure_ascii=False)
+                print(json_line if options.json else _lines(example, masks), file=out)
+                if example["text"] and not masks:
+                    without, first = without + 1, first or example["text"]
             out.flush()
             total += len(texts)
-        if without:
-            count = f"{without:,} of {total:,} texts"
-            advice = "write it with brackets and in capital letters"
-            print(f"WARNING: no [MASK] in {count}: {advice}.")
+        _warn_without_mask(without, total, first)
+
+
+def _warn_without_mask(count: int, total: int, first: str) -> None:
+    if count:
+        where = f"{count:,} of {counted(total, 'text')}, such as {first!r:.60}"
+        say(f"WARNING: no [MASK] in {where}: write it with brackets and in capital letters.")
 
 
 def load_filler(options: FillerOptions) -> MaskFiller:
@@ -209,8 +209,8 @@ def load_mask_filler(checkpoint: str, **settings: Any) -> MaskFiller:
         FileNotFoundError: there is no checkpoint.
         ValueError: it has no masked-LM head, or a setting does not fit it.
     """
-    with in_python(_NAMES, FillerOptions):
-        given = settings | {"checkpoint": checkpoint}
+    given = settings | {"checkpoint": checkpoint}
+    with in_python(FillMaskOptions):
         return load_filler(called_options("load_mask_filler", FillerOptions, given))
 
 

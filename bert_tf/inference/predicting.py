@@ -33,10 +33,7 @@ def predict(options: PredictOptions) -> None:
         predictor = open_predictor(options)
         for examples in read_examples(options, predictor.signature, predictor.columns):
             for example, answer in zip(examples, predictor.predict(examples), strict=True):
-                if options.json:
-                    line = json_line(example, answer)
-                else:
-                    line = line_of(answer, example)
+                line = json_line(example, answer) if options.json else line_of(answer, example)
                 print(line, file=out)
             out.flush()
         predictor.warn_about_length(predictor.num_truncated)

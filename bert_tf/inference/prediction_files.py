@@ -69,11 +69,9 @@ def cells_of(row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row in which the probability of each label has a name of its own."""
     cells = {}
     for name, value in row.items():
-        if name == "probabilities" and isinstance(value, dict):
-            value = {f"p({label})": share for label, share in value.items()}
-        else:
-            value = {name: value}
-        cells = together(cells, value)
+        is_shares = name == "probabilities" and isinstance(value, dict)
+        named = {f"p({x})": y for x, y in value.items()} if is_shares else {name: value}
+        cells = together(cells, named)
     return cells
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.base.calling import called_options, in_python
 from bert_tf.base.files import shortened
-from bert_tf.base.progress import counted, with_progress
+from bert_tf.base.progress import counted, say, with_progress
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
 from bert_tf.finite import check_computed
 from bert_tf.inference.answers import JsonAnswer, Prediction, Predictions, answer_of
@@ -33,8 +33,6 @@ from bert_tf.weights.formats.saved_model import is_text_model
 _CHARACTERS = 4096
 # What a model without labels predicts, by its last input.
 _OUTPUTS = {"context": "answer", "choices": "index"}
-# Arguments have the names of the flags.
-_NAMES = {field.name: field.name for field in dataclasses.fields(PredictOptions)}
 
 
 class Predictor:
@@ -104,12 +102,12 @@ class Predictor:
             ValueError: an input is missing or not text; the message names its row, counted from 1.
         """
         before = self.num_truncated
-        with in_python(_NAMES, PredictorOptions):
+        with in_python(PredictOptions):
             given = Columns(text_column, text_b_column)
             examples, single = given_examples(texts, self.signature, self.columns, given)
             found = zip(examples, self.predict(examples, progress=True), strict=True)
             answers = Predictions(Prediction(example | answer) for example, answer in found)
-            self.warn_about_length(self.num_truncated - before, mark="")
+            self.warn_about_length(self.num_truncated - before)
         if is_frame(texts):
             return _with_answers(texts, answers, [spec.name for spec in self.signature])
         return answers[0] if single else answers
@@ -133,12 +131,12 @@ class Predictor:
                 answers[index] = answer_of(own, self.labels, examples[index][names[0]])
         return answers
 
-    def warn_about_length(self, num_truncated: int, mark: str = "--") -> None:
-        """Prints how many examples were truncated, if any; `mark` precedes the name of a flag."""
+    def warn_about_length(self, num_truncated: int) -> None:
+        """Prints how many examples were truncated, if any."""
         if num_truncated:
             noun, flag = self.truncates
-            what, flag = counted(num_truncated, noun), flag.replace("--", mark)
-            print(f"WARNING: truncated {what}: {flag} sets how many tokens the model reads.")
+            what = counted(num_truncated, noun)
+            say(f"WARNING: truncated {what}: {flag} sets how many tokens the model reads.")
 
     def _batches(self, sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
         """Yields indices of examples with as many strings, given this number and their length."""
@@ -180,7 +178,7 @@ def load_predictor(checkpoint: str | Sequence[str], **settings: Any) -> Predicto
         ValueError: it is not a fine-tuned model, or a setting does not fit it.
     """
     given = settings | {"checkpoint": checkpoint}
-    with in_python(_NAMES, PredictorOptions):
+    with in_python(PredictOptions):
         return open_predictor(called_options("load_predictor", PredictorOptions, given))
 
 

@@ -134,8 +134,6 @@ def read_numbered(
     names, has_choices = [spec.name for spec in signature], signature[-1].shape.rank == 2
     if has_choices and table_kind(path) in ("csv", "tsv"):
         raise ValueError(f"{path}: a table has no lists of choices: give a .jsonl file")
-    if given.text_b and len(names) == 1:
-        raise ValueError("--text_b_column is only for models of pairs of texts: omit it")
     keep = getattr(options, "keep_columns", False)  # Not every command has it.
     return texts_of_rows(path, *read_rows(path), given, trained, names, has_choices, keep)
 
@@ -209,13 +207,9 @@ def in_groups(items: Iterable, size_of: Callable[[Any], int], most: int) -> Iter
 
 def rows_in(row: TextRow | dict[str, Any] | ValueError) -> int:
     """Returns how many rows of usual size take as much memory as a row."""
-    texts = (
-        [row.content, *(row.others or {}).values()]
-        if isinstance(row, TextRow)
-        else row.values()
-        if isinstance(row, dict)
-        else ()
-    )
+    texts = row.values() if isinstance(row, dict) else ()
+    if isinstance(row, TextRow):
+        texts = [row.content, *(row.others or {}).values()]
     return 1 + sum(len(x) for x in texts if isinstance(x, str | bytes)) // _ROW_BYTES
 
 
@@ -228,13 +222,8 @@ def table_columns(options: ColumnOptions, path: str | None) -> Columns | None:
     given = Columns(options.text_column, getattr(options, "text_b_column", None))
     if table_kind(path or ""):
         return given
-    names = {"--text_column": given.text, "--text_b_column": given.text_b}
-    names["--keep_columns"] = getattr(options, "keep_columns", False)
-    if flags := " and ".join(flag for flag, name in names.items() if name):
-        raise ValueError(
-            f"{flags} is only for an --input_file named .csv, .tsv, .json, .jsonl, .parquet or "
-            ".tfrecord: omit it"
-        )
+    tables = "is only for an --input_file named .csv, .tsv, .json, .jsonl, .parquet or .tfrecord"
+    options.refuse(("text_column", "text_b_column", "keep_columns"), tables)
     return None
 
 
@@ -264,6 +253,8 @@ def texts_of_rows(
     those `trained`, which `inputs`, the names of one or two texts, replace if the table has only
     these. The last text may be a list of choices. `keep` keeps the other columns.
     """
+    if given.text_b and len(inputs) == 1:
+        raise ValueError("--text_b_column is only for models of pairs of texts: omit it")
     columns, without_id = None, 0
     for chunk in in_groups(numbered, lambda item: rows_in(item[1]), CHUNK_LINES):
         if not columns:
@@ -344,8 +335,6 @@ def _given_rows(
     values: Any, signature: Sequence[tf.TensorSpec], trained: Columns, given: Columns
 ) -> Iterator[TextRow | ValueError]:
     """Yields the texts of a data frame or of examples, or errors in their place."""
-    if given.text_b and len(signature) == 1:
-        raise ValueError("--text_b_column is only for models of pairs of texts: omit it")
     if not isinstance(values, Iterable):
         needed = "a text, a dict, a list or a data frame"
         raise ValueError(f"{_SOURCE} is {values!r:.60}: give {needed}")
@@ -366,9 +355,9 @@ def _cells(
         line = value if isinstance(value, bytes) else value.encode(errors="surrogatepass")
         try:
             # What is not UTF-8 becomes lone surrogates, as in tables.
-            texts = parse_line(line, signature)
+            parts = parse_line(line, signature)
             texts = [
-                x.decode(errors="surrogateescape") if isinstance(x, bytes) else x for x in texts
+                x if isinstance(x, list) else x.decode(errors="surrogateescape") for x in parts
             ]
         except ValueError as error:
             needed = error

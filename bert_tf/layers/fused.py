@@ -164,10 +164,7 @@ def _tanh_form_and_slope(x):
     return x * probability, probability + 0.5 * x * (1 - ops.square(tanh)) * inner
 
 
-_GELUS = {
-    "gelu": (_erf_form, _erf_form_and_slope),
-    "gelu_new": (_tanh_form, _tanh_form_and_slope),
-}
+_GELUS = {"gelu": (_erf_form, _erf_form_and_slope), "gelu_new": (_tanh_form, _tanh_form_and_slope)}
 
 
 def layer_norm(x, gamma, beta, epsilon: float):

@@ -44,7 +44,7 @@ def read_rows(path: str, whole: bool = False) -> tuple[str, Iterator[Numbered]]:
     if not kind or path.lower().endswith(".zip"):
         raise ValueError(
             f"{path}: the name must end in .{', .'.join(_KINDS)}, and .gz, .bz2, .xz or .zst if it "
-            "is compressed: rename or decompress it. For CoNLL files, use --task=ner"
+            "is compressed: rename, convert or decompress it. For CoNLL files, use --task=ner"
         )
     if not file_size(path):
         raise NoRows(f"{path} holds no examples")

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.text.operations import tf_text
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.vocabulary import Vocabulary
+from tfrecords.vocabulary import Vocabulary, VocabularyLike
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -25,8 +25,8 @@ class BertPreprocessor(keras.layers.Layer):
     layer with XLA unless `jit_compile=True`.
 
     Args:
-        vocab: the vocabulary, or its tokens in the order of their ids. (In the configuration of a
-            layer, a dict if there are added tokens.)
+        vocab: the vocabulary, the path of a vocab.txt, or the tokens in the order of their ids.
+            (In the configuration of a layer, a dict if there are added tokens.)
         lower_case: whether to lower-case text and strip accents, for "uncased" vocabularies.
         seq_length: length of the inputs; longer texts are truncated. At most the encoder's
             max_position_embeddings.
@@ -50,7 +50,7 @@ class BertPreprocessor(keras.layers.Layer):
 
     def __init__(
         self,
-        vocab: Vocabulary | Sequence[str] | Mapping[str, Any],
+        vocab: VocabularyLike | Mapping[str, Any],
         lower_case: bool,
         seq_length: int = 128,
         name: str = "preprocessor",
@@ -62,8 +62,6 @@ class BertPreprocessor(keras.layers.Layer):
         self.supports_jit = False
         if isinstance(vocab, Mapping):
             vocab = Vocabulary.from_values(vocab["lines"], vocab)
-        elif not isinstance(vocab, Vocabulary):
-            vocab = Vocabulary(tuple(vocab))
         _check_length(seq_length, 3)
         self.tokenizer = WordPieceTokenizer(vocab, lower_case)
         self.seq_length = seq_length

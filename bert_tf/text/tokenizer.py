@@ -15,6 +15,8 @@ from tfrecords.vocabulary import (
     SPECIAL_TOKENS,
     AddedToken,
     Vocabulary,
+    VocabularyLike,
+    as_vocabulary,
     continues_word,
 )
 
@@ -56,22 +58,22 @@ class WordPieceTokenizer(tf.Module):
     Added tokens of the vocabulary are found first, as Hugging Face's tokenizers find them.
 
     Args:
-        vocab: the vocabulary.
+        vocab: the vocabulary, the path of a vocab.txt, or the tokens in the order of their ids.
         lower_case: whether to lower-case text, for "uncased" vocabularies. Unless the vocabulary
             says otherwise, this also strips accents.
         special_tokens_in_text: whether a literal [PAD], [UNK], [CLS], [SEP] or [MASK] in the text
             is that token. By default it is ordinary text.
 
     Example:
-        tokenizer = bert_tf.WordPieceTokenizer(bert_tf.load_vocab("vocab.txt"))
+        tokenizer = bert_tf.WordPieceTokenizer("vocab.txt")
         tokenizer.tokenize_flat(["a text", "another one"]).to_list()  # the ids of both
     """
 
     def __init__(
-        self, vocab: Vocabulary, lower_case: bool = True, special_tokens_in_text: bool = False
+        self, vocab: VocabularyLike, lower_case: bool = True, special_tokens_in_text: bool = False
     ):
         super().__init__()
-        self.vocab = vocab
+        self.vocab = vocab = as_vocabulary(vocab)
         self.lower_case = lower_case
         self.special_tokens_in_text = special_tokens_in_text
         self._strips = lower_case if vocab.strip_accents is None else vocab.strip_accents

@@ -179,7 +179,8 @@ def latest_checkpoint(path: str) -> str:
     if not found or not tf.io.gfile.exists(f"{found}.index"):
         raise FileNotFoundError(
             f"{path}: no checkpoint found ({_describe(path)}): name a run folder, a checkpoint in "
-            "one, such as run/ckpt-1000, or a checkpoint in a format of docs/checkpoints.md"
+            "one, such as run/ckpt-1000, one in a format of docs/checkpoints.md, or a model of the "
+            "Hugging Face Hub, such as hf:google-bert/bert-base-uncased"
         )
     return found
 

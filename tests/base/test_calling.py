@@ -43,7 +43,7 @@ def _run(options):
     }
     if options.source_file in problems:
         raise problems[options.source_file]
-    progress.say("at work")
+    progress.say("at work, as --size says:\n$ python -m bert_tf.work --size=3")
     return options
 
 
@@ -80,7 +80,10 @@ def test_values_become_those_of_flags(call, monkeypatch, capsys):
     call("x", quiet=True)
     assert capsys.readouterr().out == ""
     call("x")
-    assert capsys.readouterr().out == "at work\n"
+    expected = "at work, as {}size says:\n$ python -m bert_tf.work --size=3\n"
+    assert capsys.readouterr().out == expected.format("")
+    _run(_Options(source_file="x"))
+    assert capsys.readouterr().out == expected.format("--")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +95,7 @@ def test_values_become_those_of_flags(call, monkeypatch, capsys):
         ({"xyz": 1}, ValueError, "xyz is not an argument of work: help(bert_tf.work) lists all"),
         ({"size": 1, "count": 2}, ValueError, "size and count are the same: give only one"),
         ({"source": "x", "count": 0}, ValueError, "count is 0: it must be 1 or more"),
-        ({"source": 3}, ValueError, "source is 3: it must be a string"),
+        ({"source": "x", "files": ("a", ["b"])}, ValueError, "files is ('a', ['b']): it must be s"),
         ({"source_file": 3}, ValueError, "source_file is 3: it must be a string"),
         ({"source": "x", "kind": "c"}, ValueError, "kind=c: choose one of a, b"),
         (

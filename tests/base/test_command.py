@@ -79,15 +79,11 @@ def program(tmp_path_factory):
     path.write_text(PROGRAM)
 
     def call(
-        *arguments: str,
-        timeout: float | None = None,
-        stdout: int = subprocess.PIPE,
-        **environment: str,
+        *arguments: str, timeout: float | None = None, **environment: str
     ) -> subprocess.CompletedProcess:
         return subprocess.run(
             [sys.executable, path, *arguments],
-            stdout=stdout,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
             check=False,
             timeout=timeout,
@@ -118,12 +114,14 @@ def test_strings_without_a_flag(tmp_path):
     arguments = ("one text", "--number=1", "another", "--place=named")
     done = subprocess.run([sys.executable, path, *arguments], capture_output=True, text=True)
     assert "words=(), place=('named', 'one text', 'another'))" in done.stdout
+    done = subprocess.run([sys.executable, path, "one text"], capture_output=True, text=True)
+    assert "--number is required; 'one text' was read as --place" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ([], "--number is required"),
+        (["--fast"], "--number is required"),
         (["--number=0"], "--number is 0: it must be 1 or more"),
         (["--number=1", "--name="], "--name is empty: give it a value or omit it"),
         (["--number=1.5"], "--number is '1.5': it must be an integer"),
@@ -139,7 +137,7 @@ def test_strings_without_a_flag(tmp_path):
             "--name=ram://a: ram:// is lost on exit: name a file on disk",
         ),
         (["--number=1", "--name=a", "--first_name=b"], "same flag: give only one"),
-        (["--number=1", "here", "more"], "unexpected argument 'more': flags are --name=value"),
+        (["here", "more"], "unexpected argument 'more': flags are --name=value"),
         (
             ["--number=1", b"--name=\xe9"],
             r"--name is '\udce9', which is not UTF-8: rename the file",

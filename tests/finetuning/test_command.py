@@ -438,10 +438,14 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         ({"do_train": False}, "holds no fine-tuned weights to evaluate: give --do_train"),
         ({"vocab_file": "nowhere"}, "nowhere"),
         ({"vocab_file": None}, "give --vocab_file"),
-        ({"data_dir": "nowhere"}, "nowhere contains neither train.tsv nor SST-2/tr"),
+        ({"data_dir": "nowhere"}, "--data_dir=nowhere is no folder: name the"),
         (
             {"preset": "bilstm", "bert_config_file": None, "layer_decay": 0.9},
             "--layer_decay is for layers of BERT, which a BiLSTM lacks: omit it",
+        ),
+        (
+            {"preset": "bilstm-pairs", "bert_config_file": None},
+            "--preset=bilstm-pairs is for pairs of texts: use --preset=bilstm",
         ),
         ({"max_seq_length": 33}, "more than the max_position_embeddings 32"),
         ({"num_train_epochs": 0.01}, "less than one step"),

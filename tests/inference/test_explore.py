@@ -75,7 +75,7 @@ def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
 
 
 def test_the_answer_of_a_fine_tuned_model(fine_tuned):
-    """Oracle: the predictor's; a text that is no pair has a note in its place."""
+    """Oracle: the predictor's; a text that is no pair has a note; of a single one, all is text."""
     folder, _ = fine_tuned("rte", Head("classifier", ("no", "yes")))
     explorer = Explorer(options(folder))
     shares = bert_tf.load_predictor(folder)("the cat ||| on")["probabilities"]
@@ -84,6 +84,10 @@ def test_the_answer_of_a_fine_tuned_model(fine_tuned):
     assert [[part["text"] for part in text] for text in found["texts"]] == [["the cat"], ["on"]]
     note = explorer.explore(b"the cat")["answer"]["note"]
     assert "the model needs text and text_b" in note
+    explorer = Explorer(options(fine_tuned("sst2", Head("classifier", ("no", "yes")))[0]))
+    found = explorer.explore(b"the cat ||| on [MASK]")
+    assert found["sources"] == ["", *"the cat | | | on [ MASK ]".split(), ""]
+    assert not any(found["segments"]) and "the cat |||" in found["answer"]["texts"][0][0]["text"]
 
 
 def test_suggestions_are_texts_of_the_run(fine_tuned, tmp_path):

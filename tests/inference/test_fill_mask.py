@@ -133,8 +133,11 @@ def test_lines_of_a_file_or_of_standard_input(pretrained, tmp_path, capsys, monk
     lines = shown.out.splitlines()
     assert [lines[i] for i in (0, 2, 3, 4)] == ["the [MASK]", "", "a [mask]", "b [MASK]"]
     assert lines[1].count("%, ") == 1 and len(lines) == 6
-    warning = "no [MASK] in 1 of 4 texts: write it with brackets and in capital letters."
-    assert shown.err == f"WARNING: {warning}\n"
+    advice = "write it with brackets and in capital letters."
+    warning = "WARNING: no [MASK] in 1 of {}, such as '{}': " + advice + "\n"
+    assert shown.err == warning.format("4 texts", "a [mask]")
+    bert_tf.load_mask_filler(folder)("no mask")
+    assert capsys.readouterr().out == warning.format("1 text", "no mask")
     data = io.TextIOWrapper(io.BytesIO("é [MASK] [MASK]\n".encode()))
     monkeypatch.setattr(sys, "stdin", data)
     run(Options(checkpoint=folder))

@@ -222,7 +222,7 @@ def test_columns_of_json_lines_and_questions(tmp_path):
     ("name", "content", "flags", "signature", "message"),
     [
         ("a.csv.gz", "", {}, PAIR[:1], "a.csv.gz is empty"),
-        ("a.TSV.zip", "x", {}, PAIR[:1], "the name must end in .*: rename or decompress"),
+        ("a.TSV.zip", "x", {}, PAIR[:1], "the name must end in .*: rename, convert or decompress"),
         ("a.csv", "text,b\n,\n", {"text_column": "x"}, PAIR[:1], "no column 'x'.*--text_column"),
         ("a.csv", "text,b\n,\n", {"text_b_column": "b"}, PAIR[:1], "only for models of pairs"),
         ("a.csv", "text,b\n,\n", {}, PAIR, "a.csv has no column 'text_b'.*--text_b_column"),

@@ -90,7 +90,8 @@ def read_squad_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
     with errors_at(path):
         if table_kind(path) in ("jsonl", "parquet"):
             return _examples(_table_rows(path), split, unanswerable)
-        content = files.parse_json(files.read_file(path), _FILE)
+        with errors_at(f"not in SQuAD's JSON format{examples.OWN_TABLE}"):
+            content = files.parse_json(files.read_file(path), _FILE)
         return _examples(_rows(content), split, unanswerable)
 
 

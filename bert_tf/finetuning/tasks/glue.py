@@ -13,7 +13,7 @@ from bert_tf.base.files import read_file
 from bert_tf.base.output_files import atomic_write, check_output_files
 from bert_tf.base.progress import counted, say
 from bert_tf.config import EMBEDDING, Head
-from bert_tf.finetuning.examples import TextExamples, TfdsSource, find_file
+from bert_tf.finetuning.examples import OWN_TABLE, TextExamples, TfdsSource, find_file
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import DataFiles, Outputs
 from bert_tf.finetuning.tasks import embedding
@@ -78,8 +78,7 @@ class GlueFiles:
         if labelled:
             columns.append(self.label)
         for column in columns:
-            if column not in header:
-                raise ValueError(f"{path}: the first line has no column {column!r}, only {header}")
+            Table(path, [], dict.fromkeys(header, [])).column(column, OWN_TABLE)
         names = [*columns, self.label, self.index]
         places = {name: header.index(name) for name in names if name in header}
         rows, short, long = [], 0, []

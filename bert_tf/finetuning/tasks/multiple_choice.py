@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_tf.base.progress import counted
 from bert_tf.config import Head
-from bert_tf.finetuning.examples import TextExamples, find_file
+from bert_tf.finetuning.examples import OWN_TABLE, TextExamples, find_file
 from bert_tf.finetuning.features import Features, encode_rows, note_constant
 from bert_tf.finetuning.labels import class_targets, has_labels, read_single
 from bert_tf.finetuning.metrics import accuracy
@@ -159,6 +159,7 @@ def read_swag(data_dir: str, split: str) -> ChoiceExamples:
 def read_swag_file(path: str, split: str) -> ChoiceExamples:
     """Reads `sent1`, and `sent2` with each ending, as in the paper; test sets may lack labels."""
     table = read_table(path)
+    table.column("sent1", OWN_TABLE)
     texts, beginnings = map(table.texts, ("sent1", "sent2"))
     endings = [*zip(*map(table.texts, ENDINGS), strict=True)]
     choices = [

@@ -5,10 +5,11 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import Head
+from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.examples import TextExamples, TfdsSource, hold_out
 from bert_tf.finetuning.features import Features, encode_texts, note_constant
 from bert_tf.finetuning.metrics import correlations
@@ -70,6 +71,11 @@ class TextTask(Task):
             return features
         notes = (*features.notes, *self.note_targets(features.targets))
         return dataclasses.replace(features, notes=notes)
+
+    def build_model(self, config: BertConfig) -> keras.Model:
+        if getattr(config, "bilstm", None) == "siamese" and (self.apart or not self.pairs):
+            raise ValueError("--preset=bilstm-pairs is for pairs of texts: use --preset=bilstm")
+        return super().build_model(config)
 
     @property
     @abc.abstractmethod

@@ -1,7 +1,7 @@
 """What a model does with a text: its answer, its tokens, words for masked tokens, attention."""
 
 import base64
-import dataclasses
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,12 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING
 from bert_tf.finite import check_computed
 from bert_tf.inference.answers import drawing_of
-from bert_tf.inference.encoding import NOWHERE, EncodedLine, encode_lines, padded_inputs
-from bert_tf.inference.inference_options import ExplorerOptions, TokenizerOptions
+from bert_tf.inference.encoding import NOWHERE, EncodedLine, Line, encode_lines, padded_inputs
+from bert_tf.inference.inference_options import ExplorerOptions, PredictorOptions
 from bert_tf.inference.masks import MaskFiller
 from bert_tf.inference.models import load_model, load_tokenizer
-from bert_tf.inference.predictor import load_predictor
+from bert_tf.inference.predictor import open_predictor
+from bert_tf.inference.texts import parse_line
 from bert_tf.models.encoder import BertEncoder, attention_probabilities
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
@@ -41,7 +42,9 @@ class Explorer:
         self.max_seq_length = options.max_seq_length or fitting_length(config, 64)
         self.most_tokens = config.max_position_embeddings
         check_length(config, self.max_seq_length)
-        self._tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)
+        tuned = _is_fine_tuned(checkpoint)
+        # A task reads [MASK] as ordinary text.
+        self._tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=not tuned)
         self._vocab = self._tokenizer.vocab
         self._heads = checkpoint.parts & {"masked_lm", "next_sentence"}
         parts = {"encoder", "projection"} | checkpoint.parts & {"pooler"} | self._heads
@@ -49,10 +52,10 @@ class Explorer:
         self._model = load_model(checkpoint, model, parts)
         self._encoder = getattr(self._model, "encoder", self._model)
         self._predictor = None
-        if _is_fine_tuned(checkpoint):
-            names = (field.name for field in dataclasses.fields(TokenizerOptions))
-            settings = {name: getattr(options, name) for name in ("max_seq_length", *names)}
-            self._predictor = load_predictor(options.checkpoint, **settings)
+        if tuned:
+            names = ("checkpoint", "max_seq_length", "vocab_file", "do_lower_case")
+            settings = {name: getattr(options, name) for name in names}
+            self._predictor = open_predictor(PredictorOptions(**settings))
         self._filler = None
         if "masked_lm" in self._heads:
             self._filler = MaskFiller(self._model, self._tokenizer, options.top_k)
@@ -74,7 +77,9 @@ class Explorer:
                 last head is the mean of the others.
             layers, heads: L and N.
         """
-        (line,) = encode_lines([text], self._tokenizer, self.max_seq_length, whole=False)
+        (line,) = encode_lines(
+            [self._read(text)], self._tokenizer, self.max_seq_length, whole=False
+        )
         inputs = padded_inputs([line.ids], [line.types], self._vocab.pad_id)
         attention = attention_probabilities(self._encoder, inputs).numpy()[:, 0]
         check_computed({"attention": attention})
@@ -97,6 +102,13 @@ class Explorer:
             "layers": attention.shape[0],
             "heads": attention.shape[1],
         }
+
+    def _read(self, text: bytes) -> Line:
+        """Returns one or two texts as the model reads them."""
+        with contextlib.suppress(ValueError):  # `_answer` reports it.
+            if self._predictor and self._predictor.signature[-1].shape.rank == 1:
+                return parse_line(text, self._predictor.signature)
+        return text
 
     def _answer(self, text: bytes) -> dict[str, Any] | None:
         if not self._predictor:

@@ -13,7 +13,9 @@ import threading
 import webbrowser
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from bert_tf.base.calling import called_options, in_python
 from bert_tf.base.output_files import atomic_write, check_output_files
 from bert_tf.inference.explorer.exploring import Exploration, Explorer
 from bert_tf.inference.inference_options import ExplorerOptions
@@ -147,14 +149,14 @@ class NotebookPage:
         )
 
 
-def notebook_page(checkpoint: str, *texts: str, **flags) -> NotebookPage:
+def notebook_page(checkpoint: str, *texts: str, **flags: Any) -> NotebookPage:
     """Returns the page for a notebook; `flags` are other flags of explore, such as top_k=10."""
     if not texts:
         raise ValueError("notebook_page needs a text after the checkpoint")
-    options = ExplorerOptions(
-        checkpoint=os.fspath(checkpoint), texts=texts, output_file="unused.html", **flags
-    )
-    return NotebookPage(_make_page(options)[1])
+    given = flags | dict(checkpoint=checkpoint, texts=texts, output_file="unused.html")
+    with in_python(ExplorerOptions):
+        options = called_options("notebook_page", ExplorerOptions, given)
+        return NotebookPage(_make_page(options)[1])
 
 
 def _make_page(options: ExplorerOptions) -> tuple[Explorer, str, int]:
@@ -188,9 +190,6 @@ def explore(options: ExplorerOptions) -> None:
             with contextlib.suppress(KeyboardInterrupt):
                 server.serve_forever()
     if truncated:
-        print(
-            f"WARNING: truncated {truncated:,} of {len(options.texts):,} texts to "
-            f"{explorer.max_seq_length} tokens: --max_seq_length may be up to "
-            f"{explorer.most_tokens}.",
-            file=sys.stderr,
-        )
+        what = f"{truncated:,} of {len(options.texts):,} texts to {explorer.max_seq_length} tokens"
+        advice = f"--max_seq_length may be up to {explorer.most_tokens}"
+        print(f"WARNING: truncated {what}: {advice}.", file=sys.stderr)

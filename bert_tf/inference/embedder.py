@@ -128,10 +128,9 @@ def embedding_settings(
 ) -> EmbeddingSettings:
     """Returns the arguments; for those that are None, the settings of the folder or defaults."""
     config = checkpoint.spec.config
-    settings = settings_of(checkpoint, pooling)
-    if not settings:
-        head = Head(EMBEDDING, pooling=pooling or "mean")
-        settings = EmbeddingSettings(head, fitting_length(config))
+    head = Head(EMBEDDING, pooling=pooling or "mean")
+    default = EmbeddingSettings(head, fitting_length(config))
+    settings = settings_of(checkpoint, pooling) or default
     if max_seq_length is None:
         max_seq_length = settings.max_seq_length
     check_length(config, max_seq_length)

@@ -192,13 +192,8 @@ def open_predictor(options: PredictorOptions) -> Predictor:
         options.refuse(flags, f"has no effect, as {path} states its own")
         open_ = open_single_file if path.endswith((LITE, ONNX)) else tf.saved_model.load
         return Predictor(open_(path), options.batch_size, path)
-    checkpoint, task, length = open_members(
-        path,
-        options.max_seq_length,
-        options.pairs,
-        options.null_score_diff_threshold,
-        options.vocab_file,
-    )
+    flags = options.max_seq_length, options.pairs, options.null_score_diff_threshold
+    checkpoint, task, length = open_members(path, *flags, options.vocab_file)
     tokenizer = load_tokenizer(checkpoint, options)
     model = load_task_model(task, checkpoint)
     skip_padding(model)

@@ -101,10 +101,8 @@ def example_of(row: TextRow, names: Sequence[str]) -> Example:
 def together(row: Example, more: Example) -> Example:
     """Returns two parts of a row as one; raises a ValueError if both have a column."""
     if same := next(filter(row.__contains__, more), None):
-        raise ValueError(
-            f"a column kept by --keep_columns is called {same!r}, like a part of the output: "
-            "rename it"
-        )
+        what = f"a column kept by --keep_columns is called {same!r}"
+        raise ValueError(f"{what}, like a part of the output: rename it")
     return row | more
 
 

@@ -131,8 +131,7 @@ def embedding_settings(
     head = Head(EMBEDDING, pooling=pooling or "mean")
     default = EmbeddingSettings(head, fitting_length(config))
     settings = settings_of(checkpoint, pooling) or default
-    if max_seq_length is None:
-        max_seq_length = settings.max_seq_length
+    max_seq_length = settings.max_seq_length if max_seq_length is None else max_seq_length
     check_length(config, max_seq_length)
     if normalize is not None:
         settings = settings._replace(head=dataclasses.replace(settings.head, normalize=normalize))

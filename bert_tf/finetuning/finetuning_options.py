@@ -167,7 +167,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
 
     task: str = option(
         help="cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, squad, squad2, ner, swag, imdb, "
-        "csv for your own tables, or several that share an encoder: mrpc,rte,stsb.",
+        "csv for your own tables, or several: mrpc,rte. Several share an encoder.",
         aliases=("task_name",),
     )
     output_dir: str = option(

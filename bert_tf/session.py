@@ -23,16 +23,9 @@ from bert_tf.flags import DeviceOptions
 from bert_tf.layers.padding import TokenCapacity
 from bert_tf.models.encoder import least_activations, skip_padding
 from bert_tf.runs.run import Run
+from bert_tf.training import strategy as strategies
 from bert_tf.training.driver import Driver, Metrics, Phase, Plan
 from bert_tf.training.optimizers import AdamW, Schedule
-from bert_tf.training.strategy import (
-    chief_say,
-    device_type,
-    explain_lost_workers,
-    is_chief,
-    make_strategy,
-    set_precision,
-)
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import (
     OPTIONAL,
@@ -51,15 +44,15 @@ def training_devices(options: DeviceOptions, writes: bool) -> Iterator[tf.distri
     Python and NumPy, which a run sets, are as before, and TensorFlow no longer keeps its graphs.
     """
     # The workers of several machines must meet before TensorFlow computes anything.
-    strategy = make_strategy(options)
+    strategy = strategies.make_strategy(options)
     policy, states = keras.config.dtype_policy(), (random.getstate(), np.random.get_state())
-    set_precision(options.precision)
+    strategies.set_precision(options.precision)
     # Functions with a custom gradient, which refer to the graphs of all that they are part of.
     kept = gradient_registry._registry
     known = {*kept}
-    locks = writes and is_chief(strategy)
+    locks = writes and strategies.is_chief(strategy)
     try:
-        with explain_lost_workers():
+        with strategies.explain_lost_workers():
             with locked(options.output_dir) if locks else contextlib.nullcontext():
                 yield strategy
     finally:
@@ -111,17 +104,17 @@ class Session:
     @cached_property
     def is_chief(self) -> bool:
         """Whether this process writes files and messages."""
-        return is_chief(self.strategy)
+        return strategies.is_chief(self.strategy)
 
     @cached_property
     def say(self) -> Callable[[str], None]:
         """Prints a line, on one of several workers."""
-        return chief_say(self.strategy)
+        return strategies.chief_say(self.strategy)
 
     @cached_property
     def device(self) -> str:
         """The kind of the devices: CPU, GPU or TPU."""
-        return device_type(self.strategy)
+        return strategies.device_type(self.strategy)
 
     @property
     def rematerialize(self) -> str:

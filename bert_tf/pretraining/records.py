@@ -32,14 +32,8 @@ from bert_tf.config import ModelSpec
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
 from bert_tf.resolution import agreed, check_length
 from bert_tf.runs.run import RECORDS, Run
+from tfrecords import manifest
 from tfrecords.dynamic_masking import DynamicMasking
-from tfrecords.manifest import (
-    check_complete,
-    check_finished,
-    find_manifests,
-    listed_files,
-    stored_vocabulary,
-)
 from tfrecords.reader import RecordSet, check_files
 from tfrecords.vocabulary import Vocabulary
 
@@ -147,10 +141,10 @@ def name_records(options: PretrainingOptions) -> list[NamedRecords]:
                 inputs[phase.input_file] = _sizes(files)
             if options.do_eval and phase.eval_input_file:
                 inputs[phase.eval_input_file] = _sizes(eval_files)
-            manifests = find_manifests(itertools.chain(*inputs.values()))
+            manifests = manifest.find_manifests(itertools.chain(*inputs.values()))
             for patterns, sizes in inputs.items():
-                check_finished(sizes, manifests)
-                check_complete(patterns, sizes, manifests)
+                manifest.check_finished(sizes, manifests)
+                manifest.check_complete(patterns, sizes, manifests)
             named.append(
                 NamedRecords(phase, start, end, tuple(files), tuple(eval_files), inputs, manifests)
             )
@@ -168,7 +162,7 @@ def stated_by_manifests(
     """Returns the vocabularies and the casings that manifests state, by the manifest's path."""
     manifests = [entry for phase in records for entry in phase.manifests.items()]
     casings = [entry for phase in records for entry in phase.settings("do_lower_case").items()]
-    return {path: stored_vocabulary(path, x) for path, x in manifests}, dict(casings)
+    return {path: manifest.stored_vocabulary(path, x) for path, x in manifests}, dict(casings)
 
 
 def resolve_objective(options: PretrainingOptions, records: Sequence[NamedRecords]) -> str:
@@ -304,7 +298,7 @@ def describe_records(records: Sequence[NamedRecords]) -> Contents:
     """Describes the files that the phases of a run read."""
     contents: Contents = {}
     for phase in records:
-        listed = listed_files(phase.manifests)
+        listed = manifest.listed_files(phase.manifests)
         for pattern, files in phase.inputs.items():
             contents[pattern] = {
                 file: {"bytes": size} | _checksum(file, listed.get(normalized(file)))

@@ -17,6 +17,7 @@ from bert_tf.finetuning.features import note_constant
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.objectives import SpanObjective
 from bert_tf.finetuning.serving import ServingModule
+from bert_tf.finetuning.squad import contexts
 from bert_tf.finetuning.squad.answers import (
     CERTAINLY_NULL,
     Answer,
@@ -25,13 +26,6 @@ from bert_tf.finetuning.squad.answers import (
     find_answers,
     score,
     score_with_nulls,
-)
-from bert_tf.finetuning.squad.contexts import (
-    SquadFeatures,
-    SquadOptions,
-    check_lengths,
-    make_features,
-    split_contexts,
 )
 from bert_tf.finetuning.squad.questions import SquadExamples, read_squad_file, read_squad_tfds
 from bert_tf.finetuning.task import DataFiles, Outputs, Task
@@ -69,16 +63,16 @@ class AnswerModule(ServingModule):
         model: BertTaskModel,
         tokenizer: WordPieceTokenizer,
         max_seq_length: int,
-        options: SquadOptions,
+        options: contexts.SquadOptions,
     ):
-        check_lengths(max_seq_length, options.max_query_length)
+        contexts.check_lengths(max_seq_length, options.max_query_length)
 
         def serve(question, context):
             question, context = with_equal_rows(question, context)
             queries = tokenizer.tokenize_flat(question)[:, : options.max_query_length]
             tokens = tokenizer.tokenize_with_offsets(context)
             ids, starts, limits = (values.merge_dims(1, 2) for values in tokens)
-            rows, types, places = split_contexts(
+            rows, types, places = contexts.split_contexts(
                 queries, ids, max_seq_length, options.doc_stride, tokenizer.vocab
             )
             # Without questions, there is no longest window.
@@ -110,7 +104,7 @@ def _choose(
     nulls: tf.Tensor,
     offsets: tuple[tf.RaggedTensor, tf.RaggedTensor],
     context: tf.Tensor,
-    options: SquadOptions,
+    options: contexts.SquadOptions,
 ) -> dict[str, tf.Tensor]:
     """Returns the outputs; `nulls` score having no answer, `offsets` are those of all tokens."""
     count = tf.shape(context, tf.int64)[0]
@@ -178,7 +172,7 @@ class SquadTask(Task):
     token_outputs = ("logits",)
     long_inputs = "Contexts of any length are read in windows of {} tokens."
 
-    def __init__(self, options: SquadOptions):
+    def __init__(self, options: contexts.SquadOptions):
         self._options = options
         self._nulls = options.threshold is not None
         self.name, self._version = ("squad2", "v2.0") if self._nulls else ("squad", "v1.1")
@@ -210,20 +204,20 @@ class SquadTask(Task):
 
     def featurize(
         self, examples: SquadExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
-    ) -> SquadFeatures:
+    ) -> contexts.SquadFeatures:
         lengths = self._options.max_query_length, self._options.doc_stride
-        features = make_features(examples, tokenizer, max_seq_length, *lengths)
+        features = contexts.make_features(examples, tokenizer, max_seq_length, *lengths)
         if not self._nulls or not examples.has_answers:
             return features
         answerable = np.array([bool(question.answers) for question in examples.questions])
         notes = note_constant(answerable, lambda some: "with an answer" if some else "unanswerable")
         return dataclasses.replace(features, notes=(*features.notes, *notes))
 
-    def decode(self, outputs: Outputs, features: SquadFeatures) -> dict[str, list[Answer]]:
+    def decode(self, outputs: Outputs, features: contexts.SquadFeatures) -> dict[str, list[Answer]]:
         """Returns the answers to all questions."""
         return {"answers": find_answers(outputs["logits"], features, self._options)}
 
-    def score(self, outputs: Outputs, features: SquadFeatures) -> dict[str, float]:
+    def score(self, outputs: Outputs, features: contexts.SquadFeatures) -> dict[str, float]:
         """Returns the metrics of the official scripts, as shares; see `squad.answers`."""
         found = outputs["answers"]
         predictions = [answer.text for answer in found]
@@ -233,7 +227,7 @@ class SquadTask(Task):
         odds = [answer.null_odds for answer in found]
         return score_with_nulls(predictions, odds, answers, self._options.threshold)
 
-    def problem(self, outputs: Outputs, features: SquadFeatures) -> str | None:
+    def problem(self, outputs: Outputs, features: contexts.SquadFeatures) -> str | None:
         """Reports an F1 that needs no model: of answering no question, or of comparing words."""
         found, least = self.score(outputs, features)[self.metrics[0]], _SLIDING_WINDOW_F1
         comparison = f"less than the {least:.2f} of comparing words without training"
@@ -246,7 +240,7 @@ class SquadTask(Task):
         return f"the model's {self.metrics[0]} is {found:.3f}, {comparison}: {IGNORES_INPUT}"
 
     def write_predictions(
-        self, folder: str, split: str, outputs: Outputs, features: SquadFeatures
+        self, folder: str, split: str, outputs: Outputs, features: contexts.SquadFeatures
     ) -> list[str]:
         """Writes predictions.json, nbest_predictions.json and, with null odds, null_odds.json.
 
@@ -295,8 +289,8 @@ def _json(content: dict[str, Any]) -> str:
 
 def make_squad(name: str, options: FineTuningOptions, head: Head | None = None) -> SquadTask:
     """Creates the task from the flags: "squad", or "squad2" with unanswerable questions."""
-    check_lengths(options.max_seq_length, options.max_query_length)
-    squad_options = SquadOptions(
+    contexts.check_lengths(options.max_seq_length, options.max_query_length)
+    squad_options = contexts.SquadOptions(
         options.doc_stride,
         options.max_query_length,
         options.n_best_size or 20,

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from support import assert_likely, make_chunk
 
-from bert_tf.examples.chunk import Chunk
 from bert_tf.examples.rows import Rows, full_sentence_rows
 
 CLS, SEP = -2, -1
@@ -73,12 +72,13 @@ def test_packing_equals_that_of_plain_lists(cross_documents):
         ]
         for first, end in zip(chunk.document_starts, chunk.document_starts[1:], strict=False)
     ]
-    orders = set()
+    orders, limits = set(), chunk.sentence_starts[chunk.document_starts]
     for seed in range(10):
         made = _make(chunk, 20, cross_documents, seed)
         rows = _rows(made)
         # The order of the documents is random; read it from the result.
-        order = list(dict.fromkeys(_document(chunk, p) for row in rows for p in row if p != SEP))
+        tokens = [token for row in rows for token in row if token != SEP]
+        order = list(dict.fromkeys(np.searchsorted(limits, tokens, side="right") - 1))
         orders.add(tuple(order))
         in_order = [documents[number] for number in order]
         groups = [in_order] if cross_documents else [[document] for document in in_order]
@@ -89,11 +89,6 @@ def test_packing_equals_that_of_plain_lists(cross_documents):
         first = np.arange(22) == 1
         assert np.array_equal(made.unit_starts, made.maskable & (first | (ids % 2 == 0)))
     assert len(orders) == 10
-
-
-def _document(chunk: Chunk, token: int) -> int:
-    limits = chunk.sentence_starts[chunk.document_starts]
-    return int(np.searchsorted(limits, token, side="right")) - 1
 
 
 def test_some_documents_have_a_short_target():

@@ -65,12 +65,6 @@ def start(flags: dict) -> subprocess.Popen:
     )
 
 
-def wait_for_step(folder: str, step: int, process: subprocess.Popen) -> None:
-    while max([line["step"] for line in read_metrics(f"{folder}/metrics.jsonl")] or [0]) < step:
-        assert process.poll() is None, process.communicate()[1]
-        time.sleep(0.05)
-
-
 def what_was_learned(folder: str) -> tuple[list[dict], list[dict], dict]:
     """Returns metrics without times, evaluations, and every array of the last checkpoint."""
     metrics = [
@@ -96,7 +90,9 @@ def test_a_kill_and_a_sigterm_change_nothing(long_flags, tmp_path, monkeypatch, 
     folder = long_flags["output_dir"]
 
     process = start(long_flags)
-    wait_for_step(folder, 12, process)
+    while not any(line["step"] >= 12 for line in read_metrics(f"{folder}/metrics.jsonl")):
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     _, errors = process.communicate()
     assert process.returncode == -signal.SIGKILL

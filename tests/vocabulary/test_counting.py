@@ -63,12 +63,8 @@ def test_json_lines_hold_the_same_words(tmp_path):
 @pytest.mark.parametrize(
     ("text", "flags", "dropped"),
     [
-        ("Whales\nWhales are mammals that live in the sea.\nfin\n", {}, ""),
-        (
-            "Whales\nWhales are mammals that live in the sea.\nfin\n",
-            {"split_sentences": True},
-            "whales fin",
-        ),
+        (WHALES, {}, ""),
+        (WHALES, {"split_sentences": True}, "whales fin"),
         ("Fish\nfin\n", {"clean": True}, "fish fin"),
         ("One.\n\nTwo.\nfin\n***\nThree.\n", {"document_separator": r"\*\*\*"}, "* * *"),
         (

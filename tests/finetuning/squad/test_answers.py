@@ -63,11 +63,6 @@ def _original_starts(length: int, room: int, stride: int) -> list[int]:
     return starts
 
 
-def _query_lengths(features) -> np.ndarray:
-    _, first_windows = np.unique(features.windows.question, return_index=True)
-    return features.windows.first[first_windows] - 2
-
-
 def test_real_questions(shared_data, tmp_path):
     """Oracles: run_squad.py's loop over the starts of windows; the texts, 32 cut inside a piece."""
     vocab = load_vocab(str(shared_data / "vocab" / "bert-base-uncased" / "vocab.txt"))
@@ -76,8 +71,9 @@ def test_real_questions(shared_data, tmp_path):
     examples = read_squad_file(str(path), "train", False)
     features = make_features(examples, WordPieceTokenizer(vocab), 384, 64, 128)
     lengths = np.diff(features.starts.row_splits.numpy())
-    expected = []
-    for question, query in zip(examples.questions, _query_lengths(features), strict=True):
+    _, windows = np.unique(features.windows.question, return_index=True)
+    queries, expected = features.windows.first[windows] - 2, []
+    for question, query in zip(examples.questions, queries, strict=True):
         expected += _original_starts(int(lengths[question.context]), 384 - int(query) - 3, 128)
     assert features.windows.offset.tolist() == expected
     first, last = answer_tokens(examples, features.starts, features.limits)

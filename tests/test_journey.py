@@ -24,7 +24,10 @@ SMALLER = {
 
 @pytest.mark.slow
 def test_every_printed_command_runs(tmp_path, monkeypatch, capsys, run_printed):
-    """Oracle: the commands and their files, for names with space and quote, some of them taken."""
+    """Oracle: the commands, parsed as a shell does, and the files they leave.
+
+    Names contain a space and a quote, and the names that the commands would choose are taken.
+    """
     monkeypatch.chdir(tmp_path)
     for taken in ("run", "encoder"):
         pathlib.Path(taken).mkdir()

@@ -66,7 +66,10 @@ def test_a_missing_backend_of_keras_is_named():
 
 
 def test_keras_loads_a_saved_model_after_import_bert_tf_alone(tmp_path):
-    """Oracles: the outputs; all our serializable classes. The import brings no TensorFlow."""
+    """Oracles: the outputs of the saved model; every class of ours that Keras can serialize.
+
+    The import itself brings neither Keras nor TensorFlow, and yet every public name is there.
+    """
     text = keras.Input([], dtype="string")
     inputs = BertPreprocessor(VOCAB, lower_case=False, seq_length=8)(text)
     outputs = keras.layers.Dense(2)(BertEncoder(CONFIG)(inputs)["pooled_output"])

@@ -310,7 +310,10 @@ def test_extract_features_reads_the_columns_of_the_run(fine_tuned, tmp_path, tex
 
 
 def test_choices_are_counted_and_belong_to_texts(vocab):
-    """Oracle: 2 + 3 tokens and 3 special ones are more than 7, so the second text would be lost."""
+    """Oracle: 2 + 3 tokens are more than 7 without the three special ones; 1 + 2 are not.
+
+    Without the check of their numbers, the outputs would lack the second text.
+    """
     model = types.SimpleNamespace(variables=[])
     module = ChoiceModule(model, WordPieceTokenizer(vocab, False), 7)
     count = tf.function(module.num_truncated, module.serving.input_signature, autograph=False)

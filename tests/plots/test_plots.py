@@ -58,7 +58,8 @@ def test_every_picture_is_public_and_listed_here():
 
 @pytest.mark.parametrize("name", PICTURES | WITHOUT_AXES)
 def test_a_notebook_shows_each_figure_once(name):
-    """Oracles: IPython's name of the method; pyplot's figures, which it would show as well."""
+    """Oracles: IPython's name of the method; pyplot's figures, which it would show as well; the
+    parameters of matplotlib before."""
     before = dict(matplotlib.rcParams)
     figure = (PICTURES | WITHOUT_AXES)[name]()
     png = figure._repr_png_()

@@ -147,7 +147,10 @@ def test_the_objective_is_that_of_the_examples(flags, data, untrained, tmp_path)
 
 
 def test_left_to_right(flags, data, config, tmp_path):
-    """Oracle: records [CLS] 7 7 7 ... [SEP]: next tokens can be learned, [SEP] by counting."""
+    """Oracle: the records, [CLS] 7 7 7 ... [SEP], in which every next token can be learned.
+
+    15 tokens are predicted; the last, [SEP], takes a model that counts positions.
+    """
     dynamic = str(data / "dynamic.tfrecord")
     flags |= {"masking": "left_to_right", "input_file": dynamic, "eval_input_file": dynamic}
     with pytest.raises(ValueError, match='left_to_right needs .*"is_decoder": true'):

@@ -118,7 +118,10 @@ def test_a_wrong_tf_config_is_shown(monkeypatch, value):
     ],
 )
 def test_published_peaks(monkeypatch, name, half, single):
-    """Oracles: data sheets of NVIDIA, dense (TF32 for float32), and of Cloud TPU, in TFLOP/s."""
+    """Oracles: NVIDIA's data sheets, dense, and the Cloud TPU documentation, in TFLOP/s.
+
+    TPUs have one device per core up to v3, and per chip from v4. Float32 is TensorFloat-32.
+    """
     chip = find_chip(name)
     assert chip.replica_flops("bfloat16" if "TPU" in name else "float16") == half * 1e12
     assert chip.replica_flops("float32") == single * 1e12

@@ -20,7 +20,10 @@ from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 
 def test_a_task_names_its_metrics():
-    """Oracles: counts by hand; table 1 of the BERT paper; losses log(1 + 1 / e) and 1 more."""
+    """Oracles: 2 true positives, a false one and 5 true negatives; table 1 of the BERT paper.
+
+    Of two logits 0 and 1, the losses are log(1 + 1 / e) and 1 more.
+    """
 
     class Features:
         targets = {"labels": np.array([1, 1, 0, 0, 0, 0, 0, 0])}

@@ -1,6 +1,9 @@
-"""Computes the ids in tokenizer_golden.json anew, with transformers 5.24.0.
+"""Computes the ids in tokenizer_golden.json anew: those that transformers gives its texts.
 
-"..., saved again" is what `save_pretrained` made of the folder before it.
+  python tests/weights/formats/make_tokenizer_golden.py
+
+The file holds folders of tokenizers. "..., saved again" is what `save_pretrained` made of the one
+before. Made with transformers 5.24.0.
 """
 
 import json

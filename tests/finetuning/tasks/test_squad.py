@@ -145,14 +145,14 @@ def test_the_threshold_may_change_after_training(tmp_path):
         with_flags_of(dataclasses.replace(options, doc_stride=32), run)
 
 
-def test_where_the_files_are():
+def test_where_the_files_are(tmp_path):
     """Oracle: the official names. Questions of another data set must not choose the best epoch."""
     for name, version in (("squad", "v1.1"), ("squad2", "v2.0")):
         task = make_task(Options(task=name, output_dir="run", do_eval=True))
-        with pytest.raises(FileNotFoundError, match=f"data/dev-{version}.json: no such file"):
-            task.read_splits(["dev"], DataFiles("data"), 0)
+        with pytest.raises(FileNotFoundError, match=f"/dev-{version}.json: no such file"):
+            task.read_splits(["dev"], DataFiles(str(tmp_path)), 0)
         with pytest.raises(FileNotFoundError, match="mine.json"):
-            task.read_splits(["train"], DataFiles("data", "mine.json"), 0)
+            task.read_splits(["train"], DataFiles(str(tmp_path), "mine.json"), 0)
         with pytest.raises(FileNotFoundError, match="SQuAD's test set is not public: give --te"):
             task.read_splits(["test"], DataFiles(), 0)
         with pytest.raises(FileNotFoundError, match="needs --dev_file, or --data_dir with dev-v"):

@@ -183,7 +183,7 @@ def draw_meanings(vectors: np.ndarray, meanings: list[str]) -> Figure:
     axes.set_xticks(range(len(cosines)), ["input", *range(len(cosines) - 1)])
     axes.set(xlabel="output of layer", ylabel="mean cosine")
     style.set_title(axes, 'How alike the vectors of "apple" are')
-    style.draw_ablation(axes)
+    style.draw_grid(axes)
     style.draw_legend(axes)
     return axes.figure
 

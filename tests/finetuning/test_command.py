@@ -99,6 +99,7 @@ def test_exports_a_classifier_of_raw_text(
 ):
     """Oracles: the best weights in a Keras model; the code and the command that were printed."""
     finished, line = finished_and_printed[0], finished_and_printed[1].splitlines()[-1]
+    assert "So small an encoder" not in finished_and_printed[1]
     folder = f"{tmp_path}/classifier"
     run_printed(line, output_dir=folder)
     printed = capsys.readouterr().out
@@ -462,10 +463,12 @@ def test_bad_flags_are_one_clear_line(files, tmp_path, changes, match):
 
 
 def test_the_default_length_is_the_most_that_the_model_takes(files, tmp_path, capsys, eagerly):
-    """Oracle: the 32 positions of the configuration; the second run keeps the length."""
+    """Oracles: the 32 positions of the configuration; the rate suits larger encoders."""
+    flags = dict(max_seq_length=None, num_train_epochs=0.05, learning_rate=1e-4)
     for _ in range(2):
-        run(tuning_options(files, tmp_path / "run", max_seq_length=None, num_train_epochs=0.05))
+        run(tuning_options(files, tmp_path / "run", **flags))
     printed = capsys.readouterr().out
+    assert printed.count("So small an encoder learns more with --learning_rate=3e-4") == 1
     assert printed.count("--max_seq_length is 32, the most that the model takes.") == 1
     assert printed.count("holds a finished run") == 1
     assert Run(str(tmp_path / "run")).flags["max_seq_length"] == 32

@@ -106,7 +106,12 @@ _OTHER = {"train_file": None, "data_dir": "."}
         ("train", '"a" "O"|"b" "B-X"', {}, 'the tags are in quotes, such as "B-X": write words'),
         ("train", "a|b", {}, "train.txt has no tags: training needs them"),
         ("train", "a O|b O", {}, 'train.txt: every word has the tag "O": nothing to learn'),
-        ("train", "a O", {"text_column": "a"}, "--text_column=a: --task=ner counts columns from 1"),
+        (
+            "train",
+            "a O",
+            {"text_column": "a"},
+            "--text_column=a: --task=ner takes the number of a column, counted from 1",
+        ),
         ("train", "", {"train_file": "a.csv"}, "a.csv: commas separate the columns, but --task=n"),
         ("train", "", {"train_file": None, "dev_file": "x"}, "--train_file, or --data_dir with tr"),
         ("train", "", _OTHER | {"data_dir": "x"}, "needs --train_file, or x with train.txt or eng"),

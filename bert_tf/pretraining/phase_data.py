@@ -190,7 +190,9 @@ def some_texts(records: reader.RecordSet) -> list[str]:
     if not records.vocab:
         return []
     rows = reader.sample_batch(records)["input_word_ids"]
-    texts = map(records.vocab.decode, rows[:: math.ceil(len(rows) / _TEXTS)].tolist())
+    # Training explains what is wrong with other ids.
+    rows = rows[np.isin(rows, np.arange(len(records.vocab))).all(axis=1)]
+    texts = map(records.vocab.decode, rows[:: len(rows) // _TEXTS + 1].tolist())
     return [
         text.removeprefix(f"{CLS} ").removesuffix(f" {SEP}").replace(f" {SEP} ", " ||| ")
         for text in texts

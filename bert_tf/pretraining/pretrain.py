@@ -93,7 +93,8 @@ def _pretrain(
     training = _start(session, learner, spec, objective)
     if options.do_train and session.is_chief:
         learned_from = _flags(options, run, phases) | {LEARNED_OBJECTIVE: learned}
-        texts = phase_data.some_texts(phases[-1].evaluation)
+        with _bad_records_explained(phases):
+            texts = phase_data.some_texts(phases[-1].evaluation)
         run.write(spec, learned_from | {SOME_TEXTS: texts})
         records.remember_records(run, contents)
     _announce(session, spec, phases, learner.initial_weights(training.model))

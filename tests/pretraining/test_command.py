@@ -305,7 +305,7 @@ def test_a_fine_tuning_folder_is_refused_before_it_has_a_checkpoint(flags, confi
         run(Options(**flags))
 
 
-def test_a_bad_record_is_named_by_file_and_number(flags, write_records_of, tmp_path):
+def test_a_bad_record_is_named_by_file_and_number(flags, data, write_records_of, tmp_path):
     """Oracle: the record with the bad id, the last of 24."""
     path = tmp_path / "bad.tfrecord"
     flags |= {"input_file": str(path), "do_eval": False}
@@ -314,6 +314,7 @@ def test_a_bad_record_is_named_by_file_and_number(flags, write_records_of, tmp_p
     with pytest.raises(ValueError, match=message):
         run(Options(**flags))
     write_records_of(path, 24)
+    flags |= {"vocab_file": str(data / "vocab.txt")}
     serialized = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
     write_records(str(path), [*serialized, b"\xff\xff\xff"])
     with pytest.raises(ValueError, match="bad.tfrecord, record 25: not a tf.train.Example"):

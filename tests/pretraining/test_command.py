@@ -314,7 +314,7 @@ def test_a_bad_record_is_named_by_file_and_number(flags, data, write_records_of,
     with pytest.raises(ValueError, match=message):
         run(Options(**flags))
     write_records_of(path, 24)
-    flags |= {"vocab_file": str(data / "vocab.txt")}
+    flags |= {"vocab_file": str(data / "vocab.txt"), "eval_input_file": None}
     serialized = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
     write_records(str(path), [*serialized[:2], b"\xff\xff\xff", *serialized[2:]])
     with pytest.raises(ValueError, match="bad.tfrecord, record 3: not a tf.train.Example"):

@@ -124,7 +124,7 @@ class Vocabulary:
     def decode(self, ids: Sequence[int]) -> str:
         """Joins the tokens of a text; see `WordPieceTokenizer.decode`."""
         if wrong := [index for index in ids if index not in range(len(self))]:
-            raise ValueError(f"{wrong[0]!r} is no id of the {len(self):,} tokens")
+            raise ValueError(f"{wrong[0]!r} is not an id of the {len(self):,} tokens")
         tokens = (self.tokens[index] for index in ids if index != self.pad_id)
         return "".join(x[2:] if continues_word(x) else f" {x}" for x in tokens).strip()
 

@@ -160,7 +160,7 @@ def called_options(function: str, options_type: type, given: Mapping[str, Any]) 
 
 @contextlib.contextmanager
 def in_python(options_type: type, spoken: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Raises errors instead of exiting; they and notes name arguments, by default as flags."""
+    """Raises errors instead of exiting. In errors and notes, flags become names of arguments."""
     spoken = spoken or {field.name: field.name for field in dataclasses.fields(options_type)}
     token = wording.set(functools.partial(_renamed, spoken=spoken))
     try:

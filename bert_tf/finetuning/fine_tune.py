@@ -37,7 +37,7 @@ from tfrecords.vocabulary import warn_about_casing
 # The most classes, of all splits together, whose metrics are printed.
 _CLASSES_SHOWN = 20
 # At the rates of large encoders, small ones hardly learn; see docs/results.md.
-_NARROW, _LOW_RATE = 256, 1e-4
+_NARROW, _LOW_RATE = 128, 1e-4
 
 
 def fine_tune(
@@ -261,7 +261,7 @@ def _train(
     if note := task.check_metric(splits[task.dev_splits[0]]):
         session.say(f"WARNING: {note}")
     if spec.config.hidden_size <= _NARROW and session.options.learning_rate <= _LOW_RATE:
-        session.say("So small an encoder learns more with --learning_rate=3e-4 to 1e-3.")
+        session.say("An encoder this small needs a higher --learning_rate, such as 1e-3.")
     tuner = FineTuner(session, learner, spec, splits)
     tuner.training.set_weights()
     flags = dataclasses.asdict(session.options) | dict(task.columns)

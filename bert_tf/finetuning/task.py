@@ -181,7 +181,7 @@ class Task(abc.ABC):
         """
         if files.data_dir and not tf.io.gfile.isdir(files.data_dir):
             advice = "name the folder of the task's files, or one file as --train_file"
-            raise FileNotFoundError(f"--data_dir={files.data_dir} is no folder: {advice}")
+            raise FileNotFoundError(f"--data_dir={files.data_dir} is not a folder: {advice}")
         dev = self.dev_splits[0]
         needed = [TRAIN if name == dev and not self.has_dev else name for name in names]
         splits = {name: self.read(files, name) for name in dict.fromkeys(needed)}

@@ -99,7 +99,7 @@ def test_exports_a_classifier_of_raw_text(
 ):
     """Oracles: the best weights in a Keras model; the code and the command that were printed."""
     finished, line = finished_and_printed[0], finished_and_printed[1].splitlines()[-1]
-    assert "So small an encoder" not in finished_and_printed[1]
+    assert "An encoder this small" not in finished_and_printed[1]
     folder = f"{tmp_path}/classifier"
     run_printed(line, output_dir=folder)
     printed = capsys.readouterr().out
@@ -439,7 +439,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         ({"do_train": False}, "holds no fine-tuned weights to evaluate: give --do_train"),
         ({"vocab_file": "nowhere"}, "nowhere"),
         ({"vocab_file": None}, "give --vocab_file"),
-        ({"data_dir": "nowhere"}, "--data_dir=nowhere is no folder: name the"),
+        ({"data_dir": "nowhere"}, "--data_dir=nowhere is not a folder: name the"),
         (
             {"preset": "bilstm", "bert_config_file": None, "layer_decay": 0.9},
             "--layer_decay is for layers of BERT, which a BiLSTM lacks: omit it",
@@ -468,7 +468,7 @@ def test_the_default_length_is_the_most_that_the_model_takes(files, tmp_path, ca
     for _ in range(2):
         run(tuning_options(files, tmp_path / "run", **flags))
     printed = capsys.readouterr().out
-    assert printed.count("So small an encoder learns more with --learning_rate=3e-4") == 1
+    assert printed.count("An encoder this small needs a higher --learning_rate") == 1
     assert printed.count("--max_seq_length is 32, the most that the model takes.") == 1
     assert printed.count("holds a finished run") == 1
     assert Run(str(tmp_path / "run")).flags["max_seq_length"] == 32

@@ -328,7 +328,7 @@ def test_one_string_and_back():
     assert tokenizer.decode(tokenizer.tokenize(text)) == ["my", "playing", "!"]
     assert tokenizer.decode(tokenizer.tokenize_flat(["", text, "my"])) == ["", "my playing !", "my"]
     for index in (-1, 9):
-        with pytest.raises(ValueError, match=f"^{index} is no id of the 9 tokens$"):
+        with pytest.raises(ValueError, match=f"^{index} is not an id of the 9 tokens$"):
             tokenizer.decode([index])
     assert tokenizer.decode([]) == ""
     padded = tf.pad(ids[tf.newaxis], [[0, 1], [0, 2]], constant_values=tokenizer.vocab.pad_id)

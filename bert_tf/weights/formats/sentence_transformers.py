@@ -148,7 +148,7 @@ def _read_modules(path: str) -> list[tuple[str, str]]:
     for _, name in modules:
         # Other names could lead to any folder of the machine.
         if name.strip("/") == ".." or not re.fullmatch(r"([^/\\:]+/?)?", name):
-            raise ValueError(f"{path} names {name!r}, which is no folder beside it")
+            raise ValueError(f"{path} names {name!r}, which is not a folder beside it")
     return [(kind, os.path.join(folder, name).rstrip("/")) for kind, name in modules]
 
 

@@ -162,7 +162,7 @@ def test_newer_folders(tmp_path, stated, expected):
         ([], {}, {}, "has no Pooling"),
         (3, {}, {}, "modules.json is damaged"),
         *(
-            ([*BOTH, {"type": "x.Dense", "path": path}], {}, {}, f"names '{path}', which is not a fol")
+            ([*BOTH, {"type": "x.Dense", "path": path}], {}, {}, f"names '{path}', which is not a")
             for path in ("../other", "..", "../", "/etc", "/", "a/../../b")
         ),
         (BOTH, {"pooling_mode_cls_token": "no"}, {}, "pooling_mode_cls_token is 'no', not true"),

@@ -1,8 +1,8 @@
 """Builds, extends or measures a WordPiece vocabulary (vocab.txt).
 
   python -m bert_tf.build_vocab --input_file='a/*.txt' --output_file=vocab.txt
-  python -m bert_tf.build_vocab --input_file='b/*' --output_file=medical.txt \\
-    --extend_vocab=bert-base-uncased/vocab.txt --num_new_tokens=1000
+  python -m bert_tf.build_vocab --extend_vocab=bert-base-uncased/vocab.txt \\
+    --input_file='b/*' --num_new_tokens=1000 --output_file=medical/vocab.txt
   python -m bert_tf.build_vocab --input_file=en.txt --report_vocab=vocab.txt
 
 The first command builds a vocabulary from text. The second adds to a published one the tokens that
@@ -17,9 +17,9 @@ from other text or flags is replaced only with --overwrite.
 Ids of a new vocabulary follow the published ones: [PAD] is 0, then come [unused] tokens for words
 of your own, then [UNK], [CLS], [SEP] and [MASK], characters, and tokens from frequent to rare.
 
---extend_vocab leaves old ids the same. medical.txt.mapping.json records which old embeddings each
-new one starts from: pass it to run_pretraining or run_finetuning as --init_vocab_mapping, together
-with the --init_checkpoint to grow, or to convert_checkpoint, together with --vocab_file and --from.
+--extend_vocab leaves old ids the same. medical/vocab.txt.mapping.json records which old embeddings
+each new one starts from: pass it to run_pretraining or run_finetuning as --init_vocab_mapping, with
+the --init_checkpoint to grow, or to convert_checkpoint, with --vocab_file and --from.
 """
 
 from bert_tf.base import command

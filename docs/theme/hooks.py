@@ -72,6 +72,8 @@ def on_page_markdown(markdown: str, page: Page, **kwargs: Any) -> str:
         page.meta["search"] = {"boost": 0.05}
     if page.file.src_uri == "how_bert_works.md":
         page.meta["search"] = {"boost": 3}
+    # The site alone has this page.
+    markdown = re.sub("`(explore-sample.html)`", r"[\1](\1)", markdown)
     # A note for those who read the file itself.
     return re.sub("^> In the repository.*\n>.*\n\n", "", markdown, flags=re.M)
 

@@ -63,7 +63,7 @@ run.plot("confusion")
 run.predict(["Lunch at noon?", "URGENT! You have won a prize, call 09061701461 now"])
 
 # %% [markdown]
-# For a table, predictions are new columns:
+# For a table, the predictions are new columns:
 
 # %%
 run.predict(test.head(4))
@@ -77,8 +77,8 @@ run.predict(SUBJECT)
 
 # %% [markdown]
 # The spam is from British phones of the 2000s, and sells ringtones and prizes. A model knows only what it was
-# shown: here, a request for help looks like a friend's. So show it a few mails, half of them spam of the new
-# kind. The run starts from the model above, and has its own folder.
+# shown, so a request for help looks like a friend's. Show it a few mails, half of them spam of the new kind.
+# This run starts from the model above, and has its own folder.
 
 # %%
 spam = """Transfer of 20 million dollars, your help is needed

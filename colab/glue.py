@@ -6,8 +6,8 @@
 # Here you fine-tune on any of them, see how much the result depends on chance, and write the file that
 # GLUE's server grades.
 #
-# Training is faster on a GPU (*Runtime > Change runtime type*); the default task also runs on a CPU, in
-# about half an hour.
+# Training is faster on a GPU (*Runtime > Change runtime type*); the default task takes about half an hour on a
+# CPU.
 
 # %% [markdown]
 # ## Settings
@@ -105,8 +105,8 @@ wrong
 # %% [markdown]
 # ## Predict new texts
 #
-# A string is a text, and a tuple of two strings is a pair. The stored model takes both of its texts for praise:
-# *everybody* instead of *nobody* hardly changes its mind.
+# A string is a text, and a tuple of two strings is a pair. The stored model reads both of these texts as
+# praise, although *everybody* instead of *nobody* turns the meaning around.
 
 # %%
 if TASK in ("cola", "sst2"):

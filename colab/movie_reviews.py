@@ -82,7 +82,7 @@ for text, label in train.take(3):
 # !python -m export.preprocessor --checkpoint="{MODEL}" --max_seq_length={SEQ_LENGTH} --output_dir=preprocessor
 
 # %% [markdown]
-# This is what the preprocessor makes of a text. `[CLS]` (101 in the published vocabularies) comes first and
+# This is what the preprocessor turns a text into. `[CLS]` (101 in the published vocabularies) comes first and
 # `[SEP]` (102) last; the mask is 0 for padding.
 
 # %%
@@ -171,8 +171,7 @@ for review, logit in zip(reviews, model.predict(tf.constant(reviews), verbose=0)
 #
 # A `.keras` file contains the weights and the vocabulary, so it needs no other file. `export` writes a
 # SavedModel for TensorFlow Serving, which maps strings to logits and needs neither Keras nor bert_tf. The two
-# numbers are the largest differences between the model's logits and those of each saved
-# model.
+# printed numbers are the largest differences between the model's logits and those of the two saved copies.
 
 # %%
 model.save("reviews.keras")

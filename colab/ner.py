@@ -8,8 +8,8 @@
 # - The **feature-based** approach freezes the encoder. Its outputs are the input of a new network,
 #   here two bidirectional LSTMs.
 #
-# Table 7 of the BERT paper compares them by F1 on the dev set of CoNLL-2003: 96.4 for fine-tuning, 95.5 for
-# the weighted sum of all layers, and 96.1 for the concatenation of the last four. You make the same
+# Table 7 of the BERT paper compares them by F1 on the dev set of CoNLL-2003: 96.4 for fine-tuning, 95.5 for the
+# weighted sum of all layers, and 96.1 for the concatenation of the last four. Here, you make the same
 # comparison.
 #
 # Use a GPU (*Runtime > Change runtime type*).
@@ -17,12 +17,12 @@
 # %% [markdown]
 # ## Settings
 #
-# `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md).
-# A cased encoder such as `hf:google-bert/bert-base-cased` recognizes names better; set its learning rate to
-# 3e-5. `DATA_DIR` is a folder with your own `train.txt`, `valid.txt` and `test.txt`: one word per line,
-# its tag in the last column, and a blank line after each sentence. Without it, tensorflow-datasets
-# downloads CoNLL-2003, news of the year 1996. The stored outputs come from the first 400 of its 946 training
-# documents, and from its whole dev and test sets.
+# `MODEL` is any [checkpoint that bert_tf reads](../docs/checkpoints.md). A cased encoder such as
+# `hf:google-bert/bert-base-cased` recognizes names better; set its learning rate to 3e-5. `DATA_DIR` is a
+# folder with your own `train.txt`, `valid.txt` and `test.txt`: one word per line, its tag in the last column,
+# and a blank line after each sentence. Without it, tensorflow-datasets downloads CoNLL-2003, news from 1996.
+# The stored outputs come from the first 400 of its 946 training documents, and from its whole dev and test
+# sets.
 
 # %% tags=["parameters"]
 MODEL = "hf:sentence-transformers/all-MiniLM-L6-v2"  # @param {type:"string"}
@@ -96,6 +96,6 @@ run.predict(
 # ## Next
 #
 # - `run.export("tagger")` writes a SavedModel that tags raw text.
-# - For other tags, such as parts of speech, put them in the last column.
+# - To learn other tags, such as parts of speech, put them in the last column.
 # - `python -m bert_tf.predict --checkpoint=fine-tuned "..."` tags text in a terminal.
 # - `python -m bert_tf.results .` prints your runs beside table 7 of the paper.

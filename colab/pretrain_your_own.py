@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Pre-train your own BERT
 #
-# Pre-training needs nothing but text. The encoder reads sentences in which some tokens are hidden and
-# learns to fill them in, and it learns whether one sentence follows another. Whatever it learns about
-# your language or your field on the way is what fine-tuning builds on.
+# Pre-training needs nothing but text. The encoder reads sentences in which some tokens are hidden and learns to
+# fill them in, and it learns whether one sentence follows another. Fine-tuning then builds on what it has
+# learned about your language or your field.
 #
 # In this notebook, you take text through every step: vocabulary, training examples, pre-training,
 # and SavedModels for `hub.KerasLayer`. The encoder is tiny, so that it trains in about a quarter of an hour
@@ -45,8 +45,8 @@ print("\n".join(lines[1000:1010]))
 # %% [markdown]
 # ## Vocabulary
 #
-# WordPiece keeps frequent words whole and splits rare ones into pieces, of which all but the first begin
-# with `##`. The table shows how many tokens a word of the text has on average.
+# WordPiece keeps frequent words whole and splits rare ones into pieces; all but the first begin with `##`. The
+# table shows how many tokens a word of the text has on average.
 
 # %%
 vocab = bert_tf.build_vocabulary(TEXT, "vocab.txt", vocab_size=VOCAB_SIZE)
@@ -59,10 +59,10 @@ for text in "returns a new tensor", "an immutable hypergraph", "a wolf and seven
 # %% [markdown]
 # ## Training examples
 #
-# Each example is a pair of segments. In half of them, the second segment continues the first; in the
-# others, it comes from another document. (If single sentences often fill the first segment, more than
-# half come from another document, because nothing is left to continue with.) 15% of the tokens are hidden,
-# and each pass over the text hides others. `inspect` shows what the model will see.
+# Each example is a pair of segments. In half of them, the second segment continues the first; in the others, it
+# comes from another document. (If single sentences often fill the first segment, more than half come from
+# another document, because nothing is left to continue with.) 15% of the tokens are hidden, different ones in
+# each pass over the text. `inspect` shows what the model will see.
 
 # %%
 records = bert_tf.create_examples(
@@ -78,9 +78,9 @@ records = bert_tf.create_examples(
 # %% [markdown]
 # ## Pre-train
 #
-# One example in a hundred is held out for evaluation. The model still trains on its
-# text, because `dupe_factor=4` makes four examples of it. On new text, its accuracy may be lower. To
-# resume an interrupted run, run the cell again: on a CPU, the weights will be the same to the last bit.
+# One example in a hundred is held out for evaluation. The model still trains on its text, because
+# `dupe_factor=4` makes four examples of it. On new text, the accuracy may be lower. To resume an interrupted
+# run, run the cell again: on a CPU, the weights will be the same to the last bit.
 #
 # At first, the model learns only which tokens are frequent, and its accuracy stays around 0.15. Then
 # it begins to use the words around the hidden one.
@@ -119,9 +119,9 @@ fill(
 # ## Export
 #
 # Two SavedModels, as on TensorFlow Hub: the encoder, and the preprocessor that maps text to its inputs.
-# *movie_reviews*, *glue*, *squad* and *ner* accept the folder `encoder` as their `MODEL`. On Colab, copy it
-# to Google Drive first, because each notebook has a machine of its own. An export needs a new folder:
-# before you repeat it, delete the old ones (`!rm -r encoder preprocessor`).
+# *movie_reviews*, *glue*, *squad* and *ner* accept the folder `encoder` as their `MODEL`. On Colab, copy it to
+# Google Drive first, because each notebook runs on a machine of its own. An export needs a new folder: before
+# you repeat it, delete the old ones (`!rm -r encoder preprocessor`).
 
 # %%
 run.export("encoder")

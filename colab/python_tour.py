@@ -77,7 +77,8 @@ run.metrics
 run.plot("confusion")
 
 # %% [markdown]
-# The run is in a folder. The same call again reports its results, or resumes it if it was interrupted.
+# The run is saved in a folder. The same call, run again, reports its results, or resumes it if it was
+# interrupted.
 
 # %%
 bert_tf.open_run("topics").metrics["eval_accuracy"]
@@ -146,8 +147,8 @@ bert_tf.load_predictor("classifier")("a spoon of honey")["label"]
 # %% [markdown]
 # ## Your own loop
 #
-# The same encoder is a Keras 3 model: add a layer and call `fit`. [Your own loop](../docs/keras.md) shows
-# callbacks, several inputs and several devices.
+# The same encoder is a Keras 3 model: add a layer and call `fit`. [Your own Keras model](../docs/keras.md)
+# shows callbacks, several inputs and several devices.
 
 # %%
 import keras
@@ -175,8 +176,8 @@ print([round(float(query @ vector), 2) for vector in vectors])
 # %% [markdown]
 # ## Pre-train your own encoder
 #
-# From text to a vocabulary, examples and an encoder. This encoder is too small, and trains too briefly, to be
-# useful; *pretrain_your_own* shows a better one.
+# These cells turn text into a vocabulary, examples and an encoder. The encoder is too small, and trains too
+# briefly, to be useful; *pretrain_your_own* trains a better one.
 
 # %%
 from pathlib import Path

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Search by meaning
 #
-# A sentence encoder turns a text into a vector, such that texts of similar meaning get vectors of similar
-# direction. With it, you search texts for what a question means, even if it shares no word with the answer.
-# You compute the vectors of a few thousand texts of your own, search them, compare that with a
-# search for words, draw a map of the texts, and save what a program needs to do the same.
+# A sentence encoder turns a text into a vector; texts of similar meaning get vectors of similar direction. So
+# you can search for what a question means, even if the answer shares no word with it. Here, you compute the
+# vectors of a few thousand texts of your own, search them, compare the results with a search for words, draw a
+# map of the texts, and save what a program needs to search them, too.
 #
-# Use a GPU (*Runtime > Change runtime type*), or about three minutes on a CPU.
+# This takes about three minutes on a CPU, and less on a GPU (*Runtime > Change runtime type*).
 
 # %% [markdown]
 # ## Settings
@@ -48,7 +48,7 @@ print(f"{len(texts):,} texts, for example:\n{texts[0][:200]}")
 # ## Compute their vectors
 #
 # `load_embedder` returns a Keras layer that maps strings to vectors. A sentence-transformers model states how
-# to make one vector from those of the tokens (here: their mean, divided by its length), and the layer does so.
+# to combine the vectors of the tokens (here: their mean, divided by its length), and the layer does so.
 
 # %%
 import time
@@ -64,7 +64,7 @@ rate = len(texts) / (time.perf_counter() - started)
 print(f"{len(texts):,} vectors of {vectors.shape[1]} numbers, {rate:,.0f} texts per second")
 
 # %% [markdown]
-# The layer truncates long texts. The share of texts that are longer than it reads:
+# The layer truncates long texts. This is the share of texts that it truncates:
 
 # %%
 reader = embedder.preprocessor
@@ -117,8 +117,9 @@ search(QUERY, count=5)
 # %% [markdown]
 # ## Compare with a search for words
 #
-# A classic search engine scores a text by the words that it shares with the query; rare words count more (tf-idf).
-# It finds what is spelled alike, and vectors find what means the same. Here are both on a few titles of books:
+# A classic search engine scores a text by the words that it shares with the query; rare words count more
+# (tf-idf). It finds texts with the same words, and vectors find texts with the same meaning. Here are both
+# searches on a few titles of books:
 
 # %%
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -152,7 +153,7 @@ def compare(query, texts, vectors, count=3):
 compare("math practice books for adults", TITLES, embedder.encode(TITLES))
 
 # %% [markdown]
-# And on your texts. A `-` marks a text that only the other search finds among its first five:
+# Now on your texts. A `-` marks a text that only the other search has among its first five:
 
 # %%
 compare(QUERY, texts, vectors, count=5)
@@ -160,7 +161,7 @@ compare(QUERY, texts, vectors, count=5)
 # %% [markdown]
 # ## Draw a map
 #
-# t-SNE places every text in the plane such that its nearest neighbors stay near. k-means divides the texts into
+# t-SNE places every text in the plane so that its nearest neighbors stay near. k-means divides the texts into
 # groups by their vectors; a group is named after the words that are frequent in it and rare elsewhere.
 
 # %%

@@ -89,9 +89,9 @@ for name in "exact", "f1", "HasAns_f1", "NoAns_f1", "best_f1", "best_f1_thresh":
 # %% [markdown]
 # ## Ask your own questions
 #
-# The model copies answers from the text unchanged and says where they are: `start` and `end` count bytes of
-# the text. It refuses to answer if "no answer" scores more than `THRESHOLD` above the best answer. With 18
-# articles, it learns to refuse too little, so the stored answers come from a threshold of -2.
+# The model copies answers from the text unchanged and says where they are: `start` and `end` count bytes of the
+# text. It refuses to answer if "no answer" scores more than `THRESHOLD` above the best answer. Trained on 18
+# articles, it refuses too rarely, so the stored answers come from a threshold of -2.
 
 # %%
 TEXT = (
@@ -113,4 +113,4 @@ ask([{"question": question, "context": TEXT} for question in QUESTIONS])
 #
 # - `run.export("answers")` writes a SavedModel that maps raw strings to answers.
 # - `python -m bert_tf.predict --checkpoint=run "QUESTION ||| TEXT"` answers in a terminal.
-# - For your own questions, write them in SQuAD's format and give `--train_file` and `--dev_file`.
+# - To train on your own questions, write them in SQuAD's format and give the files to `finetune` as `train` and `dev`.

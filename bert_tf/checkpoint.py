@@ -133,8 +133,8 @@ def _open_run(
     saved = {path: tensor for path, tensor in tensors if not path.startswith("lora/")}
     if folder.flags and folder.flags.get("lora_rank"):
         raise ValueError(
-            f"{checkpoint} keeps the matrices of --lora_rank apart from the weights: finish the "
-            f"training and name the run folder, {folder.path}"
+            f"{checkpoint} is from the middle of a --lora_rank training, which merges its matrices "
+            f"at the end: finish the training and give the run folder, {folder.path}"
         )
     found = {path: tensor for path, tensor in saved.items() if path.split("/")[0] in _MODELS}
     others = {path: tensor for path, tensor in saved.items() if path not in found}
@@ -212,14 +212,14 @@ class _Room:
         self._bytes -= size
         if self._bytes < 0:
             raise ValueError(
-                f"{self._path} expands to more than {self._limit:,} bytes, the limit of its size "
-                "and of the disk: if the disk is full, set TMPDIR to a folder with more room"
+                f"{self._path} expands to more than {self._limit:,} bytes, the most that its size "
+                "and the disk allow: if the disk is full, set TMPDIR to a folder with more room"
             )
 
     def take_file(self, name: str, regular: bool) -> None:
         """Subtracts a file; raises a ValueError if it is unsafe or one too many."""
         if not regular or not name or name.startswith("/") or ".." in name.split("/"):
-            raise ValueError(f"{self._path} is unsafe: {name!r} is no regular file in its folder")
+            raise ValueError(f"{self._path} is unsafe: {name!r} is not a file inside its folder")
         self._files -= 1
         if self._files < 0:
             raise ValueError(f"{self._path} holds more than {_MAX_FILES:,} files")

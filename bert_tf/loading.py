@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 import keras
 
+from bert_tf.base.calling import in_python
+from bert_tf.base.command import Options
+from bert_tf.base.progress import say
 from bert_tf.checkpoint import local_folder, open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.models.encoder import BertEncoder
@@ -13,7 +16,7 @@ from bert_tf.text.preprocessor import BertPreprocessor
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import load_or_warn
 from bert_tf.weights.formats.saved_model import read_preprocessor
-from tfrecords.vocabulary import warn_about_casing
+from tfrecords.vocabulary import Vocabulary, warn_about_casing
 
 
 class LoadedRun(NamedTuple):
@@ -45,7 +48,7 @@ def load(path: str) -> LoadedRun:
     """Loads the model, tokenizer and configuration of a run or another checkpoint.
 
     Args:
-        path: the output folder of run_pretraining or run_finetuning, or a checkpoint in one. For a
+        path: a run folder of run_pretraining or run_finetuning, or a checkpoint in one. For a
             folder, loads the best weights if there are any, otherwise the newest. Also a checkpoint
             of another program; see docs/checkpoints.md.
 
@@ -62,12 +65,10 @@ def load(path: str) -> LoadedRun:
     checkpoint = open_checkpoint(path)
     spec = checkpoint.spec
     if "head" in checkpoint.parts:
-        print(
-            f"The head of {path} was not loaded: use predict, export.classifier or load_embedder."
-        )
+        print(f"The head of {path} was not loaded: use load_predictor or load_embedder for it.")
     model = (BertPretrainer if "masked_lm" in checkpoint.parts else BertEncoder)(spec.config)
     load_or_warn(checkpoint, model.weights)
-    warn_about_casing(spec.vocab, spec.lower_case)
+    _warn_about_casing(spec.vocab, spec.lower_case, path)
     tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case) if spec.vocab else None
     return LoadedRun(model, tokenizer, spec.config)
 
@@ -106,5 +107,10 @@ def load_preprocessor(path: str, seq_length: int | None = None) -> BertPreproces
             f"the vocabulary of {path} is unknown: use "
             "bert_tf.BertPreprocessor(VOCAB_FILE, lower_case=True or False)"
         )
-    warn_about_casing(vocab, lower_case, path)
+    _warn_about_casing(vocab, lower_case, path)
     return BertPreprocessor(vocab, lower_case, length if seq_length is None else seq_length)
+
+
+def _warn_about_casing(vocab: Vocabulary | None, lower_case: bool | None, source: str) -> None:
+    with in_python(Options, {"do_lower_case": "do_lower_case"}):
+        warn_about_casing(vocab, lower_case, source, say)

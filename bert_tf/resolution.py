@@ -69,7 +69,7 @@ def resolve_model(
     given = flag_values(flags.vocab_file, flags.do_lower_case, replace_vocab)
     vocabs, casings = given[0] | {**vocabs}, given[1] | {**casings}
     if flags.bert_config_file and flags.preset:
-        raise ValueError("--bert_config_file and --preset exclude each other: give only one")
+        raise ValueError("give either --bert_config_file or --preset, not both")
     # What a start that failed before its first checkpoint left in the output folder does not count.
     resumed = run if run and run.has_checkpoint else None
     if resumed:

@@ -146,7 +146,7 @@ class Session:
         if capacity:
             self.say(
                 f"Skipping padding: steps compute {capacity.tokens:,} of {rows * places:,} "
-                "places, or all of them if a batch has more tokens."
+                "positions, or all of them if a batch has more tokens."
             )
         return capacity
 

@@ -3,7 +3,7 @@
   python -m export.bundle --checkpoint=run --license=mit --output_dir=release
   python -m export.bundle --checkpoint=run --classifier=sst2 --output_dir=model
 
---checkpoint is the output folder of run_pretraining, or a checkpoint of another program
+--checkpoint is a run folder of run_pretraining, or a checkpoint of another program
 (docs/checkpoints.md). --classifier adds the model of a run of run_finetuning. The folder holds
   encoder, preprocessor, classifier  SavedModels
   encoder.tar.gz and so on           the same, for hub.load from a URL and for Kaggle Models
@@ -46,11 +46,11 @@ class Options(PreprocessorOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
-        help="Output folder of run_pretraining, or a checkpoint of another program "
+        help="Run folder of run_pretraining, or a checkpoint of another program "
         "(docs/checkpoints.md)."
     )
     classifier: str | None = option(
-        None, "Output folder of run_finetuning, whose best weights to add as a classifier."
+        None, "Run folder of run_finetuning, whose best weights to add as a classifier."
     )
 
 

@@ -2,7 +2,7 @@
 
   python -m export.classifier --checkpoint=run-sst2 --output_dir=classifier
 
---checkpoint is the output folder of run_finetuning, whose best weights are exported, or a
+--checkpoint is a run folder of run_finetuning, whose best weights are exported, or a
 fine-tuned model of another program.
 
 To use the result:
@@ -31,7 +31,7 @@ class Options(ModelOptions, FineTunedOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
-        help="Output folder of run_finetuning, or a fine-tuned model of another program "
+        help="Run folder of run_finetuning, or a fine-tuned model of another program "
         "(docs/checkpoints.md), converted or not."
     )
 
@@ -55,7 +55,7 @@ def export_classifier(
     """Writes the best weights of a fine-tuning run, or another fine-tuned model, as a SavedModel.
 
     Args:
-        run_folder: the output folder of run_finetuning, or a fine-tuned model of another program.
+        run_folder: a run folder of run_finetuning, or a fine-tuned model of another program.
         output_dir: must be new or empty.
         task: the run's task; needed only if it is not registered.
         flags: other flags of the command, such as `max_seq_length`, `precision` or `license`.

@@ -29,7 +29,7 @@ class Options(ModelOptions, TokenizerOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
-        help="A sentence-transformers folder, an output folder of a run, or a checkpoint of "
+        help="A sentence-transformers folder, a run folder, or a checkpoint of "
         "another program (docs/checkpoints.md)."
     )
     pooling: str | None = option(

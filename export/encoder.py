@@ -2,7 +2,7 @@
 
   python -m export.encoder --checkpoint=run --output_dir=encoder
 
---checkpoint is the output folder of run_pretraining, or a checkpoint of another program
+--checkpoint is a run folder of run_pretraining, or a checkpoint of another program
 (docs/checkpoints.md). For serving, --precision=bfloat16 or float16 writes a folder of half the
 size, and --precision=int8 one of a quarter.
 
@@ -51,7 +51,7 @@ class Options(ModelOptions, ExportTokenizerOptions):
     """The flags of the command."""
 
     checkpoint: str = option(
-        help="Output folder of run_pretraining, one checkpoint in it, such as run/ckpt-1000, or a "
+        help="Run folder of run_pretraining, one checkpoint in it, such as run/ckpt-1000, or a "
         "checkpoint of another program (docs/checkpoints.md)."
     )
 
@@ -85,8 +85,8 @@ def write(options: Options) -> str:
     checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
     if "head" in checkpoint.parts:
         raise ValueError(
-            f"{options.checkpoint} is a fine-tuned model: export it with export.classifier, or "
-            "what convert_checkpoint --to=run --allow_extra='task_model/*' makes of it"
+            f"{options.checkpoint} is a fine-tuned model: use export.classifier, or, for its "
+            "encoder alone, first convert_checkpoint --to=run --allow_extra='task_model/*'"
         )
     vocab, lower_case = resolve_vocab(
         checkpoint, options.vocab_file, options.do_lower_case, options.replace_vocab

@@ -42,7 +42,7 @@ class SingleFileOptions(command.Options):
     ending: ClassVar[str]
 
     checkpoint: str = option(
-        help="Output folder of run_finetuning or run_pretraining, or a checkpoint of another "
+        help="Run folder of run_finetuning or run_pretraining, or a checkpoint of another "
         "program (docs/checkpoints.md)."
     )
     output_file: str = option(help="The file to write; must be new, and end in .tflite or .onnx.")
@@ -58,7 +58,7 @@ class SingleFileOptions(command.Options):
         "fine-tuning run. The data must still be where the run found it.",
     )
     pairs: bool = rare_option(
-        False, "A model of another program classifies pairs of texts. The task of a run states it."
+        False, "The model classifies pairs of texts. Needed only for models of other programs."
     )
 
     def __post_init__(self) -> None:

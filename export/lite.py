@@ -2,8 +2,8 @@
 
   python -m export.lite --checkpoint=run --output_file=a.tflite --quantize=int8
 
---checkpoint is the output folder of run_finetuning, whose best weights become a model from token
-ids to probabilities or vectors; a sentence-transformers folder; or the output folder of
+--checkpoint is a run folder of run_finetuning, whose best weights become a model from token
+ids to probabilities or vectors; a sentence-transformers folder; or a run folder of
 run_pretraining, or a checkpoint of another program, whose encoder is exported.
 
 The model takes one example at a time, int32 [1, max_seq_length]: input_word_ids, input_mask and

@@ -2,8 +2,8 @@
 
   python -m export.onnx --checkpoint=run-sst2 --output_file=sst2.onnx
 
---checkpoint is the output folder of run_finetuning, whose best weights become a model from token
-ids to probabilities or vectors; a sentence-transformers folder; or the output folder of
+--checkpoint is a run folder of run_finetuning, whose best weights become a model from token
+ids to probabilities or vectors; a sentence-transformers folder; or a run folder of
 run_pretraining, or a checkpoint of another program, whose encoder is exported.
 
 The inputs, int64 [batch, sequence], are input_ids, attention_mask and token_type_ids, the names

@@ -102,10 +102,10 @@ def test_extras_survive_a_round_trip(extras, tmp_path):
         ({"inner_group_num": 2}, "inner_group_num 2 is not supported, only 1"),
         ({"is_decoder": 1}, "is_decoder must be true or false, not 1"),
         *(
-            ({"pruned_heads": heads}, "pruned_heads .* must map some of 12 layers to .* 3 heads")
+            ({"pruned_heads": heads}, "pruned_heads is .* map layers .0 to 11. to .*heads .0 to 2.")
             for heads in ([1], {"a": [1]}, {"12": [1]}, {"0": [3]}, {"0": [0, 1, 2]})
         ),
-        ({"pruned_heads": {"0": [1]}, "num_hidden_groups": 2}, "pruned_heads needs layers of"),
+        ({"pruned_heads": {"0": [1]}, "num_hidden_groups": 2}, "pruned_heads needs unshared"),
         ({"hidden_act": "swish"}, "hidden_act 'swish'"),
         ({"gelu_approximate": 1}, "gelu_approximate 1 does not fit hidden_act 'gelu'"),
         ({"gelu_approximate": True, "hidden_act": "relu"}, "gelu_approximate True does not fit"),

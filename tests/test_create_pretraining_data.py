@@ -296,7 +296,7 @@ def test_bad_lines_are_counted(files, tmp_path, capsys):
     assert f"invalid bytes in 1 lines that are not UTF-8: {tmp_path}/text.txt (1). " in printed
     assert "Skipped 2 lines and 1 documents without tokens" in printed
     assert "9 tokens (11.111% [UNK])" in printed
-    assert "WARNING: so many [UNK]" in printed
+    assert "WARNING: with so many [UNK]" in printed
 
 
 @pytest.fixture

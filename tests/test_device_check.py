@@ -106,7 +106,7 @@ def test_skipping_padding(flags, fake_compiler, monkeypatch, capsys):
     run(Options(**flags, fill=0.5, find_largest_batch=False))
     assert branches == [None, True]
     report = re.sub(" +", " ", capsys.readouterr().out)
-    assert "3 predictions per sequence, 50% of the places computed" in report
+    assert "3 predictions per sequence, 50% of the positions computed" in report
     assert "bytes accessed 81.90 GB" in report and "total 2.80 GB" in report
     assert "kernels 1,234" in report
 

@@ -57,10 +57,17 @@ class Layout:
             max_predictions_per_seq=length("masked_lm_positions"),
         )
 
-    def __str__(self) -> str:
-        kind = "no" if self.dynamic else f"{self.max_predictions_per_seq}"
-        names = "input_ids" if self.original_names else "input_word_ids"
-        return f"{self.max_seq_length} {names} and {kind} predictions"
+    def differs_from(self, expected: "Layout") -> str:
+        """Returns what differs from the expected layout, as the end of a sentence."""
+        pairs = zip(self._facts(), expected._facts(), strict=True)
+        found, wanted = zip(*(pair for pair in pairs if pair[0] != pair[1]), strict=True)
+        return f"{' and '.join(found)}, expected {' and '.join(wanted)}"
+
+    def _facts(self) -> tuple[str, str, str]:
+        dynamic = " (--masking=dynamic)" if self.dynamic else ""
+        predictions = f"{self.max_predictions_per_seq} predictions{dynamic}"
+        names = "input_ids" if self.original_names else "input_word_ids (--use_v2_feature_names)"
+        return f"{self.max_seq_length} tokens", predictions, names
 
     @property
     def features(self) -> dict[str, tuple[type, int]]:

@@ -26,7 +26,7 @@ class Options(command.Options):
     num_examples: int = option(3, "Number of records to show.", at_least=0)
     plot: str | None = option(
         None,
-        "Image file (.png, .svg, .pdf) to write with a plot of lengths, fill and masked positions.",
+        "Plot lengths, fill and masked positions to this file (.png, .svg or .pdf).",
     )
     overwrite: bool = option(False, "Replace an existing --plot.")
 

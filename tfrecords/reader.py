@@ -175,12 +175,11 @@ def check_files(records: RecordSet) -> bool:
     rules = _rules(records)
     for row, problem in rules.check(firsts)[1].items():
         found = Layout.of(firsts[row])
-        if problem.startswith(f"{found} instead"):
+        if found != rules.layout and problem == found.differs_from(rules.layout):
             problem += (
-                ": pass the --max_seq_length and --max_predictions_per_seq of the records"
-                if found == Layout.of(firsts[0])
-                else f", as in {records.files[0]}: read them in separate runs, or create them with "
-                "the same --masking and --use_v2_feature_names"
+                f", as in {records.files[0]}: create both with the same flags"
+                if row
+                else ": pass the --max_seq_length and --max_predictions_per_seq of the records"
             )
         raise ValueError(f"{records.files[row]}, record 1: {problem}")
     return rules.layout.dynamic

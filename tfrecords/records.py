@@ -136,12 +136,12 @@ class Rules:
             feature = example.features.feature[stored]
             values = (feature.float_list if kind is float else feature.int64_list).value
             if len(values) != length:
-                return f"{stored} has {len(values)} values instead of {length}"
+                return f"{stored} has {len(values)} values, expected {length}"
             # NaN fails this test, too.
             if bad := [value for value in values if not 0 <= value <= self._largest(name)]:
                 advice = _ADVICE.get(name, "") if bad[0] > 0 else ""
                 return f"{stored} has {bad[0]}, outside 0 to {self._largest(name)}{advice}"
-        return f"{found} instead of {self.layout}" if found != self.layout else None
+        return found.differs_from(self.layout) if found != self.layout else None
 
     def _largest(self, name: str) -> int:
         """Returns the largest valid value of a feature; the smallest is 0."""

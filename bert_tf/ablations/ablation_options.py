@@ -234,7 +234,7 @@ class AblationOptions(SharedOptions):
         None, "TFRecord files, comma-separated; globs allowed. For all grids but layers."
     )
     init_checkpoint: str | None = option(
-        None, "For --grid=layers, the encoder: what run_finetuning takes under this name."
+        None, "For --grid=layers, the encoder, as in run_finetuning."
     )
 
     # The same for all rows.

@@ -122,15 +122,15 @@ def _check_kind(options: AblationOptions, named: Sequence[NamedRecords]) -> None
     for path, kind in phase.settings("masking").items():
         if options.grid != "sizes" and kind != "dynamic":
             raise ValueError(
-                f"--grid={options.grid} masks examples while reading, but {path} describes masked "
-                "ones: create them with create_pretraining_data --masking=dynamic"
+                f"--grid={options.grid} masks examples while reading, but those of {path} are "
+                "masked already: create them with create_pretraining_data --masking=dynamic"
             )
     phrases = lines_sha256(read_phrases(file)) if file else None
     for path, created_with in phase.settings("lexicon_file").items():
         if file and created_with != phrases:
             raise ValueError(
-                f"{path} describes examples that were created without --lexicon_file={file}: "
-                "create them with it"
+                f"the examples of {path} were created without --lexicon_file={file}: create them "
+                "with it"
             )
     if options.grid == "tasks" and resolve_objective(options, named) == "mlm":
         raise ValueError(

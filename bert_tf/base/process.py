@@ -85,8 +85,8 @@ def check_backend() -> None:
     backend = keras.config.backend() if keras else os.environ.get("KERAS_BACKEND", "tensorflow")
     if backend != "tensorflow":
         raise ValueError(
-            f"the backend of Keras is {backend}, on which only models run: set "
-            "KERAS_BACKEND=tensorflow before importing Keras"
+            f"Keras runs on {backend}, but this needs TensorFlow: set KERAS_BACKEND=tensorflow "
+            "before importing Keras"
         )
 
 

@@ -18,10 +18,9 @@ Grids (docs/ablations.md has their rows and the paper's results):
   entities  masking of single tokens or of whole phrases, as in ERNIE: how many held-out phrases of
             --lexicon_file are predicted as a whole
 
-layers needs neither records nor a size. For other grids but sizes, --preset or --bert_config_file
-sets the size, and create_pretraining_data must have written the records with --masking=dynamic;
-entities also needs them to have the same --lexicon_file. The other flags are those of
-run_pretraining.
+layers needs neither records nor a size. All others but sizes take the size from --preset or
+--bert_config_file, and need records created with --masking=dynamic, for entities also with the same
+--lexicon_file. The other flags are those of run_pretraining.
 """
 
 from bert_tf.ablations.ablation_options import AblationOptions

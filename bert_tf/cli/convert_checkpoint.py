@@ -17,9 +17,9 @@ The format is detected. Every weight is accounted for: if weights are missing, u
 shape, the command lists them and writes nothing. Configuration, vocabulary and casing are converted
 as well. docs/checkpoints.md describes each format.
 
-All commands that take a checkpoint accept what --from does. Use --to=run to change the model: a
-larger vocabulary (--init_vocab_mapping), other positions (--max_position_embeddings) or fewer
-layers (--layers).
+All commands that take a checkpoint accept what --from does, so convert it for other programs, or to
+change the model: a larger vocabulary (--init_vocab_mapping), other positions
+(--max_position_embeddings) or fewer layers (--layers).
 """
 
 from bert_tf.base import command

@@ -9,8 +9,8 @@ every layer and head. Write a pair of texts as "a ||| b": the page then shows th
 follows a. The page is one file that needs no network. With --serve, it is at a local address
 instead, takes new texts, and suggests some from the data of the run.
 
---checkpoint is any run folder or checkpoint of another program (docs/checkpoints.md). Without a
-masked-LM head, there are no words; without a next-sentence head, there is no probability for pairs.
+--checkpoint is any run folder or checkpoint of another program (docs/checkpoints.md). The words
+need a masked-LM head, and the probability of a pair needs a next-sentence head.
 """
 
 from bert_tf.base import command

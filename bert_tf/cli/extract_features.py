@@ -3,8 +3,8 @@
   python -m bert_tf.extract_features --checkpoint=run --input_file=text.txt \\
     --output_file=vectors.npz
 
-The input has a text or a pair, "a ||| b", on every line; or it is a table (.csv, .jsonl, ...) with
-a text or a pair in every row. --checkpoint is a run folder or a checkpoint of another program
+The input has a text or a pair, "a ||| b", on every line, or is a table (.csv, .jsonl, ...) with a
+text or a pair in every row. --checkpoint is a run folder or a checkpoint of another program
 (docs/checkpoints.md).
 
 --output_file ends with
@@ -16,8 +16,8 @@ a text or a pair in every row. --checkpoint is a run folder or a checkpoint of a
              each layer
   .tfrecord  compact records, one per line, with the names of .npz
   .jsonl     the JSON lines of google-research/bert, 2.6 times as large as float32 arrays
-  .tsv       tab-separated values of one layer, which must be given, as in --layers=-1, with what
-             TensorBoard's embedding projector needs beside them: tensorboard --logdir=FOLDER
+  .tsv       tab-separated values of one layer, such as --layers=-1, and beside them the files that
+             TensorBoard's embedding projector needs: tensorboard --logdir=FOLDER
 
 Flags have the names and defaults of google-research/bert's extract_features.
 """

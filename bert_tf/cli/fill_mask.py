@@ -4,7 +4,7 @@
   python -m bert_tf.fill_mask --checkpoint=hf:google-bert/bert-base-uncased \\
     --input_file=texts.txt
 
---checkpoint is the output folder of run_pretraining, the SavedModel of export.encoder or a
+--checkpoint is a run folder of run_pretraining, the SavedModel of export.encoder or a
 checkpoint of another program with a masked-LM head (docs/checkpoints.md). Texts are arguments, the
 lines of --input_file or of standard input, or a column of a table (.csv, .tsv, .jsonl). Several
 masks in a text are filled in independently of each other. The words are tokens of the vocabulary;

@@ -2,7 +2,7 @@
 
   python -m bert_tf.glue_submission --output_file=glue.zip run-cola run-sst2
 
-Each run is the output folder of run_finetuning with --do_predict. The command checks that every
+Each run is the folder of a run_finetuning with --do_predict. The command checks that every
 file covers its whole test set with labels of its task, and lists which of the eleven files are
 missing. The server is at gluebenchmark.com.
 """
@@ -19,7 +19,7 @@ class Options(command.Options):
 
     runs: tuple = option(
         (),
-        "Output folder of run_finetuning; may be repeated, and the name of the flag may be "
+        "Run folder of run_finetuning; may be repeated, and the name of the flag may be "
         "left out. Required.",
         kind="positional",
     )
@@ -29,7 +29,7 @@ class Options(command.Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.runs:
-            raise ValueError("no runs: name the output folders of run_finetuning")
+            raise ValueError("no runs: give the run folders of run_finetuning")
         if not self.output_file.endswith(".zip"):
             raise ValueError(f"--output_file={self.output_file}: its name must end with .zip")
 

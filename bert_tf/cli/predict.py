@@ -4,7 +4,7 @@
   python -m bert_tf.predict --checkpoint=mrpc "A sentence. ||| Another one."
   python -m bert_tf.predict --checkpoint=squad --input_file=a.jsonl --json
 
---checkpoint is the output folder of run_finetuning, a fine-tuned model of another program
+--checkpoint is a run folder of run_finetuning, a fine-tuned model of another program
 (docs/checkpoints.md), or what export.classifier, export.lite or export.onnx wrote. Examples are
 arguments, or the lines of --input_file or of standard input. Separate the two texts of a pair, or a
 question and its context, with a tab or " ||| ". An --input_file named .csv, .tsv or .jsonl is read

@@ -3,7 +3,7 @@
   python -m bert_tf.results --folder=runs
   python -m bert_tf.results runs --output_file=results.md
 
-The folder holds output folders of run_finetuning, at any depth. Runs that differ only in
+The folder holds run folders of run_finetuning, at any depth. Runs that differ only in
 --random_seed share one row: their mean and standard deviation (with n - 1). The first tables have a
 row for each setting of the flags, and show the metric that chooses the best weights. The others
 repeat the figures of the BERT paper for these tasks, in percent, and add a row for each model that

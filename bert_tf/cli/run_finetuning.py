@@ -5,7 +5,7 @@
   python -m bert_tf.run_finetuning --task=csv --train_file=mails.csv \\
     --do_train --do_eval --init_checkpoint=run --output_dir=spam
 
---init_checkpoint is the output folder of run_pretraining or a checkpoint of another program, such
+--init_checkpoint is a run folder of run_pretraining or a checkpoint of another program, such
 as Google's or hf:ORG/NAME (docs/checkpoints.md). It provides configuration, vocabulary and casing.
 Training evaluates on the dev set after every epoch and keeps the best weights in output_dir/best,
 which export.classifier exports as a SavedModel. Run the same command again to resume an interrupted

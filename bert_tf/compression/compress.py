@@ -67,7 +67,7 @@ def compress(options: CompressionOptions) -> dict[str, float]:
     options = hold_out_as_teacher(options, teacher)
     if not teacher.head:
         raise ValueError(
-            f"--teacher={options.teacher} is not a fine-tuned model: give the output folder of "
+            f"--teacher={options.teacher} is not a fine-tuned model: give a run folder of "
             "run_finetuning on this task"
         )
     if teacher.head.kind == EMBEDDING:

@@ -70,7 +70,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         choices=tuple(RECIPES),
     )
     teacher: str = option(
-        help="The model to compress: the output folder of run_finetuning on the same task, or a "
+        help="The model to compress: a run folder of run_finetuning on the same task, or a "
         "fine-tuned model of another program."
     )
     sparsity: float | None = option(
@@ -112,8 +112,8 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     )
     bits: str | None = rare_option(
         None,
-        "Bits of the weights of a layer, for qbert, from 2 to 8. Such as 4, or 2/3, the "
-        "default: the half of the layers that is more sensitive gets the larger number.",
+        "For qbert, the bits of a layer's weights, from 2 to 8: such as 4, or 2/3 (the default), "
+        "which gives 3 to the more sensitive half of the layers.",
     )
     do_train: bool = rare_option(True, "Train the student; always on.", role="free")
     do_eval: bool = rare_option(
@@ -130,7 +130,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
                 "as --output_dir"
             )
         if bool(self.augment) != bool(self.masked_lm):
-            raise ValueError("--augment and --masked_lm need each other: give both or neither")
+            raise ValueError("--augment and --masked_lm go together: give both or none")
         if self.glove_file and not self.augment:
             raise ValueError("--glove_file has no effect without --augment: omit it")
         if self.bits and not re.fullmatch(r"[2-8](/[2-8])?", self.bits):
@@ -181,7 +181,7 @@ class GeneralOptions(StudentOptions, PretrainingOptions):
         choices=tuple(GENERAL_RECIPES),
     )
     teacher: str = option(
-        help="The model to compress: the output folder of run_pretraining, or a checkpoint of "
+        help="The model to compress: a run folder of run_pretraining, or a checkpoint of "
         "another program."
     )
     init_checkpoint: str | None = option(
@@ -198,7 +198,7 @@ class GeneralOptions(StudentOptions, PretrainingOptions):
         super().__post_init__()
         if self.objective not in (None, "mlm"):
             raise ValueError(
-                f"--objective={self.objective}: students learn no relation of sentences: omit it"
+                f"--objective={self.objective}: students learn masked tokens only: omit it"
             )
 
 
@@ -207,7 +207,7 @@ class ReportOptions(command.Options):
     """Which students to compare."""
 
     report: str = option(
-        help="Folder with output folders of compress, at any depth. The command measures the speed "
+        help="Folder with run folders of compress, at any depth. The command measures the speed "
         "of all students and their teachers, and writes compression.md and compression.png there."
     )
     overwrite: bool = option(False, "Replace an existing compression.md and compression.png.")

@@ -158,8 +158,8 @@ class DistillingLearner(StudentLearner):
         if self._augmentation and TRAIN in splits:
             if not isinstance(splits[TRAIN], TextExamples):
                 raise ValueError(
-                    f"--augment makes copies of texts and pairs of texts, but "
-                    f"--task={self.task.name} has other examples: omit it"
+                    f"--augment copies texts and pairs of texts, not the examples of "
+                    f"--task={self.task.name}: omit it"
                 )
             splits[TRAIN] = self._augmentation(splits[TRAIN])
         self._train = splits.get(TRAIN, self._train)

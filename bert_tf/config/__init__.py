@@ -58,7 +58,7 @@ class Head:
         # Results could show only one of two outputs with the same label.
         if len({label for label in self.labels if label.strip()}) < len(self.labels):
             shown = ", ".join(map(repr, self.labels))
-            raise ValueError(f"a label is empty or that of two outputs: rename it ({shown:.300})")
+            raise ValueError(f"a label is empty or occurs twice: rename it ({shown:.300})")
 
     @property
     def reads_pooler(self) -> bool:

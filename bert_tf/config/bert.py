@@ -182,21 +182,21 @@ class BertConfig:
     def _checked_heads(self) -> dict[int, tuple[int, ...]]:
         """Returns `pruned_heads` in order; the keys may be strings, as in JSON."""
         found = self.pruned_heads or {}
-        layers, count = range(self.num_hidden_layers), range(self.num_attention_heads)
+        layers, count = range(self.num_hidden_layers), self.num_attention_heads
         try:
             heads = {int(layer): tuple(sorted({*heads})) for layer, heads in found.items() if heads}
             fits = all(
-                layer in layers and {*removed} < {*count} for layer, removed in heads.items()
+                layer in layers and {*removed} < {*range(count)} for layer, removed in heads.items()
             )
         except (AttributeError, TypeError, ValueError):
             fits = False
         if not fits:
             raise ValueError(
-                f"pruned_heads {found!r} must map some of {self.num_hidden_layers} layers to lists "
-                f"of some of their {self.num_attention_heads} heads, not all"
+                f"pruned_heads is {found!r}: it must map layers (0 to {len(layers) - 1}) to lists "
+                f"of heads (0 to {count - 1}), and leave each layer a head"
             )
         if heads and self.num_hidden_groups:
-            raise ValueError("pruned_heads needs layers of their own, without num_hidden_groups")
+            raise ValueError("pruned_heads needs unshared layers: omit num_hidden_groups")
         return dict(sorted(heads.items()))
 
     @property

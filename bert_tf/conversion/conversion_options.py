@@ -46,8 +46,8 @@ class ConversionOptions(command.Options):
     )
     init_vocab_mapping: str | None = option(
         None,
-        "The .mapping.json that build_vocab --extend_vocab wrote. It determines how the "
-        "tables with one row per token grow; --vocab_file is the extended vocabulary.",
+        "Grow the model to the extended vocabulary in --vocab_file: the .mapping.json that "
+        "build_vocab --extend_vocab wrote.",
     )
     max_position_embeddings: int | None = option(
         None,

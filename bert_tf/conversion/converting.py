@@ -78,7 +78,8 @@ def convert(options: ConversionOptions) -> None:
     left_out = sorted(path for path in checkpoint.tensors if matches(path, extra))
     if needed := [path for path in left_out if part_of(path) in target.parts]:
         raise ValueError(
-            f"--allow_extra={options.allow_extra} names {needed[0]}, which --to={options.to} needs"
+            f"--allow_extra={options.allow_extra} would leave out {needed[0]}, which "
+            f"--to={options.to} needs"
         )
     if embedding and any(matches(path, extra) for path in embedding.dense):
         embedding = None
@@ -220,7 +221,9 @@ def _next_step(options: ConversionOptions, checkpoint: Checkpoint, computes_vect
     if options.to == "kerashub":
         name = kerashub.model_class(checkpoint)
         return f"in Python, keras_hub.models.{name}.from_preset({folder!r})"
-    head = Run(folder).head if options.to == "run" else None
+    head = checkpoint.head
+    if head and options.to == "google":
+        return f"in google-research/bert, --init_checkpoint={folder}/bert_model.ckpt"
     if head:
         kind = "embedder" if head.kind == EMBEDDING else "classifier"
         line = command_line(f"export.{kind}", checkpoint=folder, output_dir=unused_name(kind))

@@ -46,7 +46,7 @@ def describe_subject(subject: StepSetup) -> str:
         f"{options.max_predictions_per_seq} predictions per sequence"
     )
     if options.fill < 1:
-        batch += f", {options.fill:.0%} of the places computed"
+        batch += f", {options.fill:.0%} of the positions computed"
     peak = chip.replicas * subject.peak_flops
     size = (
         f"{topology.name}: {counted(replicas, replica)}, "

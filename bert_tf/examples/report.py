@@ -30,7 +30,7 @@ _MAX_TRUNCATED = 0.2
 _MIN_WRAPPED = 0.4
 LONGER_DOCUMENTS = (
     "In text files, --document_separator says what separates documents, by default a blank line; "
-    "--split_sentences divides lines that hold several sentences."
+    "--split_sentences splits lines that hold several sentences."
 )
 _SAMPLES = 8
 
@@ -57,8 +57,8 @@ def text_warnings(text: TextCounts, job: Job) -> list[str]:
     lines = describe_problems(job.input_files, text.invalid_lines)
     if text.unknown_tokens > _MAX_UNKNOWN * text.tokens:
         lines.append(
-            "WARNING: so many [UNK] leave little to learn. Check that the vocabulary is for this "
-            "language and that --do_lower_case matches the vocabulary."
+            "WARNING: with so many [UNK], there is little to learn. Check that the vocabulary is "
+            "for this language and that --do_lower_case matches the vocabulary."
         )
     if text.wrapped_lines > _MIN_WRAPPED * text.lines:
         lines.append(
@@ -119,8 +119,8 @@ def example_report(statistics: CreationStatistics, job: Job) -> str:
     lost = examples.cut_tokens / (examples.tokens + examples.cut_tokens)
     if options.objective == "mlm":
         lines.append(
-            f"Divided {examples.cut_sentences:,} sentences that are longer than an example, "
-            "without losing a token."
+            f"Split {examples.cut_sentences:,} sentences that are longer than an example, without "
+            "losing a token."
         )
     else:
         lines.append(
@@ -129,12 +129,12 @@ def example_report(statistics: CreationStatistics, job: Job) -> str:
         )
     if lost > _MAX_TRUNCATED:
         lines.append(
-            f"WARNING: truncation dropped {lost:.1%} of the tokens. --split_sentences divides "
-            "paragraphs, a longer --max_seq_length cuts less, and --objective=mlm cuts nothing."
+            f"WARNING: truncation dropped {lost:.1%} of the tokens. --split_sentences splits "
+            "paragraphs, a longer --max_seq_length truncates less, and --objective=mlm nothing."
         )
     if examples.documents_without_pairs:
         lines.append(
-            f"Skipped one-sentence documents without a second segment "
+            f"Skipped documents of one sentence, which have no second segment, "
             f"{examples.documents_without_pairs:,} times."
         )
     return "\n".join([*lines, *label_warnings(examples, statistics.text, job)])

@@ -177,7 +177,7 @@ def _make_task(
 def _make_learner(options: FineTuningOptions, task: Task) -> TaskLearner:
     if options.lora_rank:
         if not options.init_checkpoint:
-            raise ValueError("--lora_rank needs --init_checkpoint, whose weights stay as they are")
+            raise ValueError("--lora_rank needs trained weights: give --init_checkpoint")
         return LoraLearner(task)
     return MultiTaskLearner(task) if isinstance(task, MultiTask) else TaskLearner(task)
 

@@ -50,14 +50,14 @@ def open_members(path: str, *flags: Any, **others: Any) -> tuple[Checkpoint, Tas
     if len(paths) == 1:
         return opened[0]
     if task.head and task.head.kind == EMBEDDING:
-        raise ValueError(f"{first.path} computes vectors, which have no mean: name a single model")
+        raise ValueError(f"{first.path} computes vectors, which cannot be averaged: give one model")
     shared = _shared(*opened[0])
     for other in opened[1:]:
         theirs = _shared(*other)
         if name := next((x for x in shared if theirs.get(x, shared[x]) != shared[x]), None):
             raise ValueError(
-                f"{first.path} and {other[0].path} cannot predict together because of their "
-                f"{name}: {shared[name]} and {theirs[name]}"
+                f"{first.path} and {other[0].path} cannot be averaged, as their {name} differ: "
+                f"{shared[name]} and {theirs[name]}"
             )
     members = tuple(checkpoint for checkpoint, *_ in opened[1:])
     return dataclasses.replace(first, path=path, others=members), task, length
@@ -85,7 +85,7 @@ def open_fine_tuned(
     Prints a warning if the run is unfinished.
 
     Args:
-        path: the output folder of run_finetuning, a checkpoint in it, or an archive of it; or a
+        path: a run folder of run_finetuning, a checkpoint in it, or an archive of it; or a
             fine-tuned model of another program.
         task: the task, if it is not registered.
         max_seq_length: by default that of the run, or of the task.
@@ -156,13 +156,11 @@ def _converted_task(
 ) -> Task:
     head = checkpoint.head
     if not head:
-        raise ValueError(
-            f"{path} is not a fine-tuned model: give the output folder of run_finetuning"
-        )
+        raise ValueError(f"{path} is not a fine-tuned model: give a run folder of run_finetuning")
     if head.kind == EMBEDDING:
         raise ValueError(f"{path} only computes vectors: use export.embedder or load_embedder")
     if HEAD_BIAS not in checkpoint.tensors:
-        raise ValueError(f"{path} lacks the flags.json of its run: give the run's output folder")
+        raise ValueError(f"{path} lacks the flags.json of its run: give the whole run folder")
     if threshold is not None and head.kind != "span":
         raise ValueError(
             "--null_score_diff_threshold is only for models that answer questions: omit it"

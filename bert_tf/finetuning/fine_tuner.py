@@ -141,7 +141,7 @@ class FineTuner:
         task, options, config = learner.task, session.options, spec.config
         self.num_train_steps = steps = options.num_train_steps(len(self._examples))
         if options.layer_decay != 1 and not config.has_layers:
-            raise ValueError("--layer_decay is for layers of BERT, which a BiLSTM lacks: omit it")
+            raise ValueError("--layer_decay has no effect on a BiLSTM: omit it")
         sizes = options.train_batch_size, session.strategy.num_replicas_in_sync, config
         if note := task.check_steps(self._examples, *sizes):
             session.say(f"WARNING: {note}")

@@ -45,12 +45,12 @@ class TaskOptions(command.Options):
     train_file: str | None = _data(None, "Training file, instead of the one in --data_dir.")
     dev_file: str | None = _data(
         None,
-        "File with the answers to evaluate on, instead of the one in --data_dir. Without either, "
+        "File to evaluate on, with answers, instead of the one in --data_dir. Without either, "
         "a tenth of --train_file is held out.",
     )
     test_file: str | None = option(
         None,
-        "File to predict, with or without answers, instead of the one in --data_dir.",
+        "Test file, with or without answers, instead of the one in --data_dir.",
         role="test",
     )
     text_column: str | None = _column(
@@ -102,7 +102,7 @@ class TaskOptions(command.Options):
         "compares directions, so this changes only the vectors that later commands compute.",
     )
     temperature: float = rare_option(
-        0.05, "--label_type=pairs divides the cosines in the loss by this.", at_least=0.001
+        0.05, "With --label_type=pairs, the loss divides the cosines by this.", at_least=0.001
     )
 
     # Tagging.
@@ -185,14 +185,14 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         None,
         "Run folder of run_pretraining, a checkpoint in one, or a checkpoint of another "
         "program (docs/checkpoints.md), whose encoder to start from. Configuration, vocabulary and "
-        "casing come with it. With --do_eval and without --do_train, a fine-tuned model, or an "
-        "ensemble, a,b,c.",
+        "casing come with it. To evaluate without --do_train: a fine-tuned model, or an ensemble, "
+        "a,b,c.",
         role="training",
     )
     init_vocab_mapping: str | None = rare_option(
         None,
-        "The .mapping.json that build_vocab --extend_vocab wrote. It determines how the word "
-        "embeddings of --init_checkpoint grow; --vocab_file is the extended vocabulary.",
+        "Grow --init_checkpoint to the extended vocabulary in --vocab_file: the .mapping.json that "
+        "build_vocab --extend_vocab wrote.",
     )
     bert_config_file: str | None = rare_option(
         None,
@@ -202,8 +202,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     preset: str | None = rare_option(
         None,
         "A published size, such as tiny, mini, small, base or L-6_H-256, to train an encoder "
-        "from scratch. To compare with: bilstm, a BiLSTM, and bilstm-pairs, which compares two "
-        "texts.",
+        "from scratch. As baselines: bilstm, a BiLSTM, and bilstm-pairs, one for pairs of texts.",
     )
     vocab_file: str | None = rare_option(
         None,
@@ -277,7 +276,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     class_weights: str | None = rare_option(
         None,
         "Weights of the classes in the loss: `balanced` gives every class the same total "
-        "weight, whatever its number of training examples; spam=1,ham=4 states them, and classes "
+        "weight, whatever its number of training examples; spam=1,ham=4 sets them, and classes "
         "that are not named weigh 1.",
     )
     freeze_encoder: bool = rare_option(
@@ -285,13 +284,13 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     )
     lora_rank: int | None = rare_option(
         None,
-        "Train only the head and, for every query and value projection, two matrices of this rank, "
-        "with a --learning_rate of 1e-3 to 5e-3. 8 is usual.",
+        "Fine-tune with LoRA: train only the head and, for every query and value projection, two "
+        "matrices of this rank (usually 8), with a --learning_rate of 1e-3 to 5e-3.",
         at_least=1,
     )
     lora_alpha: float = rare_option(
         16.0,
-        "The product of the two matrices is multiplied by this / --lora_rank.",
+        "Scale of LoRA: the product of the two matrices is multiplied by this / --lora_rank.",
         at_least=0.001,
     )
     layer_decay: float = rare_option(

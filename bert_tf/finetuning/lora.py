@@ -177,14 +177,14 @@ def load_adapters(path: str, base: str) -> keras.Model:
         if arrays["lora/layer_0_query_a"].shape[1:] != (rank,) or not np.isfinite(alpha):
             raise ValueError
     except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
-        raise ValueError(f"{path} is not a whole {ADAPTERS} of a run: give another file") from None
+        raise ValueError(f"{path} is damaged, or not the {ADAPTERS} of a run") from None
     checkpoint = open_checkpoint(base)
     task_model = make_model(head, checkpoint.spec.config)
     model = LoraModel(task_model, rank, alpha, head.reads_pooler)
     load_weights(checkpoint.path, checkpoint.tensors, model.encoder.weights, None, OPTIONAL)
     if model.base_checksum() != description["base_sha256"]:
         raise ValueError(
-            f"{path} belongs to {description['base']}, not to {checkpoint.path}: give that model"
+            f"{path} was trained on {description['base']}: give that, not {checkpoint.path}"
         )
     tensors = {name: Tensor(array.shape, array.copy) for name, array in arrays.items()}
     load_weights(path, tensors, model.trainable_weights)

@@ -110,7 +110,7 @@ def options_of_run(run: Run) -> FineTuningOptions:
     flags = run.flags
     run.check_one_task()
     if not {"task", "output_dir"} <= flags.keys() or not run.head:
-        raise ValueError(f"{run.path} holds no fine-tuning run: give the output folder of one")
+        raise ValueError(f"{run.path} holds no fine-tuning run: give the run folder of one")
     options = options_of(run)
     with errors_at(run.file(FLAGS)):
         make_task(options, run.head)  # checks them

@@ -51,7 +51,7 @@ class FineTunedOptions(TokenizerOptions):
         **PAIR_LENGTH,
     )
     pairs: bool = rare_option(
-        False, "For a model of another program that classifies pairs of texts. A run states it."
+        False, "The model classifies pairs of texts. Needed only for models of other programs."
     )
     null_score_diff_threshold: float | None = rare_option(
         None,
@@ -100,7 +100,7 @@ class TextOptions(ColumnOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.texts and self.input_file:
-            raise ValueError("texts and --input_file exclude each other: give only one")
+            raise ValueError("give either texts or --input_file, not both")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ class PredictorOptions(FineTunedOptions):
     """Which model predicts, and how it reads."""
 
     checkpoint: str = option(
-        help="Output folder of run_finetuning, a fine-tuned model of another program "
+        help="Run folder of run_finetuning, a fine-tuned model of another program "
         "(docs/checkpoints.md), a file of export.lite or export.onnx, or a SavedModel of "
         "export.classifier; several models, a,b,c, average their probabilities.",
         role="data",
@@ -150,7 +150,7 @@ class FillerOptions(TokenizerOptions):
     """Which model predicts words, and which words."""
 
     checkpoint: str = option(
-        help="Output folder of run_pretraining, SavedModel of export.encoder, or a checkpoint of "
+        help="Run folder of run_pretraining, SavedModel of export.encoder, or a checkpoint of "
         "another program with a masked-LM head (docs/checkpoints.md)."
     )
     top_k: int | None = option(
@@ -196,12 +196,12 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, TokenizerOptions):
     )
     layers: str | None = option(
         None,
-        "Layers, separated by commas: -1 is the last, 0 the first, and embeddings is what the "
-        "first one reads. Default: -1,-2,-3,-4, or all layers if there are fewer.",
+        "Layers, comma-separated: -1 is the last, 0 the first, and embeddings the input of the "
+        "first. Default: -1,-2,-3,-4, or all layers if there are fewer.",
     )
     pooling: str = option(
         "tokens",
-        "What gets a vector: tokens: every token; word_first, word_mean: every word between "
+        "What gets a vector. tokens: every token; word_first, word_mean: every word between "
         "spaces, with the vector of its first token or the mean of all its tokens; cls, mean: the "
         "line, with the vector of [CLS] or the mean of all tokens, [CLS] and [SEP] included.",
         choices=("tokens", "word_first", "word_mean", "cls", "mean"),

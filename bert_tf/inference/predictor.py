@@ -160,7 +160,7 @@ def load_predictor(checkpoint: str | Sequence[str], **settings: Any) -> Predicto
     """Loads a fine-tuned model to predict new texts, as the command `predict` does.
 
     Args:
-        checkpoint: the output folder of run_finetuning, a fine-tuned model of another program, a
+        checkpoint: a run folder of run_finetuning, a fine-tuned model of another program, a
             file of export.lite or export.onnx, or a SavedModel of export.classifier; or a list of
             checkpoints, whose probabilities are averaged.
         settings: the flags of `predict` that say how to read: `batch_size`, `max_seq_length`,
@@ -187,7 +187,7 @@ def open_predictor(options: PredictorOptions) -> Predictor:
     paths, path = member_paths(options.checkpoint), options.checkpoint
     if alone := [path for path in paths if path.endswith((LITE, ONNX)) or is_text_model(path)]:
         if len(paths) > 1:
-            raise ValueError(f"{alone[0]} predicts alone: several models must be checkpoints")
+            raise ValueError(f"{alone[0]} cannot be averaged: give it alone, or only checkpoints")
         flags = (field.name for field in dataclasses.fields(FineTunedOptions))
         options.refuse(flags, f"has no effect, as {path} states its own")
         open_ = open_single_file if path.endswith((LITE, ONNX)) else tf.saved_model.load

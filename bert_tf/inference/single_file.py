@@ -203,8 +203,8 @@ def open_single_file(path: str) -> ServingModule:
         ) from None
     if not reader:
         raise ValueError(
-            f"{path} is no classifier, tagger or embedder that this version of {writer} wrote: "
-            "export it again, from a fine-tuned model"
+            f"{path} is not a classifier, tagger or embedder of this version of {writer}: export "
+            "it again, from a fine-tuned model"
         )
     if not vocab or tokenizer.get("do_lower_case") is None:
         raise ValueError(

@@ -188,7 +188,7 @@ def add_to_projector(vectors: str, labels: str) -> None:
             text_format.Parse(read_file(path), config)
         except text_format.ParseError as error:
             # No ValueError, after which `BulkJob` would drop all that it computed.
-            raise FileExistsError(f"{path} is no projector's ({error}): move it away") from None
+            raise FileExistsError(f"{path} is damaged ({error}): move it away") from None
     others = [embedding for embedding in config.embeddings if embedding.tensor_path != name]
     del config.embeddings[:]
     config.embeddings.extend(others)

@@ -112,10 +112,7 @@ class BertEncoder(BertModel):
     ):
         super().__init__(config, **kwargs)
         if not config.has_layers:
-            raise ValueError(
-                "this needs layers of BERT, which a BiLSTM lacks: give another --preset or "
-                "--bert_config_file"
-            )
+            raise ValueError("a BiLSTM has no BERT layers: give another --preset or configuration")
         self.rematerialize, self.skips_padding = rematerialize, skips_padding
         embeddings, block = _LAYERS.get(config.model_type, (BertEmbeddings, EncoderBlock))
         policy = dict(dtype=self.dtype_policy)

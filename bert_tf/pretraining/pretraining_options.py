@@ -187,8 +187,8 @@ class PretrainingOptions(SharedOptions):
     )
     init_vocab_mapping: str | None = rare_option(
         None,
-        "The .mapping.json that build_vocab --extend_vocab wrote. It determines how the "
-        "tables of --init_checkpoint grow.",
+        "Grow --init_checkpoint to an extended vocabulary: the .mapping.json that build_vocab "
+        "--extend_vocab wrote.",
     )
     phases_file: str | None = rare_option(
         None,

@@ -106,12 +106,12 @@ def read_phases(options: SharedOptions) -> list[tuple[int, SharedOptions]]:
                 )
             share = values.pop("share", None)
             if not isinstance(share, int | float) or not 0 < share <= 1:
-                raise ValueError(f"share is {share}: give the phase's part of all steps, as 0.9")
+                raise ValueError(f"share is {share}: give this phase's share of all steps, as 0.9")
             shares.append(share)
             before, last = last, round(sum(shares) * options.num_train_steps)
             if last == before:
                 steps = options.num_train_steps
-                raise ValueError(f"it has no step: {share:g} of --num_train_steps={steps}")
+                raise ValueError(f"share {share:g} of --num_train_steps={steps} is below one step")
             if "input_file" in values:
                 # The held-out records of the flags do not belong to this phase.
                 values = {"eval_input_file": None} | values

@@ -66,7 +66,7 @@ def _set_tf_config(options: DeviceOptions) -> None:
     """Describes the workers in TF_CONFIG, where TensorFlow looks for them."""
     index = options.task_index
     if index is None or not options.worker_hosts:
-        raise ValueError("--worker_hosts and --task_index need each other: give both")
+        raise ValueError("--worker_hosts and --task_index go together: give both")
     hosts = [host.strip() for host in options.worker_hosts.split(",")]
     if not _are_hosts(hosts) or index >= len(hosts):
         raise ValueError(

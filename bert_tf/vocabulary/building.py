@@ -60,8 +60,8 @@ def make_vocabulary(options: VocabularyOptions) -> None:
         old, options = _read_vocab(options, "extend_vocab")
         if old.tokenizer_values() and not folder:
             raise ValueError(
-                f"{old_file} has added tokens or accents that {TOKENIZER} beside it states: write "
-                f"the extension to a file named {VOCAB}, such as --output_file=extended/{VOCAB}"
+                f"{old_file} needs its {TOKENIZER}, which only goes with a file named {VOCAB}: "
+                f"give a path such as --output_file=extended/{VOCAB}"
             )
     else:
         old, lower_case = None, options.do_lower_case is not False

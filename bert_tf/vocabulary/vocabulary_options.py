@@ -42,7 +42,7 @@ class VocabularyOptions(CorpusOptions):
     )
     report_vocab: str | None = option(
         None,
-        "A vocabulary whose coverage of the text to report, without writing anything.",
+        "Only report how well this vocabulary covers the text; write nothing.",
         role="free",
     )
     overwrite: bool = option(

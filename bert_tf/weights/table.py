@@ -134,7 +134,7 @@ def import_tensors(
         for entry in found:
             lacking = [name for name in entry.theirs if name not in theirs]
             other = [
-                f"{name} {list(theirs[name].shape)} instead of {list(entry.their_shape)}"
+                f"{name} {list(theirs[name].shape)}, expected {list(entry.their_shape)}"
                 for name in entry.theirs
                 if name in theirs and theirs[name].shape != entry.their_shape
             ]

@@ -201,7 +201,7 @@ def test_what_cannot_be_exported(tmp_path):
         with one_line(match):
             classifier.run(classifier.Options(**flags | changes))
 
-    refuse("is not a fine-tuned model: give the output folder of run_finetuning", None)
+    refuse("is not a fine-tuned model: give a run folder of run_finetuning", None)
     refuse("--pairs is only for classifiers, but .*run is not one: omit it", Head("tagger"))
     for kind in ("classifier", "tagger"):
         match = r"kernel has shape \(16, 3\) there but \(16, 2\) in"

@@ -245,7 +245,7 @@ def test_what_cannot_be_exported(pretrainer, tmp_path):
     refuse("new must end in .tflite", output_file=f"{tmp_path}/new")
     (tmp_path / "old.tflite").touch()
     refuse("old.tflite exists: remove it or name", output_file=f"{tmp_path}/old.tflite")
-    refuse("is not a fine-tuned model: give the output folder", pairs=True)
+    refuse("is not a fine-tuned model: give a run folder", pairs=True)
     refuse("max_seq_length 21 is more than the max_position_embeddings 20", max_seq_length=21)
     span = save(f"{tmp_path}/span", BertTaskModel(CONFIG, 2, "span"), Head("span"))
     refuse("is a model for squad: of fine-tuned models, only those", checkpoint=span)
@@ -268,7 +268,7 @@ def test_what_predict_cannot_read(digits, tmp_path):
         return with_files(whole | {name: json.dumps(json.loads(whole[name]) | values)})
 
     for data, message in [
-        (with_files({"vocab.txt": ""}), "is no classifier, tagger or embedder"),
+        (with_files({"vocab.txt": ""}), "is not a classifier, tagger or embedder"),
         (with_files(about), "lacks its vocabulary or casing, as the checkpoint"),
         (with_files({CLASSIFIER: '{"pairs": true}'}), "write it .it has no 'lab"),
         (with_files(whole)[::-1], "its checksum is wrong"),

@@ -124,7 +124,7 @@ def test_what_predict_cannot_read(tmp_path):
     encoder = save_run(f"{tmp_path}/run", BertPretrainer(CONFIG), VOCAB)
     file = tmp_path / "encoder.onnx"
     export(encoder, file)
-    with pytest.raises(ValueError, match="encoder.onnx is no classifier, tagger or embedder that"):
+    with pytest.raises(ValueError, match="encoder.onnx is not a classifier, tagger or embedder of"):
         predict.run(predict.Options(checkpoint=str(file), texts=("a",)))
     data = file.read_bytes()
     for place in range(0, len(data), len(data) // 50):

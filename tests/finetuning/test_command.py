@@ -442,7 +442,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         ({"data_dir": "nowhere"}, "--data_dir=nowhere is not a folder: name the"),
         (
             {"preset": "bilstm", "bert_config_file": None, "layer_decay": 0.9},
-            "--layer_decay is for layers of BERT, which a BiLSTM lacks: omit it",
+            "--layer_decay has no effect on a BiLSTM: omit it",
         ),
         (
             {"preset": "bilstm-pairs", "bert_config_file": None},

@@ -138,7 +138,7 @@ def test_the_best_weights_are_merged_and_the_adapters_stand_alone(options, pack,
         np.testing.assert_array_equal(again[path], array, err_msg=path)
     # A checkpoint of training holds the frozen weights and the adapters apart.
     (name,) = {path.stem for path in pathlib.Path(options.output_dir).glob("ckpt-*.index")}
-    match = f"{name} keeps the matrices of --lora_rank apart.*name the run folder"
+    match = f"{name} is from the middle of a --lora_rank training.*give the run folder"
     with pytest.raises(ValueError, match=match):
         open_checkpoint(f"{options.output_dir}/{name}")
 
@@ -168,7 +168,7 @@ def test_a_file_that_holds_no_adapters(options, tmp_path):
     other = (tmp_path / "other.npz").read_bytes()
     for content in b"", b"text", adapters[:1000], other:
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="a.npz is not a whole adapters.npz of a run"):
+        with pytest.raises(ValueError, match="a.npz is damaged, or not the adapters.npz of a run"):
             bert_tf.load_adapters(str(path), options.init_checkpoint)
     arrays = dict(np.load(io.BytesIO(adapters)))
     description, name = json.loads(str(arrays["description"])), "task_model/head/dense_bias"
@@ -176,9 +176,9 @@ def test_a_file_that_holds_no_adapters(options, tmp_path):
         ({name: arrays[name] * np.nan}, f"NaN or infinity in {name}"),
         ({name: np.zeros(3, np.float32)}, f"{name} has shape .3,. there"),
         ({"lora/layer_0_key_a": arrays[name]}, "has an additional lora/layer_0_key_a"),
-        ({"description": json.dumps(description | {"rank": 2})}, "is not a whole"),
-        ({"description": json.dumps(description | {"alpha": None})}, "is not a whole"),
-        ({"description": json.dumps({"rank": 4, "alpha": 1})}, "is not a whole"),
+        ({"description": json.dumps(description | {"rank": 2})}, "is damaged, or not the"),
+        ({"description": json.dumps(description | {"alpha": None})}, "is damaged, or not the"),
+        ({"description": json.dumps({"rank": 4, "alpha": 1})}, "is damaged, or not the"),
     ):
         np.savez(path, **arrays | changes)
         with pytest.raises(ValueError, match=f"a.npz.* {match}"):

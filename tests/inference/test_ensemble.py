@@ -105,7 +105,7 @@ def test_members_that_do_not_fit_are_refused(fine_tuned, tmp_path):
     for path, message in (
         (longer, f"{first}/best/ckpt-1 and {longer}/best/ckpt-1 .* max_seq_length: 16 and 20"),
         (other, "their task: rte and mrpc"),
-        (f"{tmp_path}/model.onnx", "model.onnx predicts alone"),
+        (f"{tmp_path}/model.onnx", "model.onnx cannot be averaged"),
     ):
         with pytest.raises(ValueError, match=message):
             run(Options(checkpoint=f"{first},{path}", texts=("a ||| b",)))

@@ -146,7 +146,7 @@ def test_skips_padding_where_xla_compiles(
     monkeypatch.setattr(Session, "device", "GPU")
     found = run(Options(**flags | {"output_dir": str(tmp_path / "gpu")}))
     assert found == pytest.approx(expected, rel=1e-4)
-    assert "Skipping padding: steps compute 256 of 512 places," in capsys.readouterr().out
+    assert "Skipping padding: steps compute 256 of 512 positions," in capsys.readouterr().out
 
 
 def test_masks_dynamic_records(flags, data):
@@ -262,14 +262,11 @@ NO_VOCAB = {"preset": "tiny", "bert_config_file": None, "vocab_file": None}
     ("change", "message"),
     [
         ({"input_file": "absent-*.tfrecord"}, "no file matches absent-"),
-        ({"max_seq_length": 20}, "instead of 20 input_ids and 3 predictions: pass the --max_s"),
-        (
-            {"max_predictions_per_seq": 2},
-            "instead of 16 input_ids and 2 predictions: pass the --max_s",
-        ),
+        ({"max_seq_length": 20}, "tokens, expected 20 tokens: pass the --max_s"),
+        ({"max_predictions_per_seq": 2}, "expected 2 predictions: pass the --max_s"),
         ({"max_seq_length": 33}, "max_seq_length 33 is more than the max_position_embeddings"),
         ({"do_train": False, "do_eval": False}, "nothing to do"),
-        ({"preset": "tiny"}, "--bert_config_file and --preset exclude each other"),
+        ({"preset": "tiny"}, "give either --bert_config_file or --preset, not both"),
         (NO_VOCAB, "--preset needs the size of the vocabulary: give --vocab_file"),
         ({"strategy": "gpu"}, "TensorFlow finds no GPU here"),
         ({"use_tpu": True}, "no TPU on this machine"),

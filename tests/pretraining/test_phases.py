@@ -69,12 +69,12 @@ def test_two_phases_are_one_run(two_phases, monkeypatch, no_learning, capsys):
         ("{", "is not a JSON list of objects"),
         ("{}", "is not a JSON list of objects"),
         ('[{"share": 0.5}]', "add up to 0.5, not to 1"),
-        ("[{}]", "phase 1: share is None: give the phase's part"),
+        ("[{}]", "phase 1: share is None: give this phase's share"),
         ('[{"share": 1, "sequence": 1}]', "phase 1: unknown key 'sequence': the keys are"),
         ('[{"share": 1, "max_seq_length": "128"}]', "phase 1: --max_seq_length is '128'"),
         ('[{"share": 1, "train_batch_size": 0}]', "phase 1: --train_batch_size is 0"),
         # A hundredth of 6 steps rounds to none.
-        ('[{"share": 0.99}, {"share": 0.01}]', "phase 2: it has no step: 0.01 of --num_train"),
+        ('[{"share": 0.99}, {"share": 0.01}]', "phase 2: share 0.01 of --num_train_steps=6 is"),
     ],
 )
 def test_impossible_phases_are_named(flags, tmp_path, content, message):

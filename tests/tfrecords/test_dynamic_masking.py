@@ -303,13 +303,13 @@ def test_evaluation_masks_do_not_depend_on_the_batch_size(tmp_path):
 
 
 def test_masked_and_dynamic_records_are_not_mixed(tmp_path):
-    """Oracle: the numbers of ids and predictions in the records of either kind."""
+    """Oracle: the numbers of predictions in the records of either kind."""
     good = _write(tmp_path / "good", dynamic_arrays(10))
     assert reader.check_files(_record_set(good))
     other = _write(tmp_path / "static", mask(dynamic_arrays(3)))
     assert not reader.check_files(_record_set(other))
-    message = "static, record 1: 40 .* no predictions, as in .*good: .*--masking"
+    message = "static, record 1: 5 pred.*, expected 0 .*--masking=dynamic.*, as in .*good: create"
     with pytest.raises(ValueError, match=message):
         reader.check_files(_record_set(good, other))
     explanation = reader.explain_bad_record(_record_set(good, other))
-    assert "static, record 1: 40 input_word_ids and 5 predictions instead of 40" in explanation
+    assert "static, record 1: 5 predictions, expected 0 predictions (--masking" in explanation

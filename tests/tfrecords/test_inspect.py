@@ -196,7 +196,7 @@ def test_all_bad_records_are_named_and_the_others_read(tmp_path, capsys, monkeyp
         3: (changed(STATIC, masked_lm_ids={0: -1}), "masked_lm_ids has -1, outside 0 to "),
         1030: (changed(STATIC, masked_lm_positions={1: 2}), "the masked positions are not strict"),
         1031: (changed(STATIC, input_mask={3: 0}), "input_mask is not ones followed by zeros"),
-        1033: (DYNAMIC, "10 input_word_ids and no predictions instead of 12 input_word_ids and 4"),
+        1033: (DYNAMIC, "10 tokens and 0 predictions (--masking=dynamic), expected 12 "),
     }
     records = dict.fromkeys(range(1, 1035), STATIC) | {n: record for n, (record, _) in bad.items()}
     serialized = [
@@ -228,7 +228,7 @@ def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
     for name, (data, _) in damage.items():
         (tmp_path / name).write_bytes(data)
     record, dynamic = (serialize_examples(arrays(record))[0] for record in (STATIC, DYNAMIC))
-    other = "10 input_word_ids and no predictions instead of 12 input_word_ids and 4 predictions"
+    other = "10 tokens and 0 predictions (--masking=dynamic), expected 12 tokens and 4 predictions"
     odd = {
         "mixed": ([record, dynamic], f"record 2: {other}"),
         "foreign": ([b"\xff\xff\xff"], "record 1: not a tf.train.Example"),

@@ -147,15 +147,15 @@ def test_check_files_names_the_file_and_the_flag(tmp_path):
     others = _write(tmp_path / "v2", _arrays(4), original=False)
     special = {"vocab": Vocabulary(SPECIAL_TOKENS)}
     for names, changes, message in (
-        (files, {"max_seq_length": 16}, "12 input_ids .* 16 input_ids .*--max_seq_length"),
-        (files, {"max_predictions_per_seq": 4}, "3 pred.* 4 pred.*--max_predictions_per_seq"),
+        (files, {"max_seq_length": 16}, "12 tokens, expected 16 tokens: .*--max_seq_length"),
+        (files, {"max_predictions_per_seq": 4}, "3 predictions, expected 4 .*--max_predictions_"),
         (files, {"vocab_size": 100}, "outside 0 to 99: give the vocabulary"),
         (files, special, "records-0, record 1: the first token is not .CLS"),
         (["text"], {}, "text is damaged or not a TFRecord file"),
         (["missing"], {}, "cannot read .*missing"),
         (["none"], {}, "none contains no records"),
         (["foreign"], {}, "foreign, record 1: no feature 'input_word_ids'"),
-        (files + others, {}, "12 input_word_ids .* 12 input_ids .*--use_v2"),
+        (files + others, {}, "input_word_ids .--use_v2.*, expected input_ids, as in .*s-0: create"),
     ):
         with one_line(message):
             reader.check_files(_record_set([str(tmp_path / name) for name in names], **changes))

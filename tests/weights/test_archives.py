@@ -70,14 +70,14 @@ def problem(path: str, temporary) -> str:
 @pytest.mark.parametrize("name", ["../outside", "folder/../../outside", "/outside"])
 def test_a_path_that_climbs_out_is_refused(tmp_path, temporary, ending, name):
     path = make(tmp_path / f"a{ending}", FILES | {name: b""})
-    message = f"{path} is unsafe: {name!r} is no regular file in its folder"
+    message = f"{path} is unsafe: {name!r} is not a file inside its folder"
     assert problem(path, temporary) == message
     assert not (tmp_path / "outside").exists()
 
 
 def test_links_and_devices_are_refused(tmp_path, temporary):
     """Oracle: made with the flags of such members."""
-    path, message = tmp_path / "a.tgz", "is unsafe: 'bad' is no regular file in its folder"
+    path, message = tmp_path / "a.tgz", "is unsafe: 'bad' is not a file inside its folder"
     for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.GNUTYPE_SPARSE):
         with tarfile.open(path, "w:gz", format=tarfile.GNU_FORMAT) as archive:
             member = tarfile.TarInfo("bad")
@@ -105,7 +105,7 @@ def test_an_archive_that_expands_without_end_is_refused(tmp_path, temporary, end
     assert line in problem(path, temporary)
     usage = type("usage", (), {"free": 1000})
     monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: usage)
-    line = "more than 1,000 bytes, the limit of its size and of the disk"
+    line = "more than 1,000 bytes, the most that its size and the disk allow"
     assert line in problem(path, temporary)
     monkeypatch.undo()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))

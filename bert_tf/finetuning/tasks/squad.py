@@ -230,11 +230,11 @@ class SquadTask(Task):
     def problem(self, outputs: Outputs, features: contexts.SquadFeatures) -> str | None:
         """Reports an F1 that needs no model: of answering no question, or of comparing words."""
         found, least = self.score(outputs, features)[self.metrics[0]], _SLIDING_WINDOW_F1
-        comparison = f"less than the {least:.2f} of comparing words without training"
+        comparison = f"below the {least:.2f} that comparing words reaches without training"
         if self._nulls:
             questions = features.examples.questions
             least = sum(not question.answers for question in questions) / len(questions)
-            comparison = f"hardly more than the {least:.3f} of answering no question"
+            comparison = f"hardly above the {least:.3f} of leaving every question unanswered"
         if found >= min(1.0, least + _MARGIN * self._nulls):
             return None
         return f"the model's {self.metrics[0]} is {found:.3f}, {comparison}: {IGNORES_INPUT}"

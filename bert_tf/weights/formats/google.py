@@ -98,7 +98,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     spec, kind = checkpoint.spec, checkpoint.head and checkpoint.head.kind
     _check(spec.config, checkpoint.path, "convert it to another format")
     if kind and kind not in _HEADS:
-        raise ValueError(f"{checkpoint.path}: google-research/bert has no head of kind {kind}")
+        raise ValueError(f"{checkpoint.path}: --to=google has no {kind}: use --to=run")
     if spec.config.layer_norm_eps != _EPSILON:
         print(
             f"WARNING: {checkpoint.path} was trained with layer_norm_eps "

@@ -40,7 +40,7 @@ def _read_index(path: str) -> list[str]:
     for name in shards.values():
         # A name with a folder could lead to any file of the machine.
         if not re.fullmatch(r"[^/\\:]+\.safetensors", name):
-            raise ValueError(f"{path} names {name!r}, which is no .safetensors file beside it")
+            raise ValueError(f"{path} names {name!r}, which is not a .safetensors file beside it")
     return sorted(set(shards.values()))
 
 

@@ -298,7 +298,7 @@ def test_what_is_not_a_submission_is_named(tmp_path):
         assert not (tmp_path / "submission.zip").exists()
 
     whole, again = (predict(tmp_path / name, "WNLI.tsv", 146) for name in "ab")
-    refuse("no runs: name the output folders")
+    refuse("no runs: give the run folders")
     with pytest.raises(ValueError, match="--output_file=run/flags.json: .* end with .zip"):
         glue_submission.Options(runs=("run",), output_file="run/flags.json")
     (tmp_path / "submission.zip").write_text("mine")

@@ -96,7 +96,7 @@ _OTHER = {"train_file": None, "data_dir": "."}
 @pytest.mark.parametrize(
     ("split", "content", "flags", "message"),
     [
-        ("train", "a O|b", {}, "train.txt, line 2: 1 column instead of the 2 of the first word"),
+        ("train", "a O|b", {}, "train.txt, line 2: 1 column, but the first word has 2"),
         ("train", "a\tO|\tO", {}, "train.txt, line 2: the word is empty"),
         ("train", "a\tO|b\t", {}, "train.txt, line 2: the tag is empty"),
         ("train", b"a O\n\xff O\n", {}, "train.txt, line 2: not UTF-8"),

@@ -306,7 +306,7 @@ def test_models_that_google_does_not_have_are_named(tmp_path, capsys):
     for changes, head, message in (
         ({"is_decoder": True}, None, "is_decoder is True, which google-research/bert does not"),
         ({"pruned_heads": {0: [1]}}, None, "pruned_heads is {0: .1,.}, which google-research"),
-        ({}, Head("tagger"), "google-research/bert has no head of kind tagger"),
+        ({}, Head("tagger"), "--to=google has no tagger: use --to=run"),
     ):
         spec = ModelSpec(dataclasses.replace(CONFIG, **changes))
         with pytest.raises(ValueError, match=f"^made up: {message}"):

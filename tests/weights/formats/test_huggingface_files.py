@@ -122,7 +122,7 @@ def test_shards(folder):
 @pytest.mark.parametrize(
     ("changes", "damage", "message"),
     [
-        ({WORDS: "../secret.safetensors"}, None, "which is no .safetensors file beside it"),
+        ({WORDS: "../secret.safetensors"}, None, "which is not a .safetensors file beside it"),
         ({}, lambda f: (f / SECOND).unlink(), f"{SECOND} is missing: download or copy it again"),
         ({}, lambda f: (f / f"{FILE}.index.json").write_text("{}"), "has no 'weight_map'"),
     ],
@@ -148,7 +148,7 @@ def test_damaged_safetensors(folder, content, message):
     "change, message",
     [
         (lambda t: t | {"extra": t[WORDS]}, "it also holds: extra"),
-        (lambda t: t | {WORDS: t[WORDS][1:]}, r"word_embeddings.weight \[7, 4\] instead of \[8, 4"),
+        (lambda t: t | {WORDS: t[WORDS][1:]}, r"word_embeddings.weight \[7, 4\], expected \[8, 4"),
         (lambda t: without(t, "classifier.bias"), "it lacks: classifier.bias"),
         (lambda t: without(t, "bert.pooler.dense.bias"), "it lacks: bert.pooler.dense.bias"),
         (lambda t: t | {WORDS: t[WORDS].astype(np.int8)}, f"{WORDS} has type I8: .* was quantized"),

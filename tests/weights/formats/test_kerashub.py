@@ -189,7 +189,7 @@ BIAS = "layers/dense/vars/1"
         ("more", dict(shape=(10**9, 10**3), dtype="f4", chunks=(1, 1000)), "more are not all in"),
         ("more", dict(data=h5py.Empty("f4")), "more are not all in"),
         (BIAS, dict(shape=(8,), dtype="f4", external=[("/secret", 0, 32)]), "1 are not all in"),
-        (f"task/{BIAS}", dict(data=1.0), r"task/layers/dense/vars/1 \[\] instead of \[0\]"),
+        (f"task/{BIAS}", dict(data=1.0), r"task/layers/dense/vars/1 \[\], expected \[0\]"),
     ],
 )
 def test_bad_weights(preset, name, values, message):

@@ -152,7 +152,7 @@ class Session:
 
 
 class Learner(abc.ABC):
-    """What a run trains, and how: all of it but the devices and the examples.
+    """What a run trains, and how: everything but the devices and the examples.
 
     Attributes:
         readers: other models that read the same examples, by their paths.

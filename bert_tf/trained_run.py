@@ -121,7 +121,7 @@ def open_run(path: str | os.PathLike) -> TrainedRun:
     """Opens what `finetune`, `pretrain` or their commands made.
 
     Args:
-        path: the output folder; with several seeds or settings, the best run is opened.
+        path: the run folder; with several seeds or settings, the best run is opened.
 
     Raises:
         FileNotFoundError: the folder holds no run.

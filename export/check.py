@@ -38,7 +38,7 @@ def run(options: Options) -> None:
         counts[result] += 1
         show = say if result == "ok" else print
         show(f"{result:<8}{line}")
-    print(f"{counts['ok']} of {sum(counts.values())} points hold.")
+    print(f"{counts['ok']} of {sum(counts.values())} checks passed.")
     if wrong := counts["WRONG"]:
         raise ValueError(f"{options.saved_model_dir} has lines marked WRONG ({wrong}): see above")
 

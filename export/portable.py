@@ -131,8 +131,8 @@ def _predictor(checkpoint: Checkpoint, task: TextTask | TaggingTask, length: int
     head = task.head
     if not head or head.kind not in ("classifier", "tagger"):
         raise ValueError(
-            f"{checkpoint.path} is a model for {task.name}: of fine-tuned models, only those that "
-            "predict classes, a number, tags or vectors can be exported to a single file"
+            f"{checkpoint.path} is a model for {task.name}, but only models that predict classes, "
+            "a number, tags or vectors fit in a single file: use export.classifier"
         )
     if not checkpoint.spec.config.has_layers or getattr(task, "feature_based", None):
         raise ValueError(f"{checkpoint.path} has LSTMs: use export.classifier")

@@ -92,7 +92,7 @@ def training_records(
         # An endless sequence of empty epochs would never yield a record.
         raise ValueError(
             f"{', '.join(files)}: no records are left to train on, because the first of every "
-            f"{HELD_OUT_EVERY} records of each file is held out: use files with more records"
+            f"{HELD_OUT_EVERY} records of each file is held out: use more, or --eval_input_file"
         )
     first_epoch = skipped = 0
     if first_record:

@@ -86,10 +86,9 @@ class Vocabulary:
             raise ValueError("not a BERT vocabulary: it has no tokens: write one token per line")
         if missing := [token for token in SPECIAL_TOKENS if token not in self.lines]:
             raise ValueError(
-                f"not a BERT vocabulary: it lacks {' '.join(missing)}: if they have other names, "
-                'such as <s>, state these in the tokenizer_config.json beside it ("cls_token": '
-                '"<s>"); otherwise, put each in place of a token that no text needs, such as '
-                "[unused1]; an inserted line would shift the ids of all tokens after it"
+                f"not a BERT vocabulary: it lacks {' '.join(missing)}: give their names here in "
+                'tokenizer_config.json ("cls_token": "<s>"), or write them over tokens that no '
+                "text needs, such as [unused1]; new lines would shift all later ids"
             )
         if not isinstance(self.strip_accents, bool | None):
             raise ValueError(f"strip_accents is {self.strip_accents!r}, not a boolean")

@@ -207,7 +207,7 @@ def _check_memory(options: AblationOptions, plans: Sequence[RowPlan]) -> None:
                     f"{plan.row.name} ({count_parameters(plan.config):,} parameters) needs about "
                     f"{needed / 1e9:.1f} GB {purpose}, but this machine has {memory / 1e9:.1f} GB: "
                     "use a smaller --train_batch_size, more --gradient_accumulation_steps or "
-                    "shorter examples, or leave the row or the task out with --rows or --tasks"
+                    "shorter examples, or drop the row or the task from --rows or --tasks"
                 )
 
 

@@ -142,7 +142,7 @@ def _decompress(parts: Iterator[bytes], new: NewDecompressor, file: str) -> Iter
             yield _decompressed(decompressor, part, file)
             part = decompressor.unused_data if decompressor.eof else b""
     if not decompressor.eof:
-        raise OSError(f"{file} is truncated: its compressed data ends early")
+        raise OSError(f"{file} is truncated: download or copy it again")
 
 
 def decode(data: bytes) -> tuple[str, int]:

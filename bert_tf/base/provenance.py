@@ -69,7 +69,7 @@ def is_same(manifest: Mapping[str, Any] | None, description: Mapping[str, Any]) 
 def differences(before: Description, now: Description) -> Iterator[str]:
     """Names what differs between two descriptions, each in a few words."""
     if now and not before:
-        yield "nothing says from which"
+        yield "nothing says which"
         return
     for name in {**now, **before}:
         old, new = before.get(name), now.get(name)

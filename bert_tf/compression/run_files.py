@@ -79,7 +79,7 @@ class Outcome:
                 f"{self.student_nonzero:,} of {self.student_parameters:,} parameters are "
                 f"not. With gzip, the weights of teacher and student take "
                 f"{self.teacher_gzip_bytes / 1e6:.1f} and {after:.1f} MB ({self.smaller:.2f} times "
-                "fewer)."
+                "smaller)."
             )
         if self.layer_bits:
             lines.append(

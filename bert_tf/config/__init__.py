@@ -34,8 +34,8 @@ class Head:
         multi_label: whether a "classifier" assigns any number of its classes at once.
         mean, deviation: the mean and the standard deviation of the numbers that a "classifier"
             without labels learned. It predicts the output of its dense layer times the deviation,
-            plus the mean. For an `EMBEDDING` that learned numbers, the mean is the number of the
-            cosine 0, and the deviation is how much larger that of the cosine 1 is.
+            plus the mean. An `EMBEDDING` that learned numbers predicts the cosine times the
+            deviation, plus the mean.
         pooling, ..., activation: how an `EMBEDDING` makes vectors; see `BertEmbedder`.
     """
 

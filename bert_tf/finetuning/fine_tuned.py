@@ -56,7 +56,7 @@ def open_members(path: str, *flags: Any, **others: Any) -> tuple[Checkpoint, Tas
         theirs = _shared(*other)
         if name := next((x for x in shared if theirs.get(x, shared[x]) != shared[x]), None):
             raise ValueError(
-                f"{first.path} and {other[0].path} cannot be averaged, as their {name} differ: "
+                f"{first.path} and {other[0].path} cannot be averaged: their {name} is "
                 f"{shared[name]} and {theirs[name]}"
             )
     members = tuple(checkpoint for checkpoint, *_ in opened[1:])
@@ -254,7 +254,7 @@ def in_task_order(checkpoint: Checkpoint, task: Task, say: Callable[[str], None]
         order, names = _places(ours.labels, theirs.labels), ", ".join(theirs.labels)
         if order is None:
             say(
-                f"WARNING: the model names its classes {names}; they are taken for "
+                f"WARNING: the model's classes, {names}, are taken for "
                 f"{', '.join(ours.labels)}, in this order."
             )
         elif order != sorted(order):

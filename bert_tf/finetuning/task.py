@@ -164,7 +164,7 @@ class Task(abc.ABC):
         else:
             raise files.missing(self.name, split, "its official files")
         if not len(examples):
-            raise ValueError(f"{source}: no examples in {split} of {self.name}")
+            raise ValueError(f"{source}: no {split} examples for --task={self.name}")
         return examples
 
     def hold_out(self, examples: Sized, seed: int) -> tuple[Sized, Sized]:

@@ -24,7 +24,7 @@ def bidirectional_lstm(units: int, name: str, **arguments: bool) -> keras.layers
 class BiLSTMEncoder(BertModel):
     """Word embeddings, a bidirectional LSTM, and a dense layer on its states.
 
-    In the place of a `BertEncoder` it makes a `BertTaskModel` small and fast. It has no
+    In place of a `BertEncoder`, it makes a `BertTaskModel` small and fast. It has no
     position and segment embeddings and no dropout.
 
     If `config.bilstm` is "single", the LSTM reads the whole input. `pooled_output` is the dense

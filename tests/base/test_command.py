@@ -242,11 +242,11 @@ def test_another_backend_is_an_error_in_python(monkeypatch):
     """Oracle: the line, which names the backend and what to set."""
     monkeypatch.setitem(sys.modules, "keras", None)
     monkeypatch.setenv("KERAS_BACKEND", "jax")
-    with pytest.raises(ValueError, match="is jax.* set KERAS_BACKEND=tensorflow"):
+    with pytest.raises(ValueError, match="on jax.* set KERAS_BACKEND=tensorflow"):
         command.Options()
     jax = types.SimpleNamespace(config=types.SimpleNamespace(backend=lambda: "torch"))
     monkeypatch.setitem(sys.modules, "keras", jax)
-    with pytest.raises(ValueError, match="is torch.* set KERAS_BACKEND=tensorflow"):
+    with pytest.raises(ValueError, match="on torch.* set KERAS_BACKEND=tensorflow"):
         command.Options()
 
 

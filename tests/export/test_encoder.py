@@ -256,7 +256,7 @@ def test_the_folder_keeps_the_contract_where_it_is_moved(folder, tmp_path, capsy
     check.run(check.Options(saved_model_dir=moved))
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith(("WRONG", "advice"))] == []
-    assert lines[-1] == "19 of 19 points hold."
+    assert lines[-1] == "19 of 19 checks passed."
 
 
 def test_the_contract_of_a_mobilebert(run_folder, tmp_path, capsys):
@@ -266,7 +266,7 @@ def test_the_contract_of_a_mobilebert(run_folder, tmp_path, capsys):
     with int32_only():
         encoder.export_encoder(model, f"{run_folder}/vocab.txt", output, do_lower_case=True)
     check.run(check.Options(saved_model_dir=output))
-    assert capsys.readouterr().out.endswith("18 of 18 points hold.\n")
+    assert capsys.readouterr().out.endswith("18 of 18 checks passed.\n")
 
 
 def test_the_folder_describes_itself(folder, run_folder, run_card):

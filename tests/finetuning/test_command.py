@@ -490,7 +490,7 @@ def test_files_that_do_not_go_together(files, pretrained, tmp_path, config):
     empty = tmp_path / "empty"
     empty.mkdir()
     (empty / "train.tsv").write_text("sentence\tlabel\n")
-    refuse("no examples in train", data_dir=str(empty))
+    refuse("no train examples for --task=", data_dir=str(empty))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("precious")
     (tmp_path / "full" / "lock").touch()  # of a killed run

@@ -52,7 +52,7 @@ def test_classes_get_the_order_of_the_task():
     assert said == [
         "The classes of the model, Contradiction, Entailment, Neutral, were put into the task's "
         "order.",
-        "WARNING: the model names its classes LABEL_0, LABEL_1, LABEL_2; they are taken for "
+        "WARNING: the model's classes, LABEL_0, LABEL_1, LABEL_2, are taken for "
         "entailment, neutral, contradiction, in this order.",
     ]
 

@@ -128,7 +128,7 @@ def test_the_best_weights_are_merged_and_the_adapters_stand_alone(options, pack,
     moved = str(shutil.copytree(options.init_checkpoint, tmp_path / "moved"))
     model, inputs = bert_tf.load_adapters(adapters, moved), pack(["good a b", "bad c"])
     np.testing.assert_allclose(model(inputs), load_task_model(task, best)(inputs), atol=1e-6)
-    with pytest.raises(ValueError, match="adapters.npz belongs to .*/base, not to .*best/ckpt"):
+    with pytest.raises(ValueError, match="npz was trained on .*/base: give that, not .*best/ckpt"):
         bert_tf.load_adapters(adapters, f"{options.output_dir}/best")
     # The run ends again without the adapters.
     os.remove(adapters)

@@ -103,8 +103,8 @@ def test_members_that_do_not_fit_are_refused(fine_tuned, tmp_path):
     flags.write_text(flags.read_text().replace('"max_seq_length": 16', '"max_seq_length": 20'))
     other = fine_tuned("mrpc", Head("classifier", ("different", "equivalent")))[0]
     for path, message in (
-        (longer, f"{first}/best/ckpt-1 and {longer}/best/ckpt-1 .* max_seq_length: 16 and 20"),
-        (other, "their task: rte and mrpc"),
+        (longer, f"{first}/best/ckpt-1 and {longer}/best/ckpt-1 .* max_seq_length is 16 and 20"),
+        (other, "their task is rte and mrpc"),
         (f"{tmp_path}/model.onnx", "model.onnx cannot be averaged"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -189,7 +189,7 @@ def test_finished_output_is_compared_with_its_manifest(tmp_path):
     made = json.loads(json.dumps(describe({"text": "x"}, [describe_file(text)])))
     other, recorded = describe({"text": "y"}, []), {a: digest, b: None}
     assert kept_files("m", made, made, recorded, False) == {a}
-    for manifest, why in ((other, "text=y, not x"), ({}, "nothing says from which")):
+    for manifest, why in ((other, "text=y, not x"), ({}, "nothing says which")):
         with pytest.raises(ValueError, match=f"{a} was made from .*{why}.*--overwrite"):
             kept_files("m", manifest, made, recorded, False)
         assert kept_files("m", manifest, made, recorded, True) == set()

@@ -56,7 +56,7 @@ def read_conll(path: str, word: int = 0, tag: int = 0, learn: bool = False) -> T
         raise ValueError(f"{path} has {counted(width, 'column')}, but --text_column={word}")
     prefix = find_prefix([row[columns[0]] for rows in sentences for row in rows])
     if prefix:
-        notes.append(f"the words without their prefix {prefix}")
+        notes.append(f"the prefix {prefix} removed from words")
     found = zip(("text_column", "label_column"), columns, strict=True)
     found = {flag: str(index + 1) for flag, index in found if index is not None}
     if columns == (0, width - 1) or width == 1:

@@ -52,7 +52,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         config = huggingface_config.read_config(config_file, values)
     if not config:
         raise FileNotFoundError(
-            f"{folder} has no {HF_CONFIG}: give --bert_config_file, perhaps to convert_checkpoint"
+            f"{folder} has no {HF_CONFIG}: convert it with convert_checkpoint --bert_config_file"
         )
     theirs, types = open_tensors(folder)
     type_name = config.model_type

@@ -71,8 +71,8 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     own = _OWN_WORDS in theirs
     if own and not config:
         raise ValueError(
-            f"{path} does not state its configuration: give --bert_config_file, if need be to "
-            "convert_checkpoint"
+            f"{path} does not state its configuration: convert it with convert_checkpoint "
+            "--bert_config_file"
         )
     if not own:
         operations = _operations(graph)

@@ -233,7 +233,7 @@ def test_labels_are_in_the_order_of_their_ids(folder, capsys):
     assert not capsys.readouterr().out
     # A configuration from a flag is used only where the folder has none.
     (folder / "config.json").unlink()
-    assert_refused(folder, "has no config.json: give --bert_config_file")
+    assert_refused(folder, "has no config.json: convert it .* --bert_config_file")
     rewrite(folder, lambda t: without(t, "classifier"))
     assert open_checkpoint(str(folder), CONFIG).spec.config == CONFIG
 

@@ -125,7 +125,7 @@ def test_weights_of_an_own_export(export, garden, tmp_path):
     assert read_preprocessor(str(folder)) is None
     folder = shutil.copytree(folder, tmp_path / "encoder")
     shutil.rmtree(folder / "assets.extra")
-    assert_refused(folder, "does not state its configuration: give --bert_conf")
+    assert_refused(folder, "does not state its configuration: convert it with")
     assert open_checkpoint(str(folder), model.config).spec == checkpoint.spec
 
 
@@ -204,7 +204,7 @@ def test_the_check_passes(garden, capsys):
     *lines, last = capsys.readouterr().out.splitlines()
     (advice,) = [line for line in lines if line.startswith(("WRONG", "advice"))]
     assert advice.startswith("advice  the outputs of serving_default are named default, pooled")
-    assert last == "18 of 19 points hold."
+    assert last == "18 of 19 checks passed."
 
 
 def test_download(garden, monkeypatch):

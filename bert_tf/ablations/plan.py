@@ -133,9 +133,7 @@ def _check_kind(options: AblationOptions, named: Sequence[NamedRecords]) -> None
                 "with it"
             )
     if options.grid == "tasks" and resolve_objective(options, named) == "mlm":
-        raise ValueError(
-            "--grid=tasks needs sentence pairs: create the examples with --objective=nsp"
-        )
+        raise ValueError("--grid=tasks needs sentence pairs: create examples with --objective=nsp")
 
 
 def _resolve_spec(options: AblationOptions, named: Sequence[NamedRecords]) -> ModelSpec:

@@ -113,9 +113,7 @@ def _detect(head: bytes, file: str) -> NewDecompressor | None:
         try:
             import zstandard
         except ImportError:
-            raise OSError(
-                f"cannot read {file}: zstd files need zstandard: pip install zstandard"
-            ) from None
+            raise OSError(f"{file} needs zstandard: pip install zstandard") from None
         # `zstd --long=31` needs a window of 2 GB.
         return zstandard.ZstdDecompressor(max_window_size=2**31).decompressobj
     return None

@@ -197,9 +197,7 @@ class GeneralOptions(StudentOptions, PretrainingOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.objective not in (None, "mlm"):
-            raise ValueError(
-                f"--objective={self.objective}: students learn masked tokens only: omit it"
-            )
+            raise ValueError(f"--objective={self.objective}: students learn masked tokens: omit it")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -224,8 +224,6 @@ def _output_files(options: DataOptions) -> list[str]:
     if options.num_shards is None:
         return names
     if len(names) != 1:
-        raise ValueError(
-            f"--num_shards needs a single --output_file name, not {len(names)}: give one name"
-        )
+        raise ValueError(f"--num_shards needs one --output_file name, not {len(names)}")
     count = options.num_shards
     return [f"{names[0]}-{shard:05}-of-{count:05}" for shard in range(count)]

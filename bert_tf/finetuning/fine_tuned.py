@@ -108,9 +108,7 @@ def open_fine_tuned(
     if "task" not in flags:
         task = task or _converted_task(checkpoint, path, pairs, threshold)
     elif pairs:
-        raise ValueError(
-            "--pairs is only for classifiers of other programs; a run states its task: omit it"
-        )
+        raise ValueError("--pairs is only for classifiers of other programs: omit it")
     elif not task:
         options = options_of_run(folder)
         if threshold is not None:
@@ -145,9 +143,7 @@ def _warn_if_unfinished(folder: Run) -> None:
     advice = "run the same run_finetuning command to finish it"
     if folder.finished is False:
         if not folder.best.has_checkpoint:
-            raise ValueError(
-                f"{folder.path} is unfinished and has no evaluated weights yet: {advice}"
-            )
+            raise ValueError(f"{folder.path} is unfinished and has no evaluated weights: {advice}")
         print(f"WARNING: {folder.path} is unfinished; these are its best weights so far: {advice}.")
 
 
@@ -162,9 +158,7 @@ def _converted_task(
     if HEAD_BIAS not in checkpoint.tensors:
         raise ValueError(f"{path} lacks the flags.json of its run: give the whole run folder")
     if threshold is not None and head.kind != "span":
-        raise ValueError(
-            "--null_score_diff_threshold is only for models that answer questions: omit it"
-        )
+        raise ValueError("--null_score_diff_threshold is only for question answering: omit it")
     (classes,) = checkpoint.tensors[HEAD_BIAS].shape
     # Hugging Face's names for classes without names.
     labels = head.labels or tuple(f"LABEL_{index}" for index in range(classes))

@@ -94,9 +94,7 @@ def _make_together(options: FineTuningOptions, names: Sequence[str]) -> MultiTas
         raise ValueError(f"--task={','.join(names)} names a task twice: omit one")
     for name in names:
         if name in MAKERS or TASKS[name].head.kind != "classifier":
-            raise ValueError(
-                f"--task={name} trains alone: only the tasks of GLUE and imdb train together"
-            )
+            raise ValueError(f"--task={name} trains alone: only GLUE and imdb train together")
     return MultiTask([make_task(dataclasses.replace(options, task=name)) for name in names])
 
 

@@ -227,9 +227,7 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, TokenizerOptions):
         if ending in (".jsonl", ".tsv"):
             self.refuse(["dtype"], f"has no effect on {ending}")
         if ending == ".tsv" and "," in (self.layers or ","):
-            raise ValueError(
-                f"--output_file={self.output_file} holds one layer: give --layers=-1 for the last"
-            )
+            raise ValueError(f"--output_file={self.output_file} holds one layer: give --layers=-1")
 
 
 @dataclass(frozen=True, kw_only=True)

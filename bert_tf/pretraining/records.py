@@ -266,9 +266,7 @@ def _masking(
         options.refuse(flags, why)
         return None
     if not spec.vocab:
-        raise ValueError(
-            f"{file} is masked while reading, which needs the vocabulary: give --vocab_file"
-        )
+        raise ValueError(f"{file} is masked while reading: give its --vocab_file")
     if options.masking == "left_to_right" and not spec.config.is_decoder:
         raise ValueError(
             "--masking=left_to_right needs an encoder that attends to the left only: set "

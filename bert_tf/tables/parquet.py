@@ -81,9 +81,7 @@ def _opened(path: str, row: Callable[[], int]) -> Iterator["pyarrow.parquet.Parq
             if isinstance(error, OSError) and error.errno:
                 raise
             problem = " ".join(str(error).split())
-            raise ValueError(
-                f"{path}, row {row():,}: damaged, or not a Parquet file ({problem})"
-            ) from None
+            raise ValueError(f"{path}, row {row():,}: damaged or not Parquet ({problem})") from None
 
 
 def _with_plain_times(batch: Any) -> Any:

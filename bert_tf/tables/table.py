@@ -260,9 +260,7 @@ class Table:
         ):
             raise ValueError(f"{self.at(row)}: {name!r} is not a list of strings")
         if "" in values:
-            raise ValueError(
-                f"{self.at(row)}: {kind} {values.index('') + 1:,} of {name!r} is empty"
-            )
+            raise ValueError(f"{self.at(row)}: {kind} {values.index('') + 1} of {name!r} is empty")
         return tuple(map(str, values))
 
     def parse_list(self, row: int, text: str) -> list | None:

@@ -172,7 +172,7 @@ def test_an_unfinished_run_is_exported_with_a_warning(finished, tmp_path, monkey
     assert expected in capsys.readouterr().out
     (index,) = pathlib.Path(folder, "best").glob("ckpt-*.index")
     index.unlink()
-    with pytest.raises(ValueError, match="run is unfinished and has no evaluated weights yet: run"):
+    with pytest.raises(ValueError, match="run is unfinished and has no evaluated weights: run"):
         classifier.export_classifier(folder, str(tmp_path / "out"))
 
 
@@ -429,7 +429,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         ({"lora_rank": 8, "lora_alpha": 0.0}, "--lora_alpha is 0.0: it must be 0.001 or more"),
         ({"lora_alpha": 8.0}, "--lora_alpha has no effect without --lora_rank: omit it"),
         ({"task": "sst2,nothing"}, "no task 'nothing'"),
-        ({"task": "sst2,swag"}, "--task=swag trains alone: only the tasks of GLUE and imdb train"),
+        ({"task": "sst2,swag"}, "--task=swag trains alone: only GLUE and imdb train"),
         ({"task": "SST-2,sst2"}, "--task=sst2,sst2 names a task twice"),
         ({"task": "sst2,imdb", "do_predict": True}, "--do_predict does not suit several tasks at"),
         (

@@ -281,7 +281,7 @@ def test_pairs_choices_and_questions(fine_tuned, tmp_path, capsys):
         ("a.csv", b"a,b,c\n1,2,3\n", {}, "has no column 'text'"),
         ("a.csv", b"text,x\n1\n", {}, "line 2: 1 column, but the first line has 2"),
         ("a.txt", b"\xff\n", {}, "a.txt: no row can be read; see .*rejected.jsonl"),
-        ("a.parquet", b"PAR1", {}, "a.parquet, row 1: damaged, or not a Parquet file"),
+        ("a.parquet", b"PAR1", {}, "a.parquet, row 1: damaged or not Parquet"),
         ("a.tfrecord", b"text", {}, "a.tfrecord, record 1: truncated"),
         ("a.tfrecord", b"text" * 9, {}, "a.tfrecord, record 1: truncated, or not a TFRecord file"),
         ("a.txt", b"a", {"ending": ".npz"}, "its name must end with .jsonl, .csv, .tsv, .parquet"),

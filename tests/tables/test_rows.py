@@ -228,7 +228,7 @@ def test_damaged_parquet_files_are_one_clear_line(tmp_path, compression):
             read_table(str(path))
         except ValueError as error:
             messages.append(str(error))
-    line = re.compile(r".*a\.parquet, row [\d,]+: damaged, or not a Parquet file \(.*")
+    line = re.compile(r".*a\.parquet, row [\d,]+: damaged or not Parquet \(.*")
     assert len(messages) > 5 and all(map(line.fullmatch, messages))
 
 

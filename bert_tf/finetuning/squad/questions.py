@@ -182,9 +182,7 @@ def _check(row: _Row, split: str, unanswerable: bool) -> None:
     if split != "test" and row.answers is None:
         raise ValueError(f'question {row.id} has no "answers": they are needed for {split}')
     if row.answers == [] and not unanswerable:
-        raise ValueError(
-            f"question {row.id} has no answer: for unanswerable questions, use --task=squad2"
-        )
+        raise ValueError(f"question {row.id} has no answer: use --task=squad2, which allows that")
 
 
 def _nearest(context: str, text: str, start: int) -> int | None:

@@ -92,9 +92,7 @@ class _Reader:
     def _number(self, flag: str) -> int:
         number = self.columns.get(flag, "")
         if number and not (number.isdecimal() and int(number)):
-            raise ValueError(
-                f"--{flag}={number}: --task=ner takes the number of a column, counted from 1"
-            )
+            raise ValueError(f"--{flag}={number}: --task=ner takes a column's number, from 1")
         return int(number or 0)
 
 

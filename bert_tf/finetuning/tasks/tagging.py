@@ -99,9 +99,7 @@ class TaggingTask(Task):
     ) -> dict[str, TaggedText]:
         texts = super().read_splits(names, files, seed)
         if "dev" in texts and not texts["dev"].tags:
-            raise ValueError(
-                f"{texts['dev'].path} has no tags: give a file without tags as --test_file"
-            )
+            raise ValueError(f"{texts['dev'].path} has no tags: give it as --test_file")
         return {name: prepare_tags(text, self.labels) for name, text in texts.items()}
 
     def featurize(

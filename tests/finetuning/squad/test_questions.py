@@ -142,7 +142,7 @@ def test_questions_without_answers_are_for_2_0_and_for_prediction(write_squad):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (_file(_question(answers=[])), "question 1 has no answer: for unanswerable questions, use"),
+        (_file(_question(answers=[])), "question 1 has no answer: use --task=squad2"),
         (_file(_question(answers=...)), 'question 1 has no "answers": they are needed for dev'),
         (_file(_question(), _question()), "two questions have the id 1: give each its own"),
         (_file(_question(), context=" "), "the context of question 1 is empty"),

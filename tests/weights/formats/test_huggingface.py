@@ -122,7 +122,7 @@ def test_a_model_of_squad2_may_leave_questions_without_an_answer(tmp_path, capsy
     assert open_fine_tuned(path, None, None, pairs=False, threshold=0.0)[1].name == "squad2"
     assert capsys.readouterr().out == ""
     tagger = with_vocab(unpack("BertForTokenClassification", tmp_path / "tagger"))
-    with pytest.raises(ValueError, match="only for models that answer questions: omit it"):
+    with pytest.raises(ValueError, match="only for question answering: omit it"):
         open_fine_tuned(tagger, None, None, pairs=False, threshold=0.0)
 
 

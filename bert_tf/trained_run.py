@@ -128,7 +128,7 @@ def open_run(path: str | os.PathLike) -> TrainedRun:
     """
     run = Run(best_run(os.fspath(path)))
     if COMMAND not in run.flags:
-        raise FileNotFoundError(f"{run.path} holds no run")
+        raise FileNotFoundError(f"{run.path} holds no run: give the folder of one")
     found = read_results((run.best if run.head else run).file(EVAL_RESULTS))
     return TrainedRun(run.path, found | run.read_json(EVAL_RESULTS_JSON))
 

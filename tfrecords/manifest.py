@@ -79,7 +79,7 @@ def read_manifest(path: str) -> dict[str, Any]:
     try:
         return parse_json(read_file(path), _MANIFEST)
     except ValueError as error:
-        raise ValueError(f"{path} is damaged or not a manifest ({error})") from None
+        raise ValueError(f"{path} is damaged or not a manifest ({error}): move it away") from None
 
 
 def find_manifests(files: Iterable[str]) -> dict[str, dict]:

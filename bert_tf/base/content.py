@@ -123,7 +123,7 @@ def _decompressed(decompressor: Any, data: bytes, file: str) -> bytes:
     try:
         return decompressor.decompress(data)
     except Exception as error:  # Each library has errors of its own.
-        raise OSError(f"{file} is damaged: {error}") from None
+        raise OSError(f"{file} is damaged ({error}): download or copy it again") from None
 
 
 def _decompress(parts: Iterator[bytes], new: NewDecompressor, file: str) -> Iterator[bytes]:

@@ -133,8 +133,8 @@ def check_memory(what: str, size: int) -> None:
     """Raises a ValueError if something takes more bytes than this machine has memory."""
     if size > (memory := machine_memory()):
         raise ValueError(
-            f"{what} takes at least {size // 10**9:,} GB, but this machine has only "
-            f"{memory // 10**9:,} GB of memory"
+            f"{what} takes at least {size // 10**9:,} GB, but this machine has "
+            f"{memory // 10**9:,}: use a smaller batch or model"
         )
 
 

@@ -234,7 +234,7 @@ class BertConfig:
         Only BERT and ALBERT with all heads have such layers.
         """
         if self.model_type not in ("bert", "albert") or self.pruned_heads:
-            raise ValueError("the layers are not those of a BERT or ALBERT with all heads")
+            raise ValueError("this needs the layers of a BERT or ALBERT with all its heads")
         hidden, inner = self.hidden_size, self.intermediate_size
         return 4 * (hidden + 1) * hidden, 2 * hidden * inner + hidden + inner, 2 * hidden
 

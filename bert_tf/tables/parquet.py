@@ -29,7 +29,7 @@ def parquet_rows(path: str, column: str | None = None) -> Iterator[tuple[int, di
     number = 0
     with _opened(path, lambda: number + 1) as content:
         if len(names := content.schema_arrow.names) > len({*names}):
-            raise ValueError(f"{path} names {max(names, key=names.count)!r} twice")
+            raise ValueError(f"{path} has two columns named {max(names, key=names.count)!r}")
         if column and column not in names:
             known = ", ".join(map(repr, names))
             raise ValueError(f"{path} has no column {column!r}, only {known}")

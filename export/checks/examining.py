@@ -14,7 +14,7 @@ RESULTS = ("ok", "WRONG", "advice")
 def open_subject(folder: str) -> tuple[Subject, str, Sequence[Point]]:
     """Loads a SavedModel; returns it, what it is, and the points for this kind."""
     if not tf.saved_model.contains_saved_model(folder):
-        raise ValueError(f"{folder} holds no saved_model.pb")
+        raise ValueError(f"{folder} holds no saved_model.pb: give the folder of a SavedModel")
     try:
         subject = Subject(folder, tf.saved_model.load(folder))
     # TensorFlow raises errors of many types for damaged files.

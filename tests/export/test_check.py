@@ -201,7 +201,7 @@ def test_other_folders_are_one_clear_line(tmp_path):
     module.half = tf.function(lambda x: x / 2, input_signature=[number])
     tf.saved_model.save(module, str(tmp_path / "half"), signatures=module.half)
     for name, message in (
-        ("nowhere", "nowhere holds no saved_model.pb$"),
+        ("nowhere", "nowhere holds no saved_model.pb: give"),
         ("served/3", "cannot load .*served/3"),
         ("half", "not an encoder, .* from text to predictions: its inputs are number"),
     ):

@@ -210,7 +210,7 @@ def test_a_parquet_file_names_each_column_once(tmp_path):
     pyarrow, parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
     table = pyarrow.Table.from_arrays([pyarrow.array(["a"])] * 2, names=["text", "text"])
     parquet.write_table(table, path := str(tmp_path / "a.parquet"))
-    with pytest.raises(ValueError, match="a.parquet names 'text' twice"):
+    with pytest.raises(ValueError, match="a.parquet has two columns named 'text'"):
         read_table(path)
 
 

@@ -60,7 +60,9 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     prefix = _find(path)
     theirs = tensors_by_key(prefix)
     if not tf.io.gfile.glob(f"{prefix}.data-*"):
-        raise FileNotFoundError(f"{prefix}.data-00000-of-00001 is missing: it holds the weights")
+        raise FileNotFoundError(
+            f"{prefix}.data-00000-of-00001 is missing: copy it beside the index"
+        )
     folder = Run(os.path.dirname(prefix))
     names = (CONFIG, _ALBERT_CONFIG)
     config_file = next((f for f in map(folder.file, names) if tf.io.gfile.exists(f)), None)

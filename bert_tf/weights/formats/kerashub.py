@@ -105,7 +105,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     spec = checkpoint.spec
     _check_config(spec.config, "masked_lm" in checkpoint.parts)
     if checkpoint.head and checkpoint.head.kind != "classifier":
-        raise ValueError(f"KerasHub has no BERT with a head of the kind {checkpoint.head.kind}")
+        raise ValueError(f"KerasHub has no BERT {checkpoint.head.kind}: use --to=run")
     config = dataclasses.replace(spec.config, masked_lm_act=None, masked_lm_layer_norm_eps=None)
     arrays = export_tensors(rows(config), config, checkpoint.tensors)
     # The table begins with the rows of model.weights.h5.
@@ -122,7 +122,9 @@ def _write_objects(checkpoint: Checkpoint, folder: str) -> None:
     objects = {_CONFIG: _object("BertBackbone", **values)}
     if spec.vocab:
         if spec.lower_case is None:
-            raise ValueError(f"the casing of {checkpoint.vocab_file} is unknown")
+            raise ValueError(
+                f"the casing of {checkpoint.vocab_file} is unknown: give --do_lower_case"
+            )
         make_folder(os.path.dirname(os.path.join(folder, _VOCAB)))
         write_vocab(os.path.join(folder, _VOCAB), spec.vocab)
         strips = spec.vocab.strip_accents

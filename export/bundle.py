@@ -50,7 +50,7 @@ class Options(PreprocessorOptions):
         "(docs/checkpoints.md)."
     )
     classifier: str | None = option(
-        None, "Run folder of run_finetuning, whose best weights to add as a classifier."
+        None, "Run folder of run_finetuning: add its best weights, as a classifier."
     )
 
 

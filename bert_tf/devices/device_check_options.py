@@ -26,8 +26,8 @@ class DeviceCheckOptions(command.Options):
     max_predictions_per_seq: int = option(20, "Masked positions per sequence.", **TOKENS)
     fill: float = rare_option(
         1.0,
-        "Share of the positions that hold tokens, as training skips padding: estimates the time of "
-        "such a batch, and the memory of any batch.",
+        "Share of the positions that hold tokens: training skips the rest, padding. The time is "
+        "for such a batch, the memory for any.",
         at_least=0.01,
         at_most=1,
     )

@@ -26,8 +26,8 @@ class DeviceCheckOptions(command.Options):
     max_predictions_per_seq: int = option(20, "Masked positions per sequence.", **TOKENS)
     fill: float = rare_option(
         1.0,
-        "Share of the positions that hold tokens: training skips the rest, padding. The time is "
-        "for such a batch, the memory for any.",
+        "Share of the positions that a step computes when it skips padding. The time is for a "
+        "batch with no more tokens than that, the memory for any batch.",
         at_least=0.01,
         at_most=1,
     )

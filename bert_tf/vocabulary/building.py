@@ -60,7 +60,7 @@ def make_vocabulary(options: VocabularyOptions) -> None:
         old, options = _read_vocab(options, "extend_vocab")
         if old.tokenizer_values() and not folder:
             raise ValueError(
-                f"{old_file} needs its {TOKENIZER}, which only goes with a file named {VOCAB}: "
+                f"{old_file} comes with a {TOKENIZER}, which goes beside a file named {VOCAB}: "
                 f"give a path such as --output_file=extended/{VOCAB}"
             )
     else:

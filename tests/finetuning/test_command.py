@@ -407,7 +407,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         (folder / "tokenizer_config.json").unlink()
     classifier.export_classifier(options.output_dir, str(tmp_path / "classifier"))
     assert "cased; if it is not, give --" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="is a fine-tuned model: export it with export.class"):
+    with pytest.raises(ValueError, match="is a fine-tuned model: use export.class"):
         encoder.run(encoder.Options(checkpoint=options.output_dir, output_dir=f"{tmp_path}/e"))
 
 

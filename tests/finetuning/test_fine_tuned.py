@@ -48,7 +48,7 @@ def test_classes_get_the_order_of_the_task():
         np.testing.assert_array_equal(found.read(), [1.0, 0.0, 2.0])
     other = Checkpoint("", "", SPEC, tensors, Head("classifier", ("nEUTRAL", "NEUTRAL", "x")))
     in_task_order(other, cased, said.append)
-    assert said.pop().startswith("WARNING: the model names its classes nEUTRAL, NEUTRAL, x; they")
+    assert said.pop().startswith("WARNING: the model's classes, nEUTRAL, NEUTRAL, x, are taken")
     assert said == [
         "The classes of the model, Contradiction, Entailment, Neutral, were put into the task's "
         "order.",

@@ -101,7 +101,7 @@ def test_an_archive_that_expands_without_end_is_refused(tmp_path, temporary, end
         os.rename(temporary / name, tmp_path / name)
     monkeypatch.setattr(checkpoint, "_ALWAYS_ALLOWED", 0)
     limit = 100 * os.path.getsize(path)
-    line = f"{path} expands to more than {limit:,} bytes, the limit of its"
+    line = f"{path} expands to more than {limit:,} bytes, the most that its"
     assert line in problem(path, temporary)
     usage = type("usage", (), {"free": 1000})
     monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: usage)

@@ -216,7 +216,7 @@ def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
     with without_tracing():  # of the gradients of the BiLSTM
         fine_tune(options)
     shutil.copytree(f"{options.output_dir}/best", alone := f"{tmp_path}/alone")
-    with pytest.raises(ValueError, match="alone lacks the flags.json of its run: give the run's"):
+    with pytest.raises(ValueError, match="alone lacks the flags.json of its run: give the whole"):
         open_fine_tuned(alone, None, None, pairs=False)
     tensors = saved_tensors(best := latest_checkpoint(f"{options.output_dir}/best"))
     keras.utils.set_random_seed(options.random_seed)

@@ -178,7 +178,7 @@ def test_masking_flags_are_checked(flags, data):
     # Not that the masked records lack the length, which is only that of the dynamic ones.
     for length in (3, 7):
         change = dynamic | {"max_predictions_per_seq": length}
-        with pytest.raises(ValueError, match="heldout.* as in .*dynamic.tfrecord: .*in separate"):
+        with pytest.raises(ValueError, match="heldout.* as in .*dynamic.tfrecord: create both"):
             run(Options(**flags | change))
     alone = dynamic | {"do_eval": False, "vocab_file": None}
     with pytest.raises(ValueError, match="dynamic.tfrecord is masked while .* give --vocab_file"):

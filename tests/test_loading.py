@@ -51,6 +51,9 @@ def test_load_gives_model_tokenizer_and_configuration(tmp_path, kind, capsys):
     np.testing.assert_array_equal(encoder.weights[0], saved.encoder.weights[0])
     for found, weight in zip(model.weights, expected.weights, strict=True):
         np.testing.assert_array_equal(found.numpy(), weight.numpy())
+    save(str(folder), saved, ModelSpec(CONFIG, VOCAB, True))
+    bert_tf.load(str(tmp_path))
+    assert "Use do_lower_case=False, from data creation on." in capsys.readouterr().out
 
 
 def test_a_missing_backend_of_keras_is_named():

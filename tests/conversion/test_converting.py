@@ -76,7 +76,7 @@ def test_a_tour_through_the_formats_returns_every_bit(tmp_path, parts, config, t
     "kind, tour, loads",
     [
         ("classifier", "huggingface run", "transformers.BertForSequenceClassification."),
-        ("classifier", "google run", ""),
+        ("classifier", "google run", "in google-research/bert, --init_checkpoint="),
         ("classifier", "kerashub run", "keras_hub.models.BertTextClassifier."),
         ("multiple_choice", "huggingface run", "transformers.BertForMultipleChoice."),
         ("tagger", "huggingface run", "transformers.BertForTokenClassification."),

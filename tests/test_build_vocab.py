@@ -132,9 +132,7 @@ def test_an_extension_keeps_added_tokens(tmp_path, capsys):
     (old.parent / "added_tokens.json").write_text('{"[E1]": 8, "New York": 9}')
     options = {"extend_vocab": str(old), "num_new_tokens": 2}
     text = b"[E1] abc new york [E1]\nabc\n" * 3
-    with pytest.raises(
-        ValueError, match="vocab.txt comes with .*named vocab.txt: give a path such"
-    ):
+    with pytest.raises(ValueError, match="vocab.txt comes with .*named vocab.txt: give a path"):
         build(tmp_path, text, **options, output_file=str(tmp_path / "new.txt"))
     build(tmp_path, text, **options)
     assert re.search(r"15 +3 +1\.\d+ .*15 +3 +1\.000 ", capsys.readouterr().out, re.S)

@@ -8,7 +8,7 @@ Any program may have written the folder. It is checked as one of these:
 
 Each line says "ok", "WRONG" with what was found, or "advice" for what is recommended but not
 required. The command calls the model with different batch sizes and lengths, in training, and after
-the model was saved again and moved. If a point is wrong, the command ends with an error.
+the model was saved again and moved. If a check fails, the command ends with an error.
 """
 
 from dataclasses import dataclass

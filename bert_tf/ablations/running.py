@@ -271,7 +271,7 @@ def choose_entities(
     borders = np.arange(0, rows * length + 1, length)
     found: list[list[tuple[int, int]]] = [[] for _ in range(rows)]
     for start, end in lexicon.find(ids.ravel(), (starts | special).ravel(), borders):
-        # A phrase that data creation did not join, as one over two sentences, is no unit.
+        # A phrase that data creation did not join, as one over two sentences, is not a unit.
         if end - start > 1 and not starts.ravel()[start + 1 : end].any():
             row, column = divmod(start, length)
             found[row].append((column, column + end - start))

@@ -273,7 +273,7 @@ def _named(name: str) -> list[str]:
 
 
 def _size(file: str) -> int:
-    """Returns the size of a file; raises a ValueError if it is no file."""
+    """Returns the size of a file; raises a ValueError if it is not one."""
     check_no_pipe(file)
     stat = storage(file).stat(file)
     if stat.is_directory:

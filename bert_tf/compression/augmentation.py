@@ -103,7 +103,7 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def _numbers(fields: Sequence[bytes]) -> np.ndarray:
-    """Returns fields as numbers, float64; NaN if one of them is no number."""
+    """Returns fields as numbers, float64; NaN if one of them is not a number."""
     try:
         return np.array(list(map(float, fields)))
     except ValueError:

@@ -17,7 +17,7 @@ from bert_tf.weights.names import num_layers, num_matrices
 
 # How fast the ranges of activations move: the default of the authors' code.
 _DECAY = 0.9999
-# What the names of a model's state begin with that is no weight.
+# What the names of a model's state begin with that is not a weight.
 STATE = "quantization"
 
 

@@ -212,9 +212,9 @@ def rows_in(row: TextRow | dict[str, Any] | ValueError) -> int:
 
 
 def table_columns(options: ColumnOptions, path: str | None) -> Columns | None:
-    """Returns the columns that flags name; None if the input is no table.
+    """Returns the columns that flags name; None if the input is not a table.
 
-    Raises a ValueError if flags name columns, but the input is no table.
+    Raises a ValueError if flags name columns, but the input is not a table.
     """
     # Not every command takes pairs.
     given = Columns(options.text_column, getattr(options, "text_b_column", None))

@@ -81,7 +81,7 @@ def _at_least_one(
 
 
 def table_kind(path: str) -> str | None:
-    """Returns the format of a table, one of `_KINDS`; None if a file is no table."""
+    """Returns the format of a table, one of `_KINDS`; None if a file is not a table."""
     # As TensorFlow names the shards of a file.
     name = re.sub(r"-\d+-of-\d+$", "", path.lower())
     found = re.search(rf"\.({'|'.join(_KINDS)})(\.(gz|bz2|xz|zst|zip))?$", name)

@@ -286,7 +286,7 @@ class WordPieceTokenizer(tf.Module):
         first = tf.searchsorted(ends, base + starts, side="right", out_type=tf.int64)
         last = tf.searchsorted(ends, base + limits - 1, side="right", out_type=tf.int64)
         if self._strips:
-            # Up to the next character that is no accent, or the end of the string.
+            # Up to the next character that is not an accent, or the end of the string.
             accents = tf.gather(tf.strings.regex_full_match(distinct, r"\p{Mn}"), which)
             others = tf.where(~accents)[:, 0]
             line_limits = tf.gather(characters.row_limits(), lines)

@@ -115,7 +115,7 @@ class Explorer:
             return None
         try:
             return drawing_of(self._predictor(text.decode("utf-8", "replace")))
-        except ValueError as error:  # A text is no pair, as the model needs.
+        except ValueError as error:  # A text is not a pair, as the model needs.
             return {"texts": [], "bars": [], "note": str(error)}
 
     def _words(self, line: EncodedLine) -> list[list[dict]] | None:

@@ -96,7 +96,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not length or int(length[0]) > MOST_BYTES:
             return self._refuse(413, f"the text may have up to {MOST_BYTES:,} bytes")
         try:
-            # Half of a surrogate pair is no character.
+            # Half of a surrogate pair is not a character.
             text = json.loads(self.rfile.read(int(length[0])))["text"].encode("utf-8", "replace")
         except TimeoutError:
             return self._refuse(408, f"the text did not arrive within {self.timeout} seconds")

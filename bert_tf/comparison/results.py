@@ -249,7 +249,7 @@ def task_tables(groups: Sequence[Group]) -> list[ScoreTable]:
 
 def _differing_flags(groups: Sequence[Group]) -> list[str]:
     def values(name: str) -> set[str]:
-        # A missing flag is not a difference, except in _STUDENT_SOURCES: runs of run_finetuning lack
+        # A missing flag does not differ, except in _STUDENT_SOURCES: runs of run_finetuning lack
         # the flags of compress, and runs of old versions lack newer flags.
         known = [g for g in groups if name in g.flags or name in _STUDENT_SOURCES]
         return {str(group.flags.get(name)) for group in known}

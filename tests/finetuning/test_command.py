@@ -424,7 +424,7 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
         ({"lora_rank": 8, "freeze_encoder": True}, "--lora_rank freezes the encoder: omit --fre"),
         ({"lora_rank": 8, "feature_based": "last"}, "--lora_rank freezes the encoder: omit --fea"),
         ({"lora_rank": 8, "layer_decay": 0.9}, "--layer_decay has no effect on a frozen"),
-        ({"lora_rank": 8}, "--lora_rank needs --init_checkpoint"),
+        ({"lora_rank": 8}, "--lora_rank needs trained weights: give --init_ch"),
         ({"lora_rank": 8, "init_vocab_mapping": "m"}, "--lora_rank trains no new word embeddings"),
         ({"lora_rank": 8, "lora_alpha": 0.0}, "--lora_alpha is 0.0: it must be 0.001 or more"),
         ({"lora_alpha": 8.0}, "--lora_alpha has no effect without --lora_rank: omit it"),

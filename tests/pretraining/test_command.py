@@ -181,7 +181,7 @@ def test_masking_flags_are_checked(flags, data):
         with pytest.raises(ValueError, match="heldout.* as in .*dynamic.tfrecord: create both"):
             run(Options(**flags | change))
     alone = dynamic | {"do_eval": False, "vocab_file": None}
-    with pytest.raises(ValueError, match="dynamic.tfrecord is masked while .* give --vocab_file"):
+    with pytest.raises(ValueError, match="dynamic.tfrecord is masked while .* its --vocab_file"):
         run(Options(**flags | alone))
 
 

@@ -69,7 +69,7 @@ def test_line_separators_are_tokens(tmp_path):
     [
         (b"", "has no tokens"),
         (b"\n\n", "has no tokens"),
-        (b"[PAD]\n[UNK]\n[SEP]\n", r"lacks \[CLS\] \[MASK\]: .* in place of a token that"),
+        (b"[PAD]\n[UNK]\n[SEP]\n", r"lacks \[CLS\] \[MASK\]: .* over tokens that no"),
         (SPECIAL + b"a\n\xff\n", r"vocab.txt, line 7: not UTF-8 text"),
     ],
 )

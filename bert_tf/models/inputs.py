@@ -45,7 +45,9 @@ class BertModel(Configured, keras.Model):
     def __init__(self, config: BertConfig, **kwargs):
         super().__init__(**{"name": self.default_name} | kwargs)
         if not isinstance(config, BertConfig):
-            raise ValueError(f"config is {config!r:.60}: give a BertConfig, as of preset_config")
+            raise ValueError(
+                f'config is {config!r:.60}: give a BertConfig, as preset_config("tiny")'
+            )
         self.config = config
 
     def __call__(self, inputs=None, *args, **kwargs):

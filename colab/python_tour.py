@@ -25,7 +25,7 @@ STEPS = 300  # @param {type:"integer"}
 # %%
 import bert_tf
 
-print(*dir(bert_tf))
+print(*bert_tf.__all__)
 
 # %% [markdown]
 # ## Fine-tune on a table
@@ -161,7 +161,7 @@ model = keras.Model(text, keras.layers.Dense(1)(vector))
 model.compile("adamw", keras.losses.BinaryCrossentropy(from_logits=True), metrics=["accuracy"])
 model.optimizer.learning_rate = 1e-4
 texts = np.array(table["text"], dtype=object)
-model.fit(texts, (table["label"] == "food").to_numpy(), epochs=1, verbose=2)
+history = model.fit(texts, (table["label"] == "food").to_numpy(), epochs=1, verbose=2)
 
 # %% [markdown]
 # ## Vectors

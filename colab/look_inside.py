@@ -12,8 +12,8 @@
 # pre-training: a published BERT, or a run of your own whose vocabulary has the words *apple*, *cat* and *it*.
 # `TAGGED` is a CoNLL file for the last section; without it, tensorflow-datasets downloads CoNLL-2003.
 #
-# The stored outputs come from a small model: all-MiniLM-L6-v2, which was published without heads, after 50
-# minutes of pre-training on Wikipedia (3,500 batches of 32 pairs). To see the answers of a published BERT, the
+# The stored outputs come from a small model: all-MiniLM-L6-v2, which was published without heads, after 40
+# minutes of pre-training on Wikipedia (2,200 batches of 32 pairs). To see the answers of a published BERT, the
 # default, run the notebook.
 
 # %% tags=["parameters"]
@@ -35,8 +35,6 @@ from bert_tf import plots
 
 model, tokenizer, config = bert_tf.load(MODEL)
 encoder, vocab = model.encoder, tokenizer.vocab
-# This one recognizes [MASK] in a text.
-tokenizer = bert_tf.WordPieceTokenizer(vocab, tokenizer.lower_case, special_tokens_in_text=True)
 print(
     f"{config.num_hidden_layers} layers of width {config.hidden_size} with "
     f"{config.num_attention_heads} heads, {len(vocab):,} tokens, {encoder.count_params():,} weights"
@@ -101,12 +99,11 @@ plots.masked_example(
 # probable ones.
 
 # %%
-from bert_tf.inference.masks import MaskFiller
-
-fill = MaskFiller(model, tokenizer, top_k=10).fill
+fill = bert_tf.load_mask_filler(MODEL, top_k=10)
 text = "She won the Nobel [MASK] in physics."
-[guesses] = fill([text.encode()])[0]
-plots.word_probabilities(*zip(*guesses), title=text)
+guesses = fill(text)["masks"][0]
+words = [guess["token"] for guess in guesses]
+plots.word_probabilities(words, [guess["probability"] for guess in guesses], title=text)
 
 # %% [markdown]
 # ## Does this sentence come next?

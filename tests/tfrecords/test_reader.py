@@ -229,7 +229,7 @@ def test_a_record_of_a_different_length_is_named(tmp_path):
     files += _write(tmp_path / "short", short)
     with pytest.raises(tf.errors.InvalidArgumentError):
         list(_evaluation(files, 2))
-    assert "short/records-0, record 1: 11 input_ids" in reader.explain_bad_record(
+    assert "short/records-0, record 1: 11 tokens, expected 12" in reader.explain_bad_record(
         _record_set(files)
     )
 

@@ -134,7 +134,7 @@ def check_memory(what: str, size: int) -> None:
     if size > (memory := machine_memory()):
         raise ValueError(
             f"{what} takes at least {size // 10**9:,} GB, but this machine has "
-            f"{memory // 10**9:,}: use a smaller batch or model"
+            f"{memory // 10**9:,}: choose a smaller value"
         )
 
 

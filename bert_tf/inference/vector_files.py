@@ -188,7 +188,8 @@ def add_to_projector(vectors: str, labels: str) -> None:
             text_format.Parse(read_file(path), config)
         except text_format.ParseError as error:
             # No ValueError, after which `BulkJob` would drop all that it computed.
-            raise FileExistsError(f"{path} is damaged ({error}): move it away") from None
+            line = f"{path} is not a projector configuration ({error}): move it away"
+            raise FileExistsError(line) from None
     others = [embedding for embedding in config.embeddings if embedding.tensor_path != name]
     del config.embeddings[:]
     config.embeddings.extend(others)

@@ -10,7 +10,7 @@ from bert_tf.base.command import option, rare_option
 from bert_tf.choices import PRECISIONS, STRATEGIES, WORKERS
 
 _BEAM = ("Direct", "Dataflow", "Flink", "Spark", "Dask", "Portable")
-_location = functools.partial(rare_option, role="location")
+_location = functools.partial(rare_option, role="place")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +35,13 @@ class DeviceOptions(command.Options):
         "Type of activations and matrix products. Variables stay in float32; with float16 "
         "the loss is scaled.",
         choices=PRECISIONS,
-        role="training",
     )
     strategy: str = option(
         "auto",
         "Devices to train on. auto takes the workers or the TPU named by other flags, or else "
         "all GPUs, or else the CPU.",
         choices=STRATEGIES,
-        role="location",
+        role="place",
     )
     use_tpu: bool = _location(False, "Same as --strategy=tpu.")
     tpu_name: str | None = _location(None, "Name of the TPU. Omit it on a TPU VM.")
@@ -82,7 +81,7 @@ class RunnerOptions(command.Options):
     overwrite: bool = option(
         False,
         "Replace output that was created with other settings or from other input.",
-        role="free",
+        role="place",
     )
 
     def __post_init__(self) -> None:

@@ -1,13 +1,12 @@
 """The commands that are Python functions, and what these take and return."""
 
 import functools
-import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bert_tf.base import command
 from bert_tf.base.calling import Form, python_function
-from bert_tf.finetuning.finetuning_options import DATA
+from bert_tf.tables.memory import table_in_memory
 
 if TYPE_CHECKING:
     from bert_tf.trained_run import TrainedRun
@@ -16,22 +15,15 @@ if TYPE_CHECKING:
 _SPLITS = ("train", "dev", "test")
 
 
-def _with_files(flags: dict[str, Any]) -> tuple[dict[str, Any], Callable[[], None]]:
-    """Puts files in the output folder in place of data in memory, and returns what writes them."""
-    flags, data = {"do_predict": "test_file" in flags} | flags, {}
-    for split in _SPLITS:
-        value = flags.get(f"{split}_file")
-        if value is not None and not isinstance(value, str):
-            data[split] = value
-            folder = os.path.join(str(flags.get("output_dir")), DATA)
-            flags[f"{split}_file"] = os.path.join(folder, f"{split}.jsonl")
-
-    def write() -> None:
-        from bert_tf.trained_run import write_data
-
-        write_data(flags["output_dir"], flags["task"], data)
-
-    return flags, write if data else lambda: None
+def _with_data(flags: dict[str, Any]) -> dict[str, Any]:
+    """Reads data in memory, which stand for files."""
+    names = {split: f"{split}_file" for split in _SPLITS}
+    data = {
+        name: table_in_memory(flags[name], split)
+        for split, name in names.items()
+        if name in flags and not isinstance(flags[name], str)
+    }
+    return {"do_predict": "test_file" in flags} | flags | data
 
 
 def _vocabulary(options: command.Options, _: None) -> "Vocabulary":
@@ -61,7 +53,8 @@ def _export(example: str) -> Form:
 
 _DATA = """\
 train, dev and test also take data in memory: a pandas DataFrame, a dict of lists, or rows as
-dicts, such as a Hugging Face dataset. The folder `data` in output_dir keeps them."""
+dicts, such as a Hugging Face dataset; a list of texts, or a pair, (texts, labels). The run keeps
+checksums of them, but no copy."""
 _TRAINS = dict(do_train=True, do_eval=True)
 _FORMS = {
     "finetune": Form(
@@ -73,7 +66,7 @@ _FORMS = {
         example='frame = pandas.read_csv("reviews.csv")  # the columns text and label\n'
         'run = bert_tf.finetune("hf:google-bert/bert-base-uncased", frame, output_dir="reviews")\n'
         'run.predict("a moving film")',
-        prepare=_with_files,
+        prepare=_with_data,
         result=_run,
     ),
     "pretrain": Form(

@@ -1,6 +1,5 @@
-"""Runs as Python objects, and the data from memory that they keep."""
+"""Runs as Python objects."""
 
-import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,21 +10,15 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf.base.files import read_file
-from bert_tf.base.output_files import atomic_write, locked
-from bert_tf.base.provenance import check_same
 from bert_tf.config import EMBEDDING
-from bert_tf.finetuning.finetuning_options import DATA, EVAL_RESULTS_JSON
+from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
 from bert_tf.runs.run import COMMAND, SWEEP_RESULTS, Run
-from bert_tf.tables.memory import json_lines
 from bert_tf.training.reports import EVAL_METRICS, EVAL_RESULTS, METRICS, read_metrics, read_results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from bert_tf.inference.predictor import Predictor
-
-# The tasks whose files may be tables; those of the others have formats of their own.
-_TABLES = ("csv", "imdb", "ner", "squad", "squad2", "swag")
 
 
 @dataclass(frozen=True, repr=False)
@@ -137,30 +130,3 @@ def best_run(folder: str) -> str:
     """Returns the folder of the best run, if a folder holds several."""
     best = Run(folder).read_json(SWEEP_RESULTS).get("best")
     return os.path.join(folder, best) if best else folder
-
-
-def write_data(folder: str, task: str, data: Mapping[str, Any]) -> None:
-    """Writes data into a run's folder. Once the run has begun, its data must not change."""
-    from bert_tf.finetuning.registry import task_name
-
-    if task_name(task) not in _TABLES:
-        raise ValueError(
-            f"--task={task} reads files in a format of its own: give the path of one as "
-            f"{' and '.join(data)}, or omit task for a table of your own"
-        )
-    texts = {split: json_lines(data[split], split).encode(errors="surrogatepass") for split in data}
-    with locked(folder):
-        checkpoints = (os.path.join(folder, x, "ckpt-*.index") for x in ("", "*", "*/*"))
-        began = any(map(tf.io.gfile.glob, checkpoints))
-        for split, text in texts.items():
-            path = os.path.join(folder, DATA, f"{split}.jsonl")
-            before = read_file(path) if tf.io.gfile.exists(path) else None
-            if began and before not in (None, text) and split != "test":
-                advice = "give the data that it began with, or choose another --output_dir"
-                then, now = (
-                    {split: {"bytes": len(x), "sha256": hashlib.sha256(x).hexdigest()}}
-                    for x in (before, text)
-                )
-                check_same(folder, then, now, advice)
-            if before != text:
-                atomic_write(path, text)

@@ -250,37 +250,37 @@ class AblationOptions(SharedOptions):
 
     grid: str = option(help="What to compare.", choices=tuple(GRIDS))
     output_dir: str = option(
-        help="Folder for the runs and the tables of one or more grids.", role="location"
+        help="Folder for the runs and the tables of one or more grids.", role="place"
     )
     rows: str | None = option(
         None,
         "Only these rows, comma-separated; docs/ablations.md lists them. For sizes, any "
         "layers, width and heads, such as L-12_H-768_A-12, or `paper` for all rows of the paper.",
-        role="free",
+        role="place",
     )
     tasks: str | None = option(
         None,
         "The tasks to fine-tune on, such as mrpc,sst2,ner=conll: values of run_finetuning "
         "--task, each with =FOLDER if its data is not in --data_dir. none: no fine-tuning. "
         "Default: those of the paper.",
-        role="free",
+        role="place",
     )
     data_dir: str | None = option(
         None,
         "The folder of GLUE with MRPC, SST-2 and so on. Without it, tensorflow-datasets "
         "downloads the data.",
-        role="free",
+        role="place",
     )
     finetuning_learning_rate: float = option(
-        5e-5, "The peak learning rate of fine-tuning; 3e-4 suits tiny.", role="free", **RATE
+        5e-5, "The peak learning rate of fine-tuning; 3e-4 suits tiny.", role="place", **RATE
     )
     finetuning_epochs: float = option(
-        3.0, "Epochs of fine-tuning.", at_least=0, at_most=10**6, role="free"
+        3.0, "Epochs of fine-tuning.", at_least=0, at_most=10**6, role="place"
     )
     finetuning_max_seq_length: int | None = rare_option(
         None,
         "Tokens per example in fine-tuning. Default: 384 for squad, otherwise 128.",
-        role="free",
+        role="place",
         **PAIR_LENGTH,
     )
     num_seeds: int = option(
@@ -288,7 +288,7 @@ class AblationOptions(SharedOptions):
         "Fine-tune with this many seeds; the table shows mean and deviation.",
         at_least=1,
         at_most=1000,
-        role="free",
+        role="place",
     )
     lexicon_file: str | None = option(
         None, "For --grid=entities, the phrases that the records were created with."

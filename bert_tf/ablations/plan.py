@@ -173,9 +173,9 @@ def _read_tasks(options: AblationOptions) -> dict[str, str | None]:
     for name, folder in tasks.items():
         flags = FineTuningOptions(task=name, data_dir=folder, output_dir="unused", do_eval=True)
         try:
-            task = make_task(dataclasses.replace(flags, feature_based=features))
+            task = make_task(flags.changed(feature_based=features))
             splits = [TRAIN, *task.dev_splits[:1]]
-            task.read_splits(splits, DataFiles(data_dir=folder), options.random_seed)
+            task.read_splits(splits, DataFiles(data_dir=folder))
         except (ValueError, OSError) as error:
             raise ValueError(f"--tasks={name}={folder or 'FOLDER'}: {error}") from None
     return tasks

@@ -50,7 +50,7 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
     # This process trains nothing, and must leave the memory of GPUs to those that do.
     tf.config.set_visible_devices([], "GPU")
     run = Run(options.folder)
-    run.check_flags(options.values("location", "free"))
+    run.check_flags(options.values("place"))
     if "grid" not in run.flags:
         files = [f"{options.folder}.{end}" for end in ("json", "txt", "png")]
         check_free(run.file(FLAGS), *files, advice="move it away, or choose another --output_dir")
@@ -73,14 +73,14 @@ def _run_row(options: AblationOptions, plan: RowPlan) -> None:
     if plan.evaluation:
         say(f"{run.output_dir} is finished.")
     elif run:
-        say(f"$ {command_line('bert_tf.run_pretraining', **run.given)}")
+        say(f"$ {command_line('bert_tf.run_pretraining', **run.unusual)}")
         run_apart("bert_tf.pretraining.pretrain:pretrain", run)
     if options.lexicon_file and not Run(plan.folder).read_json(ENTITIES):
         say(f"Measuring the accuracy on the phrases of {options.lexicon_file} ...")
         name = "bert_tf.ablations.running:evaluate_entities"
         run_apart(name, run, options.lexicon_file, plan.folder)
     for run in plan.finetuning.values():
-        say(f"\n$ {command_line('bert_tf.run_finetuning', **run.given)}")
+        say(f"\n$ {command_line('bert_tf.run_finetuning', **run.unusual)}")
         try:
             sweep(run)
         except NonFinite as error:

@@ -53,8 +53,8 @@ class Form:
     data: str = ""  # what `names` take
     names: Mapping[str, str] = field(default_factory=dict)  # argument -> flag of another name
     defaults: Mapping[str, Any] = field(default_factory=dict)  # flags with other defaults
-    # Maps the given flags to the command's; returns what to call once these are checked, too.
-    prepare: Callable[[dict], tuple[dict, Callable[[], None]]] = lambda flags: (flags, lambda: None)
+    # Maps the given flags to the command's.
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda flags: flags
     # Maps the flags and what the command returns to what the function returns.
     result: Callable[[Any, Any], Any] = lambda options, returned: returned
 
@@ -88,17 +88,22 @@ def python_function(name: str, module: str, form: Form) -> Callable:
             if len(first) > len(form.first):
                 raise ValueError(f"{name} takes only {' and '.join(form.first)} without names")
             given = {argument: others[key] for argument, key in used.items()}
-            given = signature.bind_partial(*first, **given).arguments
-            flags = {fields[key].name: _value(x, fields[key]) for key, x in given.items()}
+            positional = dict(zip(form.first, first, strict=False))
+            if twice := next(filter(positional.__contains__, given), None):
+                raise ValueError(f"{twice} is given twice, once without its name: give only one")
+            given = positional | given
+            flags = {
+                fields[key].name: _path(x) if key in form.names else _value(x, fields[key])
+                for key, x in given.items()
+            }
             flags = {**form.defaults, **{x: y for x, y in flags.items() if y is not None}}
-            flags, before = form.prepare(flags)
+            flags = form.prepare(flags)
             for flag in fields.values():
                 if is_required(flag) and flag.name not in flags:
                     raise ValueError(f"--{flag_name(flag)} is required")
             options = options_type(**flags)
             if options_type.needs_tensorflow and "tensorflow" not in sys.modules:
                 import_quietly()
-            before()
             return form.result(options, command.run(options))
 
     function.__name__ = function.__qualname__ = name
@@ -139,14 +144,19 @@ def _value(value: Any, flag: dataclasses.Field) -> Any:
     if isinstance(value, list | tuple) and kind in (str, tuple):
         if not all(isinstance(x, str | int | os.PathLike) for x in value):
             return value
-        parts = [str(os.fspath(x) if isinstance(x, os.PathLike) else x) for x in value]
+        parts = [str(x) if isinstance(x, int) else _path(x) for x in value]
         return tuple(parts) if kind is tuple else ",".join(parts)
-    if isinstance(value, os.PathLike):
-        value = os.fspath(value)
-    if isinstance(value, str):
-        value = os.path.expanduser(value) if value.startswith("~/") else value
-        return (value,) if kind is tuple else value
-    return value
+    # NumPy's scalars.
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()
+    value = _path(value)
+    return (value,) if isinstance(value, str) and kind is tuple else value
+
+
+def _path(value: Any) -> Any:
+    """Returns a path as a string, with the home folder in place of "~"; other values as is."""
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return os.path.expanduser(value) if isinstance(value, str) and value[:2] == "~/" else value
 
 
 def called_options(function: str, options_type: type, given: Mapping[str, Any]) -> Any:

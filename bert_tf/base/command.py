@@ -49,7 +49,7 @@ def option(
     at_least: float = -_LARGEST,
     at_most: float = _LARGEST,
     kind: str = "common",
-    role: str = "fixed",
+    role: str = "training",
 ) -> Any:
     """Declares a field of `Options` that becomes the flag of the same name.
 
@@ -62,14 +62,10 @@ def option(
         kind: "common"; "rare", which --help leaves to --helpfull; or "positional": the value may
             also be given without the name of the flag. The strings of a positional `tuple` take
             all such arguments.
-        role: what the flag is for a run that a later command trains on or evaluates. "fixed": it
-            shapes the training, and an evaluation uses the run's value; "column" and "setting": the
-            same, but their defaults come from the training file or the model;
-            "length": how much of a text is read. "training": fixed while the run trains. "data",
-            "test": files, which an evaluation takes from the run unless flags name data.
-            "reading": how to read the model's output; may be given anew. "free": what to do.
-            "location": where, and on which devices. What describes output in a manifest leaves
-            out "data", "free" and "location".
+        role: what the flag says. "training": what is trained or created; a command that resumes or
+            evaluates a run takes the run's value. "evaluation": what is evaluated, and how; the
+            run's value, unless the flag is given. "place": where files and devices are, and what
+            to do; what was made does not depend on it, but on the contents of the files.
     """
     metadata = dict(help=help, choices=choices, aliases=aliases, kind=kind, role=role)
     metadata |= dict(at_least=at_least, at_most=at_most)
@@ -87,11 +83,18 @@ class Options:
         absent_flags: names that users of other programs know -> what to do instead.
         if_out_of_memory: what needs less memory.
         needs_tensorflow: whether the command computes anything.
+        given: the names of the flags that the user gave.
     """
 
+    given: ClassVar[frozenset[str]] = frozenset()
     absent_flags: ClassVar[Mapping[str, str]] = {}
     if_out_of_memory: ClassVar[str] = "end other programs, or use a machine with more memory"
     needs_tensorflow: ClassVar[bool] = True
+
+    def __new__(cls, **flags: Any) -> Self:
+        options = super().__new__(cls)
+        object.__setattr__(options, "given", frozenset(flags))
+        return options
 
     def __post_init__(self) -> None:
         if self.needs_tensorflow:
@@ -121,24 +124,30 @@ class Options:
 
     def values(self, *left_out: str) -> dict[str, Any]:
         """Returns the flags with their values, without those of some roles."""
-        names = self.names(*left_out)
-        return {x: y for x, y in dataclasses.asdict(self).items() if x not in names}
+        names = [x.name for x in dataclasses.fields(self)]
+        return {x: getattr(self, x) for x in names if x not in self.names(*left_out)}
+
+    def changed(self, **flags: Any) -> Self:
+        """Returns the flags with other values, as if the user had given the same flags."""
+        options = dataclasses.replace(self, **flags)
+        object.__setattr__(options, "given", self.given)
+        return options
 
     @property
-    def given(self) -> dict[str, Any]:
+    def unusual(self) -> dict[str, Any]:
         """The flags whose values are not their defaults."""
         fields = ((field, getattr(self, field.name)) for field in dataclasses.fields(self))
         return {field.name: value for field, value in fields if value != field.default}
 
     def refuse(self, names: Iterable[str], why: str) -> None:
         """Raises a ValueError if one of some flags is given."""
-        if name := next(filter(self.given.__contains__, names), None):
+        if name := next(filter(self.unusual.__contains__, names), None):
             raise ValueError(f"--{name} {why}: omit it")
 
     def with_saved(self, saved: Mapping[str, Any], *roles: str) -> Self:
-        """Returns the flags; those of some roles that are not given take the saved values."""
-        unset = {*self.names(*roles)} - self.given.keys()
-        return dataclasses.replace(self, **{x: saved[x] for x in unset if x in saved})
+        """Returns the flags; those of some roles that were not given take the saved values."""
+        unset = {*self.names(*roles)} - self.given
+        return self.changed(**{x: saved[x] for x in unset if x in saved})
 
 
 def late(name: str) -> Callable[[Any], Any]:

@@ -18,7 +18,7 @@ import tensorflow as tf
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.multi_task import TOGETHER
 from bert_tf.finetuning.registry import task_of_run
-from bert_tf.finetuning.saved_run import DATA_CHECKSUMS
+from bert_tf.finetuning.saved_run import DATA_CHECKSUMS, INIT_CHECKSUM
 from bert_tf.finetuning.sweep import Score, ScoreTable, summarize
 from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, Run
 from bert_tf.training.reports import rank
@@ -148,9 +148,12 @@ NER = PublishedTable(
 TABLES = (GLUE, SQUAD_1, SQUAD_2, SWAG, NER)
 
 
-# Flags in which the runs of one group may differ. The seed may choose what is held out as dev set.
-_VARYING = {"random_seed", "hold_out_seed", COMMAND, DATA_CHECKSUMS}
-_VARYING |= {*FineTuningOptions.names("location", "free")}
+# Flags that name what a run was made from, and the checksums of their contents.
+_INPUTS = {"init_checkpoint", "init_vocab_mapping", "bert_config_file", "vocab_file", "data_dir"}
+_INPUTS |= {"train_file", "dev_file", "test_file"}
+_CHECKSUMS = {DATA_CHECKSUMS, INIT_CHECKSUM}
+# Flags in which the runs of one group may differ.
+_VARYING = {"random_seed", COMMAND, *FineTuningOptions.names("place")} - _INPUTS
 # Flags of compress that say where a student comes from.
 _STUDENT_SOURCES = ("recipe", "teacher", "student_layers")
 # Flags that say where a model comes from, and what of it is trained.
@@ -255,7 +258,8 @@ def _differing_flags(groups: Sequence[Group]) -> list[str]:
         return {str(group.flags.get(name)) for group in known}
 
     names = dict.fromkeys(name for group in groups for name in group.flags)
-    return [name for name in names if name not in _VARYING and len(values(name)) > 1]
+    hidden = _VARYING | _CHECKSUMS
+    return [name for name in names if name not in hidden and len(values(name)) > 1]
 
 
 def _rank(group: Group, metric: str) -> float:

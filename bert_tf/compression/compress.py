@@ -1,6 +1,5 @@
 """From the flags of compress to the student's run folder, and what it is compared with."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 import keras
@@ -19,7 +18,7 @@ from bert_tf.config import EMBEDDING, BertConfig, ModelSpec
 from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.fine_tuned import in_task_order
 from bert_tf.finetuning.registry import make_task, task_name, with_length
-from bert_tf.finetuning.saved_run import check_resumable
+from bert_tf.finetuning.saved_run import is_finished
 from bert_tf.finetuning.sweep import sweep
 from bert_tf.finetuning.task import Task
 from bert_tf.models.encoder import BertEncoder
@@ -58,13 +57,12 @@ def compress(options: CompressionOptions) -> dict[str, float]:
     The output folder is that of a fine-tuning run, with `compression.json` in addition; see
     `Outcome`. Returns the results of the student; see `fine_tune`, also for what it raises.
     """
-    options = dataclasses.replace(options, task=task_name(options.task))
+    options = options.changed(task=task_name(options.task))
     if "," in options.task:
         raise ValueError(f"--task={options.task}: a student learns one task, so name one")
     recipe, run = RECIPES[options.recipe], Run(options.output_dir)
     learner_type = learner_of(options.recipe)
     teacher = open_checkpoint(options.teacher)
-    options = hold_out_as_teacher(options, teacher)
     if not teacher.head:
         raise ValueError(
             f"--teacher={options.teacher} is not a fine-tuned model: give a run folder of "
@@ -80,7 +78,7 @@ def compress(options: CompressionOptions) -> dict[str, float]:
     if task.head.kind == EMBEDDING:
         raise ValueError(f"compress has no --label_type={options.label_type}: omit it")
     teacher = in_task_order(teacher, task, say)
-    if check_resumable(options, run):
+    if is_finished(options, run):
         results = fine_tune(options, learner_type.evaluated_task(task, run.path))
     else:
         learner = learner_type(options, task, teacher, recipe.loss)
@@ -99,18 +97,9 @@ def compress(options: CompressionOptions) -> dict[str, float]:
 
 def compress_all(options: CompressionOptions) -> Mapping[str, float]:
     """Makes the student or the students that the flags ask for; returns the best one's results."""
-    if not options.is_sweep:
-        return compress(options)
-    options = hold_out_as_teacher(options, open_checkpoint(options.teacher))
-    return sweep(options, run="bert_tf.compression.compress:compress")
-
-
-def hold_out_as_teacher(options: CompressionOptions, teacher: Checkpoint) -> CompressionOptions:
-    """Returns the flags with the seed that chose what the teacher held out, and did not learn."""
-    if options.hold_out_seed is not None or teacher.run is None:
-        return options
-    seed, default = map(teacher.run.flags.get, ("hold_out_seed", "random_seed"))
-    return dataclasses.replace(options, hold_out_seed=default if seed is None else seed)
+    if options.is_sweep:
+        return sweep(options, run="bert_tf.compression.compress:compress")
+    return compress(options)
 
 
 def _compare(

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from bert_tf.base import command
 from bert_tf.base.command import option, rare_option
-from bert_tf.choices import SEED, SHARE
+from bert_tf.choices import SHARE
 from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
@@ -85,7 +85,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         "teacher's vocabulary, except with recipes that compare only predictions (pd, minibert, "
         "bilstm) or do not use the teacher in training (layers, weights, q8bert, albert, "
         "mixed-vocabulary). Default: the teacher; the student then also starts with its head.",
-        role="training",
+        role="place",
     )
     augment: int = rare_option(
         0,
@@ -104,22 +104,16 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         "For --augment: word vectors in GloVe's format, such as glove.6B.300d.txt, to replace "
         "words of several tokens, too. All vectors stay in memory: 0.6 GB for this file.",
     )
-    hold_out_seed: int | None = rare_option(
-        None,
-        "Seed that chooses which tenth of the training set to hold out if there is no dev set. "
-        "Default: the one with which the teacher was trained.",
-        **SEED,
-    )
     bits: str | None = rare_option(
         None,
         "For qbert, the bits of a layer's weights, from 2 to 8: such as 4, or 2/3 (the default), "
         "which gives 3 to the more sensitive half of the layers.",
     )
-    do_train: bool = rare_option(True, "Train the student; always on.", role="free")
+    do_train: bool = rare_option(True, "Train the student; always on.", role="place")
     do_eval: bool = rare_option(
         True,
         "Evaluate the best weights on the dev set and on a test set with answers.",
-        role="free",
+        role="place",
     )
 
     def __post_init__(self) -> None:

@@ -151,10 +151,10 @@ class DistillingLearner(StudentLearner):
     def objective(self, spec: ModelSpec, num_train_steps: int) -> Objective:
         return DistillationObjective(self.task.objective, self._loss, num_train_steps)
 
-    def _read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
+    def _read_splits(self, names: Collection[str], files: DataFiles) -> dict[str, Sized]:
         if TRAIN in names:
             check_same_teacher(self._options.output_dir, self._teacher)
-        splits = self._task.read_splits(names, files, seed)
+        splits = self._task.read_splits(names, files)
         if self._augmentation and TRAIN in splits:
             if not isinstance(splits[TRAIN], TextExamples):
                 raise ValueError(

@@ -16,7 +16,7 @@ class CorpusOptions(command.Options):
         None,
         "Text files, comma-separated; globs allowed, in quotes. From the Hugging Face Hub: "
         "'hf:datasets/wikimedia/wikipedia/20231101.en/*.parquet'.",
-        role="data",
+        role="place",
     )
     tfds: str | None = option(
         None,
@@ -24,7 +24,7 @@ class CorpusOptions(command.Options):
         "'text' holds documents, such as wikipedia/20230601.en, optionally with ':' and a split.",
     )
     tfds_data_dir: str | None = rare_option(
-        None, "TFDS's data folder. Default: TFDS's own.", role="location"
+        None, "TFDS's data folder. Default: TFDS's own.", role="place"
     )
     document_separator: str | None = rare_option(
         None,

@@ -21,7 +21,7 @@ class DataOptions(CorpusOptions, RunnerOptions):
     )
     # Manifests list the files, and the masking.
     num_shards: int | None = option(
-        None, "The number of output files.", at_least=1, at_most=99999, role="location"
+        None, "The number of output files.", at_least=1, at_most=99999, role="place"
     )
     vocab_file: str = option(help="The vocabulary (vocab.txt), published or from build_vocab.")
     do_lower_case: bool | None = option(
@@ -37,7 +37,7 @@ class DataOptions(CorpusOptions, RunnerOptions):
         "masks differently in every epoch, and the records are a tenth of the size.",
         choices=MASKINGS,
     )
-    do_whole_word_mask: bool = rare_option(False, "Same as --masking=whole_word.", role="free")
+    do_whole_word_mask: bool = rare_option(False, "Same as --masking=whole_word.", role="place")
     max_ngram_size: int | None = rare_option(
         None,
         "The longest n-gram for --masking=ngram, which it implies. Default: 3.",
@@ -91,4 +91,4 @@ class DataOptions(CorpusOptions, RunnerOptions):
         "Name features as the Model Garden does: input_word_ids and input_type_ids in place "
         "of input_ids and segment_ids.",
     )
-    dry_run: bool = option(False, "Only estimate the time and the disk space.", role="free")
+    dry_run: bool = option(False, "Only estimate the time and the disk space.", role="place")

@@ -148,7 +148,7 @@ class Job:
 
     def settings(self) -> dict[str, object]:
         """Returns what the output depends on, by the names of the flags."""
-        return self.options.values("location", "data", "free") | {
+        return self.options.values("place") | {
             "output_file": [self.name_in_manifest(i) for i in range(len(self.output_files))],
             "vocab_file": self.vocab.sha256,
             "lexicon_file": lines_sha256(self.lexicon),

@@ -15,6 +15,8 @@ from bert_tf.corpus.sources import prepare_dataset
 OWN_TABLE = "; for a table of your own, use --task=csv"
 # One in ten examples is held out of training.
 _PARTS = 10
+# All runs hold out the same examples, so that their scores can be compared.
+_HOLD_OUT_SEED = 12345
 # How many held-out examples make a class large.
 _LARGE = 5
 
@@ -137,7 +139,7 @@ def _targets(labels: np.ndarray) -> dict[str, np.ndarray]:
     return {"labels": labels.astype(np.int32)}
 
 
-def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamples]:
+def hold_out(examples: TextExamples) -> tuple[TextExamples, TextExamples]:
     """Holds out a random tenth of the examples, by class; returns the rest and that tenth."""
     labels, groups = examples.targets.get("labels"), np.zeros(len(examples), np.int32)
     only = np.zeros(len(examples), bool)
@@ -146,24 +148,22 @@ def hold_out(examples: TextExamples, seed: int) -> tuple[TextExamples, TextExamp
         only = np.bincount(labels)[labels] == 1
     elif labels is not None:
         only = labels[:, labels.sum(axis=0) == 1].any(axis=1)
-    held_out, notes = choose_held_out(groups, only, seed)
+    held_out, notes = choose_held_out(groups, only)
     rest, tenth = (examples.take(np.flatnonzero(chosen)) for chosen in (~held_out, held_out))
     return rest, dataclasses.replace(tenth, notes=notes)
 
 
-def choose_held_out(
-    groups: np.ndarray, only: np.ndarray, seed: int
-) -> tuple[np.ndarray, tuple[str, ...]]:
+def choose_held_out(groups: np.ndarray, only: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     """Chooses a tenth of the examples at random, and at least one.
 
     That is about a tenth of every group, int [N], with at least one example of each as long as the
     total stays at a tenth. An example that is the `only` one of a class, bool [N], stays in
     training. Returns whether each example was chosen, bool [N], and notes on their number.
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(_HOLD_OUT_SEED)
     found, sizes = np.unique(groups[~only], return_counts=True)
     chosen = np.zeros(len(groups), bool)
-    counts = _counts_to_hold_out(sizes, max(1, round(len(groups) / _PARTS)), seed)
+    counts = _counts_to_hold_out(sizes, max(1, round(len(groups) / _PARTS)))
     for group, count in zip(found, counts, strict=True):
         indices = np.flatnonzero((groups == group) & ~only)
         chosen[random.choice(indices, count, replace=False)] = True
@@ -180,11 +180,11 @@ def choose_held_out(
     return chosen, notes
 
 
-def _counts_to_hold_out(sizes: np.ndarray, total: int, seed: int) -> np.ndarray:
+def _counts_to_hold_out(sizes: np.ndarray, total: int) -> np.ndarray:
     """Returns how many examples of each group to hold out, at most `total` in all, int [G]."""
     # Each group keeps at least one. Groups whose share is none come first in what rounding leaves.
-    # The seed decides between groups of equal size.
-    ties = np.random.default_rng([seed, 1]).random(len(sizes))
+    # Chance decides between groups of equal size.
+    ties = np.random.default_rng([_HOLD_OUT_SEED, 1]).random(len(sizes))
     shares = sizes / _PARTS
     counts = shares.astype(int)
     lacking = ((counts == 0) & (sizes > 1)).sum() - (total - counts.sum())

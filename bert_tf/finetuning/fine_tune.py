@@ -1,12 +1,12 @@
 """Fine-tunes, evaluates and predicts, from flags to a run folder."""
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import tensorflow as tf
 
 from bert_tf.base.command_help import command_line, unused_name
-from bert_tf.base.files import check_single, errors_at
+from bert_tf.base.files import check_single
 from bert_tf.base.output_files import write_json
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.choices import VECTOR_TYPES
@@ -20,17 +20,17 @@ from bert_tf.finetuning.metrics import OF_A_CLASS
 from bert_tf.finetuning.multi_task import MultiTask, MultiTaskLearner
 from bert_tf.finetuning.predictions import aligned
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
-from bert_tf.finetuning.task import DataFiles, Task
+from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.models.encoder import skip_padding
 from bert_tf.resolution import resolve_model
-from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, Run
+from bert_tf.runs.run import FINISHED, Run
 from bert_tf.session import Session, training_devices
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
 from bert_tf.training.reports import EVAL_RESULTS, read_results, write_results
 from bert_tf.training.strategy import check_batch_size, chief_say
 from bert_tf.training.trainer import Trainer
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.checkpoint import Checkpoint, fingerprint
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
 from tfrecords.vocabulary import warn_about_casing
 
@@ -46,7 +46,7 @@ def fine_tune(
     init: Checkpoint | None = None,
     learner: TaskLearner | None = None,
 ) -> dict[str, float]:
-    """Trains, evaluates and predicts according to the options; resumes the run in output_dir.
+    """Trains, or else evaluates and predicts; resumes the run in output_dir.
 
     Args:
         task: replaces the registered task with the name `options.task`.
@@ -62,210 +62,73 @@ def fine_tune(
             process trains in the output folder.
         Interrupted: a signal stopped training, after a checkpoint was saved.
     """
-    options = dataclasses.replace(options, task=task.name if task else task_name(options.task))
+    options = options.changed(task=task.name if task else task_name(options.task))
     # Before a model is downloaded.
-    for path in filter(None, (options.train_file, options.dev_file, options.test_file)):
-        check_single(path)
-    with training_devices(options, writes=True) as strategy:
-        return _fine_tune(options, task, init, learner, strategy)
-
-
-def _fine_tune(
-    options: FineTuningOptions,
-    task: Task | None,
-    init: Checkpoint | None,
-    learner: TaskLearner | None,
-    strategy: tf.distribute.Strategy,
-) -> dict[str, float]:
-    run, say = Run(options.output_dir), chief_say(strategy)
-    options = saved_run.with_flags_of(options, run)
-    trains = options.do_train and not saved_run.check_resumable(options, run)
-    if options.do_train and not trains:
-        say(f"{run.path} holds a finished run: not training again.")
-    if not init and len(fine_tuned.member_paths(options.init_checkpoint or "")) > 1:
-        if trains or run.best.has_checkpoint:
-            raise ValueError(
-                f"--init_checkpoint={options.init_checkpoint} names several models, which can only "
-                "be evaluated: omit --do_train, and give an --output_dir without a run"
-            )
-        paths = options.init_checkpoint, options.max_seq_length
-        init = fine_tuned.open_members(*paths, vocab_file=options.vocab_file)[0]
-    session = Session.open(options, strategy, run, init)
-    settings = _embedding_settings(session)
-    if settings.dense:
-        tensors = {**session.init.tensors, **settings.dense}
-        init = dataclasses.replace(session.init, tensors=tensors)
-        session = dataclasses.replace(session, init=init)
-    trained = None if trains else _open_trained(run, session.init, options)
-    # A run may have lost all other checkpoints, or have none, as one task of several.
-    spec = model_spec(session if trains else dataclasses.replace(session, run=run.best))
-    session = _with_flags_of_model(session, trained, spec, settings)
-    options = session.options
-    task = learner.task if learner else _make_task(session, task, trained, settings.head)
-    learner = learner or (None if trained else _make_learner(options, task))
-    for flag in ("train_batch_size", "eval_batch_size"):
-        check_batch_size(strategy, flag, getattr(options, flag))
-    warn_about_casing(spec.vocab, spec.lower_case, say=say)
-    reported = list(task.dev_splits) if options.do_eval else []
-    optional = task.optional_splits
-    if options.do_predict:
-        reported += task.test_splits
-    elif options.do_eval:
-        reported += [name for name in task.test_splits if name not in optional]
-        # A test set that no flag names may be missing or have no answers.
-        optional = () if options.test_file else task.test_splits
-    compared = saved_run.compared_splits(options, run, task)
-    names = dict.fromkeys([*compared, *reported])
-    splits = read_features(options, task, spec, names, say, optional)
-    reported = [name for name in reported if name in splits]
-    checksums = saved_run.data_checksums({name: splits[name] for name in compared})
-    saved_run.check_same_data(run, checksums)
-    folder = run
-    if trained:
-        folder, sources = saved_run.results_folder(options, run, reported, task)
-        results = _earlier_results(options, folder)
-        evaluator = load_evaluator(session, task, trained, splits)
-        if session.is_chief and sources:
-            write_json(folder.file(saved_run.RESULTS_OF), sources)
-    else:
-        results, evaluator = _train(session, learner, spec, splits, checksums)
-    return _report(session, task, results, evaluator, reported, folder, bool(trained))
-
-
-def _embedding_settings(session: Session) -> EmbeddingSettings:
-    """Returns how the initial checkpoint computes vectors, or defaults."""
-    found = None
-    if session.init and session.options.label_type in VECTOR_TYPES:
-        found = settings_of(session.init, session.options.pooling)
-    return found or EmbeddingSettings()
-
-
-def _with_flags_of_model(
-    session: Session, trained: Checkpoint | None, spec: ModelSpec, settings: EmbeddingSettings
-) -> Session:
-    """Returns the session with the flags that are not given as the model has them."""
-    options = session.options
-    if trained and trained is session.init and trained.run:
-        with errors_at(trained.run.file(FLAGS)):
-            options = options.with_saved(trained.run.flags, "setting", "length")
-    if options.label_type in VECTOR_TYPES:
-        values = dataclasses.asdict(settings.head) | {"max_seq_length": settings.max_seq_length}
-        options = options.with_saved(values, "setting")
-    options = with_length(options, options.task, spec.config, session.say)
-    return dataclasses.replace(session, options=options)
-
-
-def _make_task(
-    session: Session, task: Task | None, trained: Checkpoint | None, vectors: Head
-) -> Task:
-    """Returns `task` or, without one, the task of the flags, with their metric.
-
-    A new task of vectors has the dense layer that `vectors` has.
-    """
-    options, run = session.options, session.run
-    # A run that stopped before its first checkpoint may have had other data.
-    head = trained.head if trained else run.head if run.has_checkpoint else None
-    task = task or make_task(options, head)
-    if not head and options.label_type in VECTOR_TYPES:
-        layer = dict(outputs=vectors.outputs, activation=vectors.activation)
-        task = dataclasses.replace(task, head=dataclasses.replace(task.head, **layer))
-    if options.metric not in (None, task.metric):
+    for path in (options.train_file, options.dev_file, options.test_file):
+        if isinstance(path, str):
+            check_single(path)
+    if task and options.metric:
         task = task.with_metric(options.metric)
-    return task
-
-
-def _make_learner(options: FineTuningOptions, task: Task) -> TaskLearner:
-    if options.lora_rank:
-        if not options.init_checkpoint:
-            raise ValueError("--lora_rank needs trained weights: give --init_checkpoint")
-        return LoraLearner(task)
-    return MultiTaskLearner(task) if isinstance(task, MultiTask) else TaskLearner(task)
-
-
-def _report(
-    session: Session,
-    task: Task,
-    results: dict[str, float],
-    evaluator: Evaluator,
-    splits: list[str],
-    folder: Run,
-    only_evaluated: bool,
-) -> dict[str, float]:
-    """Reports the splits; writes all results to the folder, prints and returns them."""
-    options, files = session.options, []
-    for split in splits:
-        metrics, names = evaluator.report(split, folder.path)
-        results, files = results | metrics, files + names
-    if session.is_chief and results:
-        write_results(folder.file(EVAL_RESULTS), results)
-        write_json(folder.file(EVAL_RESULTS_JSON), results, sort_keys=True)
-        files = [EVAL_RESULTS, EVAL_RESULTS_JSON, *files]
-    if session.is_chief:
-        options = dataclasses.replace(options, output_dir=folder.path)
-        print(_summary(options, task, results, files, only_evaluated))
-    if not only_evaluated:
-        session.say(after_fine_tuning(task, folder.path))
-    return results
-
-
-def check_data_of(options: FineTuningOptions) -> None:
-    """Checks that the data of a finished run has not changed."""
-    run = Run(options.output_dir)
-    # A command may find the seed itself.
-    options = dataclasses.replace(options, hold_out_seed=run.flags.get("hold_out_seed"))
-    options = saved_run.with_flags_of(options, run)
-    task = make_task(options, run.head)
-    names = saved_run.compared_splits(options, run, task)
-    splits = read_features(options, task, run.spec, names, lambda line: None)
-    saved_run.check_same_data(run, saved_run.data_checksums(splits))
-
-
-def _open_trained(run: Run, init: Checkpoint | None, options: FineTuningOptions) -> Checkpoint:
-    """Opens the weights to evaluate: the best of the run in the output folder, or `init`.
-
-    Every encoder computes vectors.
-    """
-    if run.best.has_checkpoint:
-        return open_checkpoint(run.best.path, any_encoder=True)
-    run.check_single()
-    if init and init.run:
-        init.run.check_one_task()
-    fits = init and (init.head or options.label_type in VECTOR_TYPES)
-    if not fits or "," in options.task:
-        raise ValueError(
-            f"{run.path} holds no fine-tuned weights to evaluate: give --do_train, the "
-            "--output_dir of a fine-tuning run, or a fine-tuned model as --init_checkpoint"
-        )
-    return init
-
-
-def _earlier_results(options: FineTuningOptions, run: Run) -> dict[str, float]:
-    """Returns the results in a folder, without those that this run computes again."""
-    results = run.read_json(EVAL_RESULTS_JSON, dict[str, float])
-    results |= read_results(run.best.file(EVAL_RESULTS))
-    # Predictions for the test set replace the earlier ones, whose metrics they need not have.
-    replaced = {"eval_": options.do_eval, "test_": options.do_predict or options.test_file}
-    prefixes = tuple(prefix for prefix, is_replaced in replaced.items() if is_replaced)
-    return {name: value for name, value in results.items() if not name.startswith(prefixes)}
+    with training_devices(options, writes=True) as strategy:
+        for flag in ("train_batch_size", "eval_batch_size"):
+            check_batch_size(strategy, flag, getattr(options, flag))
+        run = Run(options.output_dir)
+        if options.do_train and not saved_run.is_finished(options, run):
+            return _train(options, strategy, run, task, init, learner)
+        if options.do_train:
+            chief_say(strategy)(f"{run.path} holds a finished run: not training again.")
+        if run.finished is not None:
+            return _evaluate_run(options, strategy, run, task)
+        run.check_single()
+        return _evaluate_model(options, strategy, run, task, init)
 
 
 def _train(
-    session: Session,
-    learner: TaskLearner,
-    spec: ModelSpec,
-    splits: dict[str, Features],
-    checksums: dict[str, int],
-) -> tuple[dict[str, float], Evaluator]:
-    """Trains; returns the results of the best weights and an evaluator that has them."""
-    run, task = session.run, learner.task
+    options: FineTuningOptions,
+    strategy: tf.distribute.Strategy,
+    run: Run,
+    task: Task | None,
+    init: Checkpoint | None,
+    learner: TaskLearner | None,
+) -> dict[str, float]:
+    """Trains and reports the best weights; resumes a run that was interrupted."""
+    if not init and _is_ensemble(options):
+        raise ValueError(
+            f"--init_checkpoint={options.init_checkpoint} names several models, which can only be "
+            "evaluated: omit --do_train"
+        )
+    if run.has_checkpoint:
+        options = options.with_saved(run.flags, "training")
+    session = Session.open(options, strategy, run, init)
+    settings = _embedding_settings(options, session.init)
+    if settings.dense:
+        tensors = {**session.init.tensors, **settings.dense}
+        session = dataclasses.replace(
+            session, init=dataclasses.replace(session.init, tensors=tensors)
+        )
+    spec = model_spec(session)
+    options = _with_lengths(options, spec, settings, session.say)
+    if not learner:
+        # A run that stopped before its first checkpoint may have had other data.
+        head = run.head if run.has_checkpoint else None
+        task = task or _make_task(options, head, settings.head)
+        learner = _make_learner(options, task, bool(session.init or run.has_checkpoint))
+    session, task = dataclasses.replace(session, options=options), learner.task
+    warn_about_casing(spec.vocab, spec.lower_case, say=session.say)
+    reported, optional = _reported(options, task)
+    names = dict.fromkeys([TRAIN, task.dev_splits[0], *reported])
+    splits = read_features(options, task, spec, names, session.say, optional)
+    checksums = saved_run.data_checksums(splits)
+    saved_run.check_same_data(run, checksums)
     if note := task.check_metric(splits[task.dev_splits[0]]):
         session.say(f"WARNING: {note}")
-    if spec.config.hidden_size <= _NARROW and session.options.learning_rate <= _LOW_RATE:
+    if spec.config.hidden_size <= _NARROW and options.learning_rate <= _LOW_RATE:
         session.say("An encoder this small needs a higher --learning_rate, such as 1e-3.")
     tuner = FineTuner(session, learner, spec, splits)
     tuner.training.set_weights()
-    flags = dataclasses.asdict(session.options) | dict(task.columns)
-    flags |= {COMMAND: session.options.command, saved_run.DATA_CHECKSUMS: checksums}
+    flags = saved_run.recorded(options) | dict(task.columns)
+    flags |= {saved_run.DATA_CHECKSUMS: checksums}
+    flags |= {saved_run.INIT_CHECKSUM: _checksum_of_init(session, init)}
     if session.is_chief:
         run.write(spec, flags | {FINISHED: False})
         run.best.write(spec)
@@ -275,7 +138,184 @@ def _train(
     results = tuner.train()
     if session.is_chief:
         run.write(spec, flags | {FINISHED: True})
-    return results, tuner.evaluator
+    reported = [name for name in reported if name in splits]
+    results = _report(session, tuner.evaluator, task, reported, results)
+    session.say(after_fine_tuning(task, run.path))
+    return results
+
+
+def _checksum_of_init(session: Session, replaced: Checkpoint | None) -> str | None:
+    """Returns the checksum of --init_checkpoint, also of a run that resumes; None without one."""
+    if session.run.has_checkpoint:
+        return session.run.flags.get(saved_run.INIT_CHECKSUM)
+    return fingerprint(session.init) if session.init and not replaced else None
+
+
+def _is_ensemble(options: FineTuningOptions) -> bool:
+    return len(fine_tuned.member_paths(options.init_checkpoint or "")) > 1
+
+
+def _evaluate_run(
+    options: FineTuningOptions,
+    strategy: tf.distribute.Strategy,
+    run: Run,
+    task: Task | None,
+) -> dict[str, float]:
+    """Evaluates the best weights of the run in the output folder, on its own data."""
+    if not run.best.has_checkpoint:
+        raise ValueError(
+            f"{run.best.path} holds no checkpoint ckpt-*: finish the run with --do_train, or "
+            "restore it"
+        )
+    if _is_ensemble(options):
+        raise ValueError(
+            f"{run.path} holds a run: to evaluate --init_checkpoint={options.init_checkpoint}, "
+            "choose another --output_dir"
+        )
+    needed = saved_run.splits_of_other_files(options, run)
+    options = saved_run.own_flags(options, run)
+    session = Session(options, strategy, run)
+    model = open_checkpoint(run.best.path, any_encoder=True)
+    spec = model_spec(dataclasses.replace(session, run=run.best))
+    task = task or _make_task(options, run.head, Head(EMBEDDING))
+    compared = [TRAIN] if options.do_train and not options.changes_examples else []
+    compared += [task.dev_splits[0]] if options.do_train else []
+    reported, splits = _read_reported(session, task, spec, compared)
+    saved_run.check_same_data(run, saved_run.data_checksums(splits), needed)
+    results = run.read_json(EVAL_RESULTS_JSON, dict[str, float])
+    results |= read_results(run.best.file(EVAL_RESULTS))
+    evaluator = load_evaluator(session, task, model, splits)
+    return _report(session, evaluator, task, reported, results)
+
+
+def _evaluate_model(
+    options: FineTuningOptions,
+    strategy: tf.distribute.Strategy,
+    run: Run,
+    task: Task | None,
+    model: Checkpoint | None,
+) -> dict[str, float]:
+    """Evaluates the initial checkpoint, which may be an ensemble, in a folder without a run.
+
+    Every encoder computes vectors.
+    """
+    if not model and _is_ensemble(options):
+        flags = options.init_checkpoint, options.max_seq_length
+        model = fine_tuned.open_members(*flags, vocab_file=options.vocab_file)[0]
+    session = Session.open(options, strategy, run, model)
+    model = session.init
+    if model and model.run:
+        model.run.check_one_task()
+    fits = model and (model.head or options.label_type in VECTOR_TYPES)
+    if not fits or "," in options.task:
+        raise ValueError(
+            f"{run.path} holds no fine-tuned weights to evaluate: give --do_train, the "
+            "--output_dir of a fine-tuning run, or a fine-tuned model as --init_checkpoint"
+        )
+    options = saved_run.flags_of_model(options, model)
+    settings = _embedding_settings(options, model)
+    model = dataclasses.replace(model, tensors={**model.tensors, **settings.dense})
+    spec = model_spec(session)
+    options = _with_lengths(options, spec, settings, session.say)
+    session = dataclasses.replace(session, options=options, init=model)
+    task = task or _make_task(options, model.head, settings.head)
+    reported, splits = _read_reported(session, task, spec)
+    if session.is_chief:
+        saved_run.record_evaluation(run.path, model, saved_run.data_checksums(splits))
+    results = run.read_json(EVAL_RESULTS_JSON, dict[str, float])
+    return _report(session, load_evaluator(session, task, model, splits), task, reported, results)
+
+
+def _reported(options: FineTuningOptions, task: Task) -> tuple[list[str], Collection[str]]:
+    """Returns the splits to report, and those of them that may be missing or lack answers."""
+    reported = list(task.dev_splits) if options.do_eval else []
+    if options.do_predict:
+        return reported + list(task.test_splits), task.optional_splits
+    if options.do_eval:
+        reported += [name for name in task.test_splits if name not in task.optional_splits]
+    # A test set that no flag names may be missing or have no answers.
+    return reported, () if options.test_file else task.test_splits
+
+
+def _read_reported(
+    session: Session, task: Task, spec: ModelSpec, compared: Collection[str] = ()
+) -> tuple[list[str], dict[str, Features]]:
+    """Reads the splits to report, and others to compare; returns the former that exist, and all."""
+    warn_about_casing(spec.vocab, spec.lower_case, say=session.say)
+    reported, optional = _reported(session.options, task)
+    names = dict.fromkeys([*compared, *reported])
+    splits = read_features(session.options, task, spec, names, session.say, optional)
+    return [name for name in reported if name in splits], splits
+
+
+def _embedding_settings(options: FineTuningOptions, init: Checkpoint | None) -> EmbeddingSettings:
+    """Returns how the initial checkpoint computes vectors, or defaults."""
+    found = None
+    if init and options.label_type in VECTOR_TYPES:
+        found = settings_of(init, options.pooling)
+    return found or EmbeddingSettings()
+
+
+def _with_lengths(
+    options: FineTuningOptions,
+    spec: ModelSpec,
+    settings: EmbeddingSettings,
+    say: Callable[[str], None],
+) -> FineTuningOptions:
+    """Returns the flags with the length of examples, and with the settings of vectors."""
+    if options.label_type in VECTOR_TYPES:
+        values = dataclasses.asdict(settings.head) | {"max_seq_length": settings.max_seq_length}
+        unset = {x: y for x, y in values.items() if getattr(options, x, 0) is None}
+        options = options.changed(**unset)
+    return with_length(options, options.task, spec.config, say)
+
+
+def _make_task(options: FineTuningOptions, head: Head | None, vectors: Head) -> Task:
+    """Returns the task of a trained `head`, or a new one with the dense layer of `vectors`."""
+    task = make_task(options, head)
+    if not head and options.label_type in VECTOR_TYPES:
+        layer = dict(outputs=vectors.outputs, activation=vectors.activation)
+        task = dataclasses.replace(task, head=dataclasses.replace(task.head, **layer))
+    return task
+
+
+def _make_learner(options: FineTuningOptions, task: Task, has_weights: bool) -> TaskLearner:
+    if options.lora_rank:
+        if not has_weights:
+            raise ValueError("--lora_rank needs trained weights: give --init_checkpoint")
+        return LoraLearner(task)
+    return MultiTaskLearner(task) if isinstance(task, MultiTask) else TaskLearner(task)
+
+
+def _report(
+    session: Session,
+    evaluator: Evaluator,
+    task: Task,
+    splits: Collection[str],
+    results: Mapping[str, float],
+) -> dict[str, float]:
+    """Reports splits; writes their results beside earlier ones, prints and returns all."""
+    folder, files, results = session.run, [], dict(results)
+    for split in splits:
+        metrics, names = evaluator.report(split, folder.path)
+        results, files = results | metrics, files + names
+    if session.is_chief and results:
+        write_results(folder.file(EVAL_RESULTS), results)
+        write_json(folder.file(EVAL_RESULTS_JSON), results, sort_keys=True)
+        files = [EVAL_RESULTS, EVAL_RESULTS_JSON, *files]
+    if session.is_chief:
+        print(_summary(session.options, task, results, files))
+    return results
+
+
+def check_data_of(options: FineTuningOptions) -> None:
+    """Checks that the data of a finished run has not changed."""
+    run = Run(options.output_dir)
+    options = saved_run.own_flags(options, run)
+    task = make_task(options, run.head)
+    names = [task.dev_splits[0], *([] if options.changes_examples else [TRAIN])]
+    splits = read_features(options, task, run.spec, names, lambda line: None)
+    saved_run.check_same_data(run, saved_run.data_checksums(splits))
 
 
 def load_evaluator(
@@ -318,12 +358,11 @@ def read_features(
     Leaves out `optional` splits without a file and, without --do_predict, those without targets.
     """
     tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
-    files = DataFiles.of(options)
-    seed = options.random_seed if options.hold_out_seed is None else options.hold_out_seed
-    found, splits = task.read_splits([x for x in names if x not in optional], files, seed), {}
+    files, splits = DataFiles.of(options), {}
+    found = task.read_splits([x for x in names if x not in optional], files)
     for name in filter(optional.__contains__, names):
         try:
-            found |= task.read_splits([name], files, seed)
+            found |= task.read_splits([name], files)
         except FileNotFoundError as error:
             if options.do_predict:
                 say(f"WARNING: no predictions for {name.upper()}: {error}.")
@@ -340,11 +379,10 @@ def _summary(
     task: Task,
     results: dict[str, float],
     files: list[str],
-    only_evaluated: bool,
 ) -> str:
     metric, folder = task.metric, options.output_dir
     name = metric[0].upper() + metric[1:]
-    trained = not only_evaluated and options.num_train_epochs > 0
+    trained = options.do_train and options.num_train_epochs > 0
     lines = []
     if f"eval_{metric}" in results and (options.do_train or options.do_eval):
         chosen = ", used to choose the best epoch" if trained else ""

@@ -22,38 +22,36 @@ from bert_tf.choices import (
     SHARE,
 )
 from bert_tf.flags import DeviceOptions
+from bert_tf.tables.memory import TableInMemory
 
 EVAL_RESULTS_JSON = "eval_results.json"
-# The folder of data that a run was given in memory, which it may have before its first step.
-DATA = "data"
 # Flags by their roles; see `option`.
-_data, _free = (functools.partial(option, role=role) for role in ("data", "free"))
-_column, _setting, _length, _reading = (
-    functools.partial(rare_option, role=role) for role in ("column", "setting", "length", "reading")
-)
+_place = functools.partial(option, role="place")
+_rare_place = functools.partial(rare_option, role="place")
+_evaluation = functools.partial(rare_option, role="evaluation")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOptions(command.Options):
     """The flags that only some tasks read; see `Task.flags`."""
 
-    data_dir: str | None = _data(
+    data_dir: str | None = _place(
         None,
         "Folder of the task's official files, or its parent, such as SST-2 with train.tsv and "
         "dev.tsv, or aclImdb. Without it, tensorflow-datasets downloads the data.",
     )
-    train_file: str | None = _data(None, "Training file, instead of the one in --data_dir.")
-    dev_file: str | None = _data(
+    train_file: str | TableInMemory | None = _place(
+        None, "Training file, instead of the one in --data_dir."
+    )
+    dev_file: str | TableInMemory | None = _place(
         None,
         "File to evaluate on, with answers, instead of the one in --data_dir. Without either, "
         "a tenth of --train_file is held out.",
     )
-    test_file: str | None = option(
-        None,
-        "Test file, with or without answers, instead of the one in --data_dir.",
-        role="test",
+    test_file: str | TableInMemory | None = _place(
+        None, "Test file, with or without answers, instead of the one in --data_dir."
     )
-    text_column: str | None = _column(
+    text_column: str | None = rare_option(
         None,
         "Column of the text in files of --task=csv. Default: text, in upper or lower case, or "
         "the only column left. With --task=ner, the number of the column of words, counted from 1. "
@@ -68,7 +66,7 @@ class TaskOptions(command.Options):
         "Column of wrong second texts that are hard to tell from the right ones, with "
         "--label_type=pairs.",
     )
-    label_column: str | None = _column(
+    label_column: str | None = rare_option(
         None,
         "Column to predict in files of --task=csv, or with --label_type=classes several, "
         "comma-separated, one per class, which hold 0 or 1. Default: label. With --task=ner, the "
@@ -90,13 +88,13 @@ class TaskOptions(command.Options):
     )
 
     # Vectors of texts.
-    pooling: str | None = _setting(
+    pooling: str | None = rare_option(
         None,
         "How to compute the vector of a text: mean or max of the last layer's outputs for all "
         "tokens, or cls, its output for [CLS]. Default: as in --init_checkpoint, or mean.",
         choices=EMBEDDING_POOLINGS,
     )
-    normalize: bool | None = _setting(
+    normalize: bool | None = rare_option(
         None,
         "Divide each vector by its length. Default: as in --init_checkpoint, or false. The loss "
         "compares directions, so this changes only the vectors that later commands compute.",
@@ -120,25 +118,25 @@ class TaskOptions(command.Options):
     )
 
     # Questions on contexts.
-    doc_stride: int = _length(
+    doc_stride: int = rare_option(
         128,
         "squad, squad2: contexts longer than --max_seq_length are split into windows that "
         "start this many tokens apart.",
         at_least=1,
     )
-    max_query_length: int = _length(
+    max_query_length: int = rare_option(
         64, "squad, squad2: tokens per question; longer ones are truncated.", at_least=1
     )
-    n_best_size: int | None = _reading(
+    n_best_size: int | None = _evaluation(
         None,
         "squad, squad2: how many of the best starts and ends are combined, and the number of "
         "answers per question in nbest_predictions.json. Default: 20.",
         at_least=1,
     )
-    max_answer_length: int | None = _reading(
+    max_answer_length: int | None = _evaluation(
         None, "squad, squad2: tokens per answer. Default: 30.", at_least=1
     )
-    null_score_diff_threshold: float | None = _reading(
+    null_score_diff_threshold: float | None = _evaluation(
         None,
         'squad2: a question gets no answer if "no answer" scores higher than the best answer '
         "by more than this. Default: 0.",
@@ -172,29 +170,28 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     )
     output_dir: str = option(
         help="Run folder: checkpoints, best weights, results, predictions and logs.",
-        role="location",
+        role="place",
     )
-    do_train: bool = _free(
+    do_train: bool = _place(
         False, "Train, evaluate on the dev set after every epoch and keep the best weights."
     )
-    do_eval: bool = _free(
+    do_eval: bool = _place(
         False, "Evaluate the best weights on the dev set and on a test set with answers."
     )
-    do_predict: bool = _free(False, "Write the best weights' predictions for the test set.")
-    init_checkpoint: str | None = option(
+    do_predict: bool = _place(False, "Write the best weights' predictions for the test set.")
+    init_checkpoint: str | None = _place(
         None,
         "Run folder of run_pretraining, a checkpoint in one, or a checkpoint of another "
         "program (docs/checkpoints.md), whose encoder to start from. Configuration, vocabulary and "
         "casing come with it. To evaluate without --do_train: a fine-tuned model, or an ensemble, "
         "a,b,c.",
-        role="training",
     )
-    init_vocab_mapping: str | None = rare_option(
+    init_vocab_mapping: str | None = _rare_place(
         None,
         "Grow --init_checkpoint to the extended vocabulary in --vocab_file: the .mapping.json that "
         "build_vocab --extend_vocab wrote.",
     )
-    bert_config_file: str | None = rare_option(
+    bert_config_file: str | None = _rare_place(
         None,
         "The encoder's bert_config.json. Needed only if --init_checkpoint has none, or to "
         "change dropout.",
@@ -204,17 +201,17 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "A published size, such as tiny, mini, small, base or L-6_H-256, to train an encoder "
         "from scratch. As baselines: bilstm, a BiLSTM, and bilstm-pairs, one for pairs of texts.",
     )
-    vocab_file: str | None = rare_option(
+    vocab_file: str | None = _rare_place(
         None,
         "The encoder's vocabulary. Needed only with --preset, or if --init_checkpoint has "
         "no vocab.txt.",
     )
-    replace_vocab: bool = rare_option(
+    replace_vocab: bool = _rare_place(
         False,
         "Use --vocab_file although --init_checkpoint has another vocabulary. Only correct if "
         "ids keep their meaning, for example if you renamed [unused] tokens.",
     )
-    do_lower_case: bool | None = rare_option(
+    do_lower_case: bool | None = _rare_place(
         None,
         "Whether to lower-case the text. Default: as for --init_checkpoint; true from scratch.",
     )
@@ -224,7 +221,6 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "are read in windows of this length. Default: 384 for squad and squad2, otherwise 128, or "
         "the most that the model takes.",
         **PAIR_LENGTH,
-        role="setting",
     )
     train_batch_size: int = option(
         32, "Examples per training step, over all devices together.", **BATCH
@@ -234,7 +230,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "Examples per evaluation or prediction step, over all devices together.",
         **BATCH,
         aliases=("predict_batch_size",),
-        role="free",
+        role="place",
     )
     learning_rate: float = option(
         5e-5, "The peak learning rate, at the end of the warm-up.", **RATE
@@ -247,15 +243,9 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     )
     random_seed: int = rare_option(
         12345,
-        "Seed of the new weights, the order of the data, held-out splits and dropout.",
+        "Seed of the new weights, the order of the data and dropout.",
         **SEED,
         aliases=("seed",),
-    )
-    hold_out_seed: int | None = rare_option(
-        None,
-        "Seed that chooses which tenth of the training set to hold out if there is no dev "
-        "set. Default: --random_seed.",
-        **SEED,
     )
     bias_correction: bool = rare_option(
         True,

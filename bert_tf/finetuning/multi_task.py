@@ -1,6 +1,5 @@
 """Several tasks at once: one encoder with a head for each."""
 
-import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,9 +13,10 @@ from bert_tf.finetuning.features import Features, train_order
 from bert_tf.finetuning.fine_tuner import TaskLearner
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
 from bert_tf.finetuning.objectives import PerExample
+from bert_tf.finetuning.saved_run import recorded
 from bert_tf.finetuning.task import DataFiles, Outputs, Task, make_model
 from bert_tf.models.task_model import make_encoder
-from bert_tf.runs.run import COMMAND, FINISHED, Run
+from bert_tf.runs.run import FINISHED, Run
 from bert_tf.session import Training
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Tensor, save_tensors
@@ -136,8 +136,8 @@ class MultiTask(Task):
     def reported_metrics(self) -> list[str]:
         return ["eval_mean", *(f"eval_{task.name}_{task.metric}" for task in self.tasks)]
 
-    def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, dict]:
-        found = {task.name: task.read_splits(names, files, seed) for task in self.tasks}
+    def read_splits(self, names: Collection[str], files: DataFiles) -> dict[str, dict]:
+        found = {task.name: task.read_splits(names, files) for task in self.tasks}
         return {name: {task: found[task][name] for task in found} for name in names}
 
     def featurize(
@@ -189,8 +189,8 @@ class MultiTaskLearner(TaskLearner):
         for task in self.task.tasks if session.is_chief else ():
             name, start = task.name, f"eval_{task.name}_"
             own = Run(session.run.file(name))
-            flags = dataclasses.asdict(session.options) | {"task": name, "output_dir": own.path}
-            flags |= {COMMAND: session.options.command, FINISHED: True, TOGETHER: self.task.name}
+            flags = recorded(session.options) | {"task": name, "output_dir": own.path}
+            flags |= {FINISHED: True, TOGETHER: self.task.name}
             own.write(session.run.spec, flags)
             own.best.write(session.run.spec)
             tensors = {

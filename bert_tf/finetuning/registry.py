@@ -52,7 +52,7 @@ def with_length(
         check_length(config, length)
         if not options.max_seq_length and length < default_length(name):
             say(f"--max_seq_length is {length}, the most that the model takes.")
-    return dataclasses.replace(options, max_seq_length=length)
+    return options.changed(max_seq_length=length)
 
 
 def default_length(name: str, config: BertConfig | None = None) -> int:
@@ -95,7 +95,7 @@ def _make_together(options: FineTuningOptions, names: Sequence[str]) -> MultiTas
     for name in names:
         if name in MAKERS or TASKS[name].head.kind != "classifier":
             raise ValueError(f"--task={name} trains alone: only GLUE and imdb train together")
-    return MultiTask([make_task(dataclasses.replace(options, task=name)) for name in names])
+    return MultiTask([make_task(options.changed(task=name)) for name in names])
 
 
 def task_of_run(run: Run) -> Task:

@@ -1,8 +1,7 @@
-"""The flags of a fine-tuning run that exists already."""
+"""A fine-tuning run that exists already: its flags, and what it was made from."""
 
 import dataclasses
 import functools
-import os
 import zlib
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -10,23 +9,24 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.files import absolute_path, errors_at
-from bert_tf.base.output_files import LOCK
+from bert_tf.base.files import errors_at
+from bert_tf.base.output_files import LOCK, write_json
 from bert_tf.base.provenance import check_same
+from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finetuning.features import Features
-from bert_tf.finetuning.finetuning_options import DATA, FineTuningOptions
-from bert_tf.finetuning.task import TRAIN, DataFiles, Task
-from bert_tf.runs.run import COMMAND, FLAGS, HEAD, Run
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
+from bert_tf.finetuning.task import DataFiles
+from bert_tf.runs.run import COMMAND, FLAGS, Run
+from bert_tf.tables.memory import TableInMemory
 from bert_tf.training.checkpoints import BEST
+from bert_tf.weights.checkpoint import Checkpoint, fingerprint
 
-# The key in flags.json for the checksums of the training and dev examples.
-DATA_CHECKSUMS = "data_checksums"
-# In a folder of results: their data files, and the model unless it is that of the run.
-RESULTS_OF = "results_of.json"
-ADAPTERS = "adapters.npz"
-# The roles of the flags that say what a run was trained for; see `command.option`.
-_FOUND = ("column", "setting")
-_TRAINED = ("fixed", "length", *_FOUND)
+# Keys in flags.json: checksums of the examples by split, and of the initial weights; the flags
+# whose data were in memory.
+DATA_CHECKSUMS, INIT_CHECKSUM, IN_MEMORY = "data_checksums", "init_checksum", "in_memory"
+# In a folder of results of a model that was trained elsewhere: the checksums of model and data.
+MADE_FROM = "made_from.json"
+_OTHER_DATA = "to evaluate on other data, give --init_checkpoint={} and another --output_dir"
 
 
 def options_of(run: Run) -> FineTuningOptions:
@@ -36,30 +36,23 @@ def options_of(run: Run) -> FineTuningOptions:
         return FineTuningOptions(**{name: run.flags[name] for name in run.flags.keys() & names})
 
 
-def with_flags_of(options: FineTuningOptions, run: Run) -> FineTuningOptions:
-    """Returns the flags of a command for a run that exists; unchanged if there is none.
+def recorded(options: FineTuningOptions) -> dict[str, Any]:
+    """Returns the flags as flags.json holds them: data in memory only by the names of the flags."""
+    flags = options.values() | {COMMAND: options.command}
+    in_memory = [name for name, value in flags.items() if isinstance(value, TableInMemory)]
+    return flags | dict.fromkeys(in_memory) | {IN_MEMORY: in_memory}
 
-    Training resumes with the defaults that the run found in its data and model. An evaluation uses
-    the run's values for all flags that shaped the training, and the run's data unless flags name
-    other data.
+
+def is_finished(options: FineTuningOptions, run: Run) -> bool:
+    """Returns whether the run in the output folder is complete; it may also be there in part.
+
+    Raises:
+        ValueError: the folder holds something else, or a run that was made from other flags.
     """
-    if {"task", "output_dir"} <= run.flags.keys():
-        options_of(run)  # checks them
-    if options.do_train or run.finished is None:
-        return options.with_saved(run.flags, *_FOUND) if run.has_checkpoint else options
-    data = ("data", "test") if DataFiles.of(options).are_official else ()
-    options = options.with_saved(run.flags, *_TRAINED, "reading", *data)
-    flags = {name: getattr(options, name) for name in options.names(*_TRAINED)}
-    run.check_flags(flags, "omit the flag, or give the task that was trained")
-    return options
-
-
-def check_resumable(options: FineTuningOptions, run: Run) -> bool:
-    """Returns whether the run in the output folder is complete."""
     if run.finished is None:
         names = tf.io.gfile.listdir(run.path) if tf.io.gfile.isdir(run.path) else []
         # On gs://, the names of folders end with a slash.
-        if {name.rstrip("/") for name in names} - {LOCK, DATA, *options.early_files}:
+        if {name.rstrip("/") for name in names} - {LOCK, *options.early_files}:
             raise ValueError(
                 f"{run.path} is not empty and holds no fine-tuning run: choose another --output_dir"
             )
@@ -71,81 +64,52 @@ def check_resumable(options: FineTuningOptions, run: Run) -> bool:
                 f"--init_checkpoint={run.path}/{BEST} and another --output_dir to use its weights"
             )
         return False  # stopped before its first checkpoint: there is nothing to resume
-    flags = options.values("location", "free", "test", "reading") | {COMMAND: options.command}
-    run.check_flags(flags)
-    return run.finished and has_last_files(options, run)
+    options_of(run)  # checks them
+    flags = options.with_saved(run.flags, "training").values("place", "evaluation")
+    run.check_flags(flags | {COMMAND: options.command})
+    before = run.flags.get(INIT_CHECKSUM)
+    if before and options.init_checkpoint not in (None, run.flags["init_checkpoint"]):
+        now = {INIT_CHECKSUM: {"sha256": fingerprint(open_checkpoint(options.init_checkpoint))}}
+        then = {INIT_CHECKSUM: {"sha256": before}}
+        check_same(run.path, then, now, "choose another --output_dir")
+    return run.finished
 
 
-def has_last_files(options: FineTuningOptions, run: Run) -> bool:
-    """Returns whether a run has the files that it writes after the last step.
-
-    If one of them was removed, the run has to end again.
-    """
-    tasks = options.task.split(",")
-    files = [f"{task}/{BEST}/{HEAD}" for task in tasks] if len(tasks) > 1 else []
-    files += [ADAPTERS] if options.lora_rank else []
-    return all(tf.io.gfile.exists(run.file(name)) for name in files)
+def splits_of_other_files(options: FineTuningOptions, run: Run) -> list[str]:
+    """Returns the splits whose file a command names otherwise than the run did."""
+    names = {split: f"{split}_file" for split in ("dev", "test")}
+    named = {split: getattr(options, name) for split, name in names.items()}
+    return [x for x in named if named[x] not in (None, run.flags.get(names[x]))]
 
 
-def _sources(flags: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the files of the dev and the test set, given flags; "" where no flag names them."""
-    data, train, dev, test = (flags.get(name) for name in DataFiles._fields)
-    held_out = " and ".join(filter(None, [data, train]))
-    return {"dev set": dev or held_out, "test set": test or data or ""}
-
-
-def results_folder(
-    options: FineTuningOptions, run: Run, splits: Collection[str], task: Task
-) -> tuple[Run, dict[str, str]]:
-    """Returns the folder for the results of some splits, and the content of `RESULTS_OF`.
-
-    It is the run's folder or, for other files than the run's, a subfolder named after them.
+def own_flags(options: FineTuningOptions, run: Run) -> FineTuningOptions:
+    """Returns the flags of an evaluation of the run in the output folder, on its own data.
 
     Raises:
-        ValueError: the folder holds other results.
+        ValueError: a flag differs from the run's, or the data were in memory.
     """
-    flags, kinds = dataclasses.asdict(options), {"dev set": task.dev_splits}
-    kinds["test set"] = task.test_splits
-    now = {x: y for x, y in _sources(flags).items() if not {*kinds[x]}.isdisjoint(splits)}
-    if run.finished is None:
-        now["init_checkpoint"] = flags["init_checkpoint"] or ""
-    else:
-        own, first = _sources(run.flags), {}
-        if not own["test set"] and (own["dev set"] or task.read_own):
-            # The first test file of a run that was trained without one becomes its own.
-            first = {x: now[x] for x in now if x == "test set"}
-            own |= first | run.read_json(RESULTS_OF, dict[str, str])
-        # Results beside a file could replace it: it may be called like one of them.
-        others = [x for x in now if now[x] != own[x] or _lies_in(run.path, now[x])]
-        if not others:
-            return run, first
-        names = [f"{x.split()[0]}-{os.path.basename(now[x].rstrip('/'))}" for x in others]
-        run = Run(run.file("-".join(["results", *names])))
-    before = run.read_json(RESULTS_OF, dict[str, str])
-    if not before:
-        check_resumable(options, run)
-    shared = [x for x in now if x in before]
-    then, again = ({x: sources[x] for x in shared} for sources in (before, now))
-    check_same(run.path, then, again, "choose another --output_dir")
-    return run, before | now
+    options_of(run)  # checks them
+    files = {x: y or run.flags.get(x) for x, y in DataFiles.of(options)._asdict().items()}
+    if run.flags.get(IN_MEMORY) and not any(files.values()):
+        raise ValueError(
+            f"{run.path} was trained on data in memory, which it does not keep: give --train_file, "
+            f"--dev_file or --test_file again; {_OTHER_DATA.format(run.path)}"
+        )
+    options = options.changed(**files).with_saved(run.flags, "training", "evaluation")
+    advice = "omit the flag, or give the task that was trained"
+    run.check_flags(options.values("place", "evaluation"), advice)
+    return options
 
 
-def _lies_in(folder: str, path: str) -> bool:
-    return bool(path) and os.path.dirname(absolute_path(path)) == absolute_path(folder)
-
-
-def compared_splits(options: FineTuningOptions, run: Run, task: Task) -> list[str]:
-    """Returns the splits whose examples must be those that a run began with.
-
-    The training examples of a finished run are left out if the command changes them.
-    """
-    dev, saved = task.dev_splits[0], run.flags
-    if options.do_train:
-        return [dev] if run.finished and options.changes_examples else [TRAIN, dev]
-    # The results of other examples would replace the run's own. A tenth of changed training
-    # examples would hold some that the model was trained on.
-    same = _sources(dataclasses.asdict(options))["dev set"] == _sources(saved)["dev set"]
-    return [dev] if options.do_eval and same else []
+def flags_of_model(options: FineTuningOptions, model: Checkpoint) -> FineTuningOptions:
+    """Returns the flags of an evaluation of a model on other data than its run's."""
+    if not model.run:
+        return options
+    saved = model.run.flags
+    if saved.get("task") != options.task:
+        saved = {name: saved[name] for name in ("max_seq_length",) if name in saved}
+    with errors_at(model.run.file(FLAGS)):
+        return options.with_saved(saved, "training", "evaluation")
 
 
 def data_checksums(splits: Mapping[str, Features]) -> dict[str, int]:
@@ -160,11 +124,33 @@ def data_checksums(splits: Mapping[str, Features]) -> dict[str, int]:
     return checksums
 
 
-def check_same_data(run: Run, checksums: Mapping[str, int]) -> None:
-    """Checks that splits hold the examples that a run began with, given their `data_checksums`."""
+def check_same_data(run: Run, checksums: Mapping[str, int], needed: Collection[str] = ()) -> None:
+    """Checks that splits hold the examples that a run began with, given their `data_checksums`.
+
+    It may not have read a split before, unless that is `needed`.
+    """
     before = run.flags.get(DATA_CHECKSUMS, {}) if run.finished or run.has_checkpoint else {}
+    compared = [name for name in checksums if name in (*before, *needed)]
     then, now = (
-        {f"the {name} set": {"crc32": x[name]} for name in checksums if name in before}
+        {f"the {name} set": {"crc32": x[name]} for name in compared if name in x}
         for x in (before, checksums)
     )
-    check_same(run.path, then, now, "restore the files, or choose another --output_dir")
+    check_same(run.path, then, now, f"restore the files; {_OTHER_DATA.format(run.path)}")
+
+
+def record_evaluation(folder: str, model: Checkpoint, checksums: Mapping[str, int]) -> None:
+    """Writes what the results in a folder are made from, before they are written.
+
+    Raises:
+        ValueError: the folder holds something else.
+    """
+    run = Run(folder)
+    made = {"model": {"sha256": fingerprint(model)}}
+    made |= {f"the {name} set": {"crc32": crc} for name, crc in checksums.items()}
+    before = run.read_json(MADE_FROM, dict[str, dict[str, str | int]])
+    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    if not before and {name.rstrip("/") for name in names} - {LOCK}:
+        raise ValueError(f"{folder} is not empty: choose another --output_dir")
+    then = {x: before[x] for x in before if x in made}
+    check_same(folder, then, {x: made[x] for x in then}, "choose another --output_dir")
+    write_json(run.file(MADE_FROM), before | made)

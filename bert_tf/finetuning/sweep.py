@@ -17,7 +17,6 @@ from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningO
 from bert_tf.finetuning.predictions import aligned
 from bert_tf.finetuning.registry import make_task, task_name
 from bert_tf.finetuning.run_process import run_apart
-from bert_tf.finetuning.saved_run import has_last_files, with_flags_of
 from bert_tf.finetuning.task import Task
 from bert_tf.finite import NonFinite
 from bert_tf.runs.run import SWEEP_RESULTS, Run
@@ -86,8 +85,8 @@ GRID = {
     "num_train_epochs": (2.0, 3.0, 4.0),
 }
 _NAME = "batch-{train_batch_size}-rate-{learning_rate:g}-epochs-{num_train_epochs:g}"
-# Comparisons of the runs, as Markdown and as a picture, and their data may lie beside them.
-_OURS = re.compile(r"(seed-\d+|batch-.*|data|results\.(json|txt)|.*\.(md|png)|events\..*)/?$")
+# Comparisons of the runs, as Markdown and as a picture, may lie beside them.
+_OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt)|.*\.(md|png)|events\..*)/?$")
 
 Results = Mapping[str, float]
 
@@ -124,7 +123,7 @@ def sweep(
 
     Returns the results of the best run.
     """
-    options = dataclasses.replace(options, task=task_name(options.task))
+    options = options.changed(task=task_name(options.task))
     settings = list_settings(options)
     path = options.output_dir
     names = tf.io.gfile.listdir(path) if tf.io.gfile.isdir(path) else []
@@ -168,7 +167,7 @@ def list_settings(options: FineTuningOptions) -> list[Setting]:
         for seed in range(options.random_seed, options.random_seed + options.num_seeds):
             run = f"{name}/seed-{seed}".lstrip("/")
             changes = flags | dict(random_seed=seed, output_dir=f"{folder}/{run}")
-            runs[run] = dataclasses.replace(options, **changes, num_seeds=1, grid=False)
+            runs[run] = options.changed(**changes, num_seeds=1, grid=False)
         settings.append(Setting(name, flags, runs))
     return settings
 
@@ -183,8 +182,8 @@ def _check_results(folder: str) -> None:
 def _finished_results(options: FineTuningOptions) -> Results | None:
     """Returns the results of a run that has nothing left to do."""
     run = Run(options.output_dir)
-    flags = with_flags_of(options, run).values("location")
-    if not run.finished or run.changed_flags(flags) or not has_last_files(options, run):
+    flags = options.with_saved(run.flags, "training").values("place", "evaluation")
+    if not run.finished or run.changed_flags(flags):
         return None
     files = {name: run.read_json(name) for name in options.result_files}
     return files[EVAL_RESULTS_JSON] if all(files.values()) else None

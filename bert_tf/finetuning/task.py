@@ -18,6 +18,7 @@ from bert_tf.finetuning.examples import TfdsSource, choose_held_out
 from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.finetuning_options import TaskOptions
 from bert_tf.models.task_model import BertEmbedder, BertTaskModel
+from bert_tf.tables.memory import TableInMemory
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective
 
@@ -29,9 +30,9 @@ class DataFiles(NamedTuple):
     """Where the user's data is: the flags of the same names."""
 
     data_dir: str | None = None
-    train_file: str | None = None
-    dev_file: str | None = None
-    test_file: str | None = None
+    train_file: str | TableInMemory | None = None
+    dev_file: str | TableInMemory | None = None
+    test_file: str | TableInMemory | None = None
 
     @classmethod
     def of(cls, options: TaskOptions) -> "DataFiles":
@@ -167,18 +168,15 @@ class Task(abc.ABC):
             raise ValueError(f"{source}: no {split} examples for --task={self.name}")
         return examples
 
-    def hold_out(self, examples: Sized, seed: int) -> tuple[Sized, Sized]:
+    def hold_out(self, examples: Sized) -> tuple[Sized, Sized]:
         """Holds out a tenth of "train", for `read_splits`; returns the rest and the tenth."""
         none = np.zeros(len(examples), bool)
-        chosen, notes = choose_held_out(none, none, seed)
+        chosen, notes = choose_held_out(none, none)
         rest, tenth = (examples.take(np.flatnonzero(x)) for x in (~chosen, chosen))
         return rest, dataclasses.replace(tenth, notes=notes)
 
-    def read_splits(self, names: Collection[str], files: DataFiles, seed: int) -> dict[str, Sized]:
-        """Reads the examples of some splits.
-
-        The seed determines what is held out of "train" if the task has no dev set.
-        """
+    def read_splits(self, names: Collection[str], files: DataFiles) -> dict[str, Sized]:
+        """Reads the examples of some splits; holds out the dev set if the task has none."""
         if files.data_dir and not tf.io.gfile.isdir(files.data_dir):
             advice = "name the folder of the task's files, or one file as --train_file"
             raise FileNotFoundError(f"--data_dir={files.data_dir} is not a folder: {advice}")
@@ -186,7 +184,7 @@ class Task(abc.ABC):
         needed = [TRAIN if name == dev and not self.has_dev else name for name in names]
         splits = {name: self.read(files, name) for name in dict.fromkeys(needed)}
         if not self.has_dev and TRAIN in splits:
-            splits[TRAIN], splits[dev] = self.hold_out(splits[TRAIN], seed)
+            splits[TRAIN], splits[dev] = self.hold_out(splits[TRAIN])
         known = set(splits[TRAIN].keys) if len(splits) > 1 and TRAIN in splits else ()
         for name, examples in splits.items():
             if name != TRAIN and (repeated := sum(key in known for key in examples.keys)):

@@ -60,7 +60,7 @@ class BulkJob:
         check_output_files(outputs, read, work_folder=path)
         model = {"file": options.checkpoint, "sha256": self.model}
         inputs = describe_files(self.files)
-        settings = options.values("location", "data", "free") | {"checkpoint": model}
+        settings = options.values("place") | {"checkpoint": model}
         description = describe(settings, inputs)
         with unfinished_work(path, description, options.overwrite) as work:
             earlier = rejected if _lists_rejected(rejected) else None

@@ -90,12 +90,12 @@ class TextOptions(ColumnOptions):
         "A text; may be repeated, and the name of the flag may be left out. Without texts "
         "and --input_file, the command reads standard input.",
         kind="positional",
-        role="data",
+        role="place",
     )
     input_file: str | None = option(
-        None, f"UTF-8 files, comma-separated, with one text per line; or {_TABLES}", role="data"
+        None, f"UTF-8 files, comma-separated, with one text per line; or {_TABLES}", role="place"
     )
-    json: bool = option(False, "Print a JSON object per text, on one line.", role="free")
+    json: bool = option(False, "Print a JSON object per text, on one line.", role="place")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -111,7 +111,7 @@ class PredictorOptions(FineTunedOptions):
         help="Run folder of run_finetuning, a fine-tuned model of another program "
         "(docs/checkpoints.md), a file of export.lite or export.onnx, or a SavedModel of "
         "export.classifier; several models, a,b,c, average their probabilities.",
-        role="data",
+        role="place",
     )
     batch_size: int = rare_option(32, "Examples per batch.", **BATCH)
 
@@ -128,7 +128,7 @@ class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, PredictorOpt
         None,
         "File to write for --input_file, in place of printing: .jsonl, .csv, .tsv, .parquet or "
         ".tfrecord. A killed run resumes. FILE.rejected.jsonl lists rows that cannot be read.",
-        role="location",
+        role="place",
     )
 
     def __post_init__(self) -> None:
@@ -183,16 +183,16 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, TokenizerOptions):
     checkpoint: str = option(
         help="A run folder or a checkpoint of another program (docs/checkpoints.md).",
         aliases=("init_checkpoint",),
-        role="data",
+        role="place",
     )
     input_file: str = option(
         help=f'UTF-8 files, comma-separated, of one text or pair "a ||| b" per line; or {_TABLES}',
-        role="data",
+        role="place",
     )
     output_file: str = option(
         help="File to write; its ending, .npz, .parquet, .tfrecord, .jsonl or .tsv, states the "
         "format.",
-        role="location",
+        role="place",
     )
     layers: str | None = option(
         None,

@@ -2,9 +2,8 @@
 
 import codecs
 import itertools
-import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -15,7 +14,7 @@ from bert_tf.base.progress import counted
 from bert_tf.inference.inference_options import ColumnOptions, TextOptions
 from bert_tf.runs.run import Run
 from bert_tf.tables.columns import Columns, find_columns
-from bert_tf.tables.memory import rows_in_memory
+from bert_tf.tables.memory import is_table, plain, table_in_memory
 from bert_tf.tables.rows import NoRows, Numbered, read_rows, table_kind
 from bert_tf.tables.table import Table, fold
 
@@ -310,8 +309,8 @@ def given_examples(
 
     The model's run was `trained` on these columns; the user names `given` ones.
     """
-    values = texts.tolist() if hasattr(texts, "tolist") else texts
-    single = _is_example(values, signature)
+    values = texts if is_table(texts) else plain(texts)
+    single = isinstance(values, str | Mapping) or _is_tuple_of_inputs(texts, signature)
     rows = _given_rows([values] if single else values, signature, trained, given)
     return [*itertools.chain.from_iterable(examples_of(rows, signature))], single
 
@@ -322,22 +321,24 @@ def is_frame(values: Any) -> bool:
     return hasattr(values, "columns") and hasattr(values, "assign")
 
 
-def _is_example(value: Any, signature: Sequence[tf.TensorSpec]) -> bool:
-    """Returns whether a value is a single example: a text, a dict, or a tuple of the inputs."""
-    if isinstance(value, tuple):
-        return len(value) == len(signature) > 1 and isinstance(value[0], str | bytes)
-    return isinstance(value, str | bytes | Mapping)
+def _is_tuple_of_inputs(value: Any, signature: Sequence[tf.TensorSpec]) -> bool:
+    if not isinstance(value, tuple):
+        return False
+    return len(value) == len(signature) > 1 and isinstance(value[0], str | bytes)
 
 
 def _given_rows(
     values: Any, signature: Sequence[tf.TensorSpec], trained: Columns, given: Columns
 ) -> Iterator[TextRow | ValueError]:
     """Yields the texts of a data frame or of examples, or errors in their place."""
-    if not isinstance(values, Iterable):
+    if is_table(values):
+        rows = table_in_memory(values, _SOURCE).rows()
+    elif isinstance(values, Set) or not isinstance(values, Iterable):
         needed = "a text, a dict, a list or a data frame"
         raise ValueError(f"{_SOURCE} is {values!r:.60}: give {needed}")
-    values = rows_in_memory(values, _SOURCE) if is_frame(values) else values
-    rows = ((number, _cells(number, x, signature)) for number, x in enumerate(values, 1))
+    else:
+        numbered = enumerate(map(plain, values), 1)
+        rows = ((number, _cells(number, value, signature)) for number, value in numbered)
     names, has_choices = [spec.name for spec in signature], signature[-1].shape.rank == 2
     found = texts_of_rows(_SOURCE, _UNIT, rows, given, trained, names, has_choices)
     return (row for _, row in found)
@@ -349,11 +350,10 @@ def _cells(
     """Returns the inputs of an example by their names; a string is read as a line."""
     names = [spec.name for spec in signature]
     needed, texts = f"the model needs {' and '.join(names)}", value
-    if isinstance(value, str | bytes):
-        line = value if isinstance(value, bytes) else value.encode(errors="surrogatepass")
+    if isinstance(value, str):
         try:
             # What is not UTF-8 becomes lone surrogates, as in tables.
-            parts = parse_line(line, signature)
+            parts = parse_line(value.encode(errors="surrogatepass"), signature)
             texts = [
                 x if isinstance(x, list) else x.decode(errors="surrogateescape") for x in parts
             ]
@@ -361,15 +361,9 @@ def _cells(
             needed = error
     elif len(names) == 1 and not isinstance(value, Mapping):
         texts = None
-    if isinstance(texts, tuple | list) and len(texts) == len(names):
+    if isinstance(texts, list) and len(texts) == len(names):
         value = dict(zip(names, texts, strict=True))
-    if isinstance(value, Mapping):
-        return {str(name): None if _is_missing(x) else x for name, x in value.items()}
-    shown = "missing" if _is_missing(value) else f"{value!r:.60}"
+    if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
+        return dict(value)
+    shown = "missing" if value is None else f"{value!r:.60}"
     return ValueError(f"{_SOURCE}, {_UNIT} {number:,} is {shown}: {needed}")
-
-
-def _is_missing(value: Any) -> bool:
-    """Returns whether a value is None, NaN, or pandas' NA or NaT."""
-    is_nan = isinstance(value, float) and math.isnan(value)
-    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")

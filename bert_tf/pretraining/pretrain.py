@@ -143,7 +143,7 @@ def _start(
     if not (options.do_train or run.has_checkpoint or options.init_checkpoint):
         raise ValueError(f"{run.path} holds no checkpoint to evaluate: train first")
     if training.set_weights() and options.do_train:
-        for name, (then, now) in run.changed_flags(options.values("location")).items():
+        for name, (then, now) in run.changed_flags(options.values("place")).items():
             say(f"Changed since the last start: --{name} {then} -> {now}.")
         if training.driver.step >= options.num_train_steps:
             say(f"Training is complete: --num_train_steps={options.num_train_steps}.")

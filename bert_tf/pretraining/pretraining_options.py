@@ -24,7 +24,7 @@ class SharedOptions(DeviceOptions):
 
     input_file: str = option(help="TFRecord files, comma-separated; globs allowed.")
     output_dir: str = option(
-        help="Run folder: checkpoints, configuration, vocabulary and logs.", role="location"
+        help="Run folder: checkpoints, configuration, vocabulary and logs.", role="place"
     )
     bert_config_file: str | None = option(None, "The encoder's bert_config.json.")
     preset: str | None = option(

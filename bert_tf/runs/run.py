@@ -54,7 +54,8 @@ _FLAGS |= {"some_texts?": list[str]}
 _FLAGS |= {"label_type?": str | None, "objective?": str | None, "learned_objective?": str}
 _FLAGS |= dict.fromkeys(("label_column?", "text_column?", "text_b_column?"), str | None)
 _FLAGS |= dict.fromkeys(("max_seq_length?", "max_query_length?", "doc_stride?"), int | None)
-_FLAGS |= dict.fromkeys(("hold_out_seed?", "random_seed?", "lora_rank?"), int | None)
+_FLAGS |= dict.fromkeys(("random_seed?", "lora_rank?"), int | None)
+_FLAGS |= {"in_memory?": list[str], "init_checksum?": str | None}
 
 
 class Run:

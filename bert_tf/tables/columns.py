@@ -153,7 +153,10 @@ def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str])
 def _by_content(table: Table, *names: str, of_words: bool) -> dict[str, str]:
     """Returns which of two columns holds the text and which the label; {} if that is unclear."""
     columns = [table.columns[name] for name in names]
-    cells = [[x if isinstance(x, str) else json.dumps(x or "") for x in c] for c in columns]
+    cells = [
+        [x if isinstance(x, str) else json.dumps(x or "", default=repr) for x in column]
+        for column in columns
+    ]
     numeric = [not any(math.isnan(as_number(cell or 0)) for cell in column) for column in cells]
     distinct, length = [len(set(x)) for x in cells], [sum(map(len, x)) for x in cells]
     if of_words:

@@ -1,49 +1,157 @@
-"""Tables that Python holds in memory, as JSON lines."""
+"""Tables in memory: what Python code passes in place of a file."""
 
-import json
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
+_FORMS = (
+    "give the path of a file, a data frame, a dict of lists, a list of dicts, or a pair: "
+    "(texts, labels)"
+)
+# What missing values of pandas are called; its import takes a second.
+_MISSING = ("NAType", "NaTType")
+# How the containers of NumPy, pandas, polars, PyArrow, TensorFlow and PyTorch give Python's values.
+_CONVERSIONS = ("to_pylist", "to_list", "tolist", "as_py", "numpy")
 
-def json_lines(data: Any, name: str) -> str:
-    """Returns a table as JSON lines, which `read_table` reads.
 
-    The data are a pandas DataFrame, lists by the names of columns, or an iterable of rows by the
-    names of columns, such as a Hugging Face dataset, whose classes become their names, or null if
-    unknown. A missing value is null. Raises a ValueError if they are something else, or have no
-    rows, or columns of different lengths; `name` is what it calls them.
+class TableInMemory:
+    """A table that stands for a file. As a string, it is its name in messages.
+
+    Attributes:
+        name: what the user calls it, such as "train".
+        columns: the cells of each column, with the types of JSON; None if they are missing. Bytes
+            that are not UTF-8 are lone surrogates, as in files. Other objects stay as they are, and
+            whoever reads their column refuses them.
     """
-    classes = _classes(getattr(data, "features", None) or {})
-    lines = []
-    for row in rows_in_memory(data, name):
-        row = {x: _named(y, classes.get(x)) for x, y in row.items()}
-        lines.append(json.dumps(row, ensure_ascii=False, default=_plain) + "\n")
-    if not lines:
-        raise ValueError(f"{name} holds no rows")
-    return "".join(lines)
+
+    def __init__(self, name: str, columns: dict[str, list[Any]]):
+        self.name, self.columns = name, columns
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yields the numbers of rows, counted from 1, and their cells by the name of the column."""
+        for number, cells in enumerate(zip(*self.columns.values(), strict=True), 1):
+            yield number, dict(zip(self.columns, cells, strict=True))
 
 
-def rows_in_memory(data: Any, name: str) -> Iterator[dict[str, Any]]:
-    """Yields the rows of a table; see `json_lines`. What pandas calls missing is None."""
-    if hasattr(data, "notna") and hasattr(data, "columns"):  # pandas
+def table_in_memory(data: Any, name: str) -> TableInMemory:
+    """Reads a table from what Python code passes.
+
+    It may be a data frame of pandas or polars, a table of PyArrow, a dataset of Hugging Face, whose
+    numbers of classes become their names, or null if unknown, or of tf.data; a dict of columns; an
+    iterable of rows as dicts; a list of texts; or the texts and their labels, as a pair.
+
+    Raises:
+        ValueError: it is something else, or has columns of different lengths or the number of a
+            class that has no name.
+    """
+    columns = {}
+    for key, cells in _columns_of(data, name).items():
+        if not isinstance(key, str | int):
+            raise ValueError(f"{name} has a column called {key!r}: rename it to a string")
+        if str(key) in columns:
+            raise ValueError(f"{name} has several columns called {str(key)!r}: rename them")
+        columns[str(key)] = _cells(cells, f"column {str(key)!r} of {name}")
+    if len({*map(len, columns.values())}) > 1:
+        lengths = ", ".join(f"{key!r} {len(cells):,}" for key, cells in columns.items())
+        raise ValueError(f"the columns of {name} have different lengths: {lengths}")
+    features = getattr(data, "features", None)
+    for key, names in _classes(features if isinstance(features, Mapping) else {}).items():
+        if key in columns:
+            numbered = enumerate(columns[key], 1)
+            at = "row {} of " + f"{name}, column {key!r}"
+            columns[key] = [_class_name(cell, names, at.format(row)) for row, cell in numbered]
+    return TableInMemory(name, columns)
+
+
+def is_table(data: Any) -> bool:
+    """Returns whether data are rows with columns, not a dict, a list or an array."""
+    methods = ("with_format", "as_numpy_iterator", "to_pydict", "iter_columns", "assign")
+    return any(hasattr(data, name) for name in methods)
+
+
+def _columns_of(data: Any, name: str) -> Mapping[Any, Any]:
+    """Returns the columns by their names."""
+    if hasattr(data, "with_format"):  # a dataset of Hugging Face, which may give tensors
+        data = data.with_format(None)
+    elif hasattr(data, "as_numpy_iterator"):  # of tf.data
+        data = list(data.as_numpy_iterator())
+        if data and isinstance(data[0], tuple):
+            data = tuple(zip(*data, strict=True))
+    elif hasattr(data, "to_pydict"):  # PyArrow
+        data = data.to_pydict()
+    elif hasattr(data, "iter_columns"):  # polars
+        data = data.to_dict()
+    elif hasattr(data, "assign"):  # pandas
         if not data.columns.is_unique:
             raise ValueError(f"{name} has several columns of the same name: rename them")
-        data = data.astype(object).where(data.notna(), None).to_dict("list")
+        return data.astype(object).where(data.notna(), None).to_dict("list")
     if isinstance(data, Mapping):
-        if text := next((x for x, cells in data.items() if isinstance(cells, str)), None):
-            raise ValueError(f"{text!r} of {name} is a string: a column is a list of cells")
-        if len({*map(len, data.values())}) > 1:
-            lengths = ", ".join(f"{x!r} {len(cells):,}" for x, cells in data.items())
-            raise ValueError(f"the columns of {name} have different lengths: {lengths}")
-        data = [dict(zip(data, row, strict=True)) for row in zip(*data.values(), strict=True)]
-    for row in data if isinstance(data, Iterable) else [data]:
+        if splits := [key for key, part in data.items() if hasattr(part, "with_format")]:
+            one = f"{name}=data[{splits[0]!r}]"
+            raise ValueError(f"{name} holds several data sets: give one of them, such as {one}")
+        return data
+    if isinstance(data, str | bytes | Set) or not isinstance(data, Iterable):
+        raise ValueError(f"{name} is {_shown(data)}: {_FORMS}")
+    if _is_pair(data):
+        return dict(zip(("text", "label"), data, strict=True))
+    rows = [*map(plain, data)]
+    if any(isinstance(row, str) for row in rows):
+        rows = [{"text": row} if isinstance(row, str | None) else row for row in rows]
+    for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
-            raise ValueError(
-                f"{name} is or holds {type(row).__name__}: give the path of a file, a DataFrame, "
-                "a dict of lists, or rows as dicts"
-            )
-        yield {str(x): y for x, y in row.items()}
+            raise ValueError(f"row {number:,} of {name} is {_shown(row)}: {_FORMS}")
+    keys = dict.fromkeys(itertools.chain.from_iterable(rows))
+    return {key: [row.get(key) for row in rows] for key in keys}
+
+
+def _is_pair(data: Any) -> bool:
+    """Returns whether data are texts and their labels; a list of two tuples may be two rows."""
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        return False
+    rows = (str, bytes, Mapping, Set, *([tuple] if isinstance(data, list) else []))
+    return all(isinstance(x, Iterable) and not isinstance(x, rows) for x in data)
+
+
+def _cells(column: Any, name: str) -> list[Any]:
+    column = plain(column)
+    if isinstance(column, str | bytes | Mapping | Set) or not isinstance(column, Iterable):
+        raise ValueError(f"{name} is {_shown(column)}: a column is a list of cells")
+    return [plain(cell) for cell in column]
+
+
+def plain(value: Any) -> Any:
+    """Returns a value of Python, NumPy, pandas or tensors with a type of JSON.
+
+    NaN, infinity and what pandas calls missing are None. Objects of other types stay as they are.
+    """
+    if value is None or type(value) in (str, int, bool):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        return value.decode(errors="surrogateescape")
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if type(value).__name__ in _MISSING:
+        return None
+    if getattr(getattr(value, "dtype", None), "kind", "") in ("m", "M"):
+        return [*value] if getattr(value, "shape", ()) else value  # NumPy makes times numbers
+    for name in _CONVERSIONS:
+        if convert := getattr(value, name, None):
+            return plain(convert())
+    return value
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, str | bytes | int | float):
+        return f"{value!r:.40}"
+    return f"of the type {type(value).__name__}"
 
 
 def _classes(features: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -56,21 +164,11 @@ def _classes(features: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def _named(value: Any, classes: list[str] | None) -> Any:
-    value = _plain(value) if hasattr(value, "tolist") else value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if not classes or value is None:
-        return value
+def _class_name(value: Any, names: list[str], at: str) -> Any:
     if isinstance(value, list):
-        return [_named(x, classes) for x in value]
-    return classes[value] if value >= 0 else None
-
-
-def _plain(value: Any) -> Any:
-    """Returns a value with a type of JSON."""
-    if hasattr(value, "tolist"):  # NumPy
-        return value.tolist()
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return str(value)
+        return [_class_name(item, names, at) for item in value]
+    if value is None or value == -1:
+        return None
+    if type(value) is not int or not 0 <= value < len(names):
+        raise ValueError(f"{at}: {value!r} is not the number of a class, 0 to {len(names) - 1}")
+    return names[value]

@@ -15,6 +15,7 @@ from bert_tf.base.content import read_lines
 from bert_tf.base.files import check_single, plain_message
 from bert_tf.base.storage import file_size
 from bert_tf.tables.delimited import DELIMITER_LINE, Numbered, csv_rows, tsv_rows
+from bert_tf.tables.memory import TableInMemory
 from bert_tf.tables.parquet import parquet_rows, plain
 from tfrecords.features import parse_example
 from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
@@ -30,7 +31,7 @@ class NoRows(ValueError):
     """A file holds no rows."""
 
 
-def read_rows(path: str, whole: bool = False) -> tuple[str, Iterator[Numbered]]:
+def read_rows(path: str | TableInMemory, whole: bool = False) -> tuple[str, Iterator[Numbered]]:
     """Reads the rows of a table one by one, without keeping them in memory; see `read_table`.
 
     The lines in the first megabyte, or those of the `whole` file, decide whether the fields of a
@@ -39,6 +40,8 @@ def read_rows(path: str, whole: bool = False) -> tuple[str, Iterator[Numbered]]:
     the rows; raises a `NoRows` if there are none, and a ValueError if their format or the names of
     their columns are unknown.
     """
+    if isinstance(path, TableInMemory):
+        return "row", _at_least_one(path.name, path.rows())
     check_single(path)
     kind = table_kind(path)
     if not kind or path.lower().endswith(".zip"):
@@ -80,8 +83,10 @@ def _at_least_one(
     yield from rows
 
 
-def table_kind(path: str) -> str | None:
-    """Returns the format of a table, one of `_KINDS`; None if a file is not a table."""
+def table_kind(path: str | TableInMemory) -> str | None:
+    """Returns the format of a table, "memory" or one of `_KINDS`; None if a file is not a table."""
+    if isinstance(path, TableInMemory):
+        return "memory"
     # As TensorFlow names the shards of a file.
     name = re.sub(r"-\d+-of-\d+$", "", path.lower())
     found = re.search(rf"\.({'|'.join(_KINDS)})(\.(gz|bz2|xz|zst|zip))?$", name)

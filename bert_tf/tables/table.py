@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bert_tf.base.content import is_unicode
+from bert_tf.tables.memory import TableInMemory
 from bert_tf.tables.rows import Numbered, parse_row, read_rows
 
 # Characters that only choose the look of the character before them.
@@ -59,7 +60,8 @@ def fold(name: str) -> str:
 
 def is_empty(value: Any) -> bool:
     """Returns whether a cell holds nothing, or an empty list."""
-    return value in (None, []) or (isinstance(value, str) and not value.strip())
+    value = value.strip() if isinstance(value, str) else value
+    return value is None or (isinstance(value, str | list) and not value)
 
 
 def class_name(text: str) -> str:
@@ -238,10 +240,12 @@ class Table:
         """
         if name is None:
             return None, ()
-        ids = ["" if value is None else str(value) for value in self.columns[name]]
-        for row, value in enumerate(ids):
-            if not is_unicode(value):
+        for row, value in enumerate(self.columns[name]):
+            if not isinstance(value, str | int | float | None):
+                raise ValueError(f"{self.at(row)}: the id is {shown(value)}, not text or a number")
+            if isinstance(value, str) and not is_unicode(value):
                 raise ValueError(f"{self.at(row)}: the id is not UTF-8: save the file as UTF-8")
+        ids = ["" if value is None else str(value) for value in self.columns[name]]
         known = list(filter(None, ids))
         repeated = len(known) - len(set(known))
         return ids, (f"{repeated:,} with the id of an earlier one",) if repeated else ()
@@ -276,7 +280,7 @@ class Table:
             ) from None
 
 
-def read_table(path: str) -> Table:
+def read_table(path: str | TableInMemory) -> Table:
     """Reads a table; the end of its name, before that of a compressed file, states the format.
 
     - `.csv`: fields are separated by the most frequent of comma, semicolon and tab in the first
@@ -293,4 +297,4 @@ def read_table(path: str) -> Table:
         OSError: it cannot be read.
     """
     unit, rows = read_rows(path, whole=True)
-    return Table.of(path, rows, unit)
+    return Table.of(str(path), rows, unit)

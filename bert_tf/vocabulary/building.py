@@ -130,7 +130,7 @@ def _describe(options: VocabularyOptions, texts: dict[str, list[str]]) -> dict[s
     inputs = [describe_file(file) for file in itertools.chain(*texts.values())]
     if old := options.extend_vocab:
         inputs.append({"file": old, "sha256": file_sha256(old)})
-    settings = options.with_corpus_defaults().values("location", "data", "free")
+    settings = options.with_corpus_defaults().values("place")
     return describe(settings, inputs)
 
 
@@ -226,7 +226,7 @@ def _coverage(options: VocabularyOptions, name: str, vocab: Vocabulary, counts: 
 
 def _say_next(options: VocabularyOptions) -> None:
     stated = options.do_lower_case or _tokenizer_folder(options.output_file)
-    given = options.given
+    given = options.unusual
     text = {x.name: given[x.name] for x in dataclasses.fields(CorpusOptions) if x.name in given}
     command = command_line(
         "bert_tf.create_pretraining_data",

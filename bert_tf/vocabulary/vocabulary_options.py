@@ -12,7 +12,7 @@ class VocabularyOptions(CorpusOptions):
     """Which vocabulary to build, extend or measure, and from which text."""
 
     output_file: str | None = option(
-        None, "The vocabulary to write, one token per line.", role="location"
+        None, "The vocabulary to write, one token per line.", role="place"
     )
     vocab_size: int = option(
         30522, "The number of tokens, including special and unused ones.", **VOCABULARY
@@ -43,18 +43,18 @@ class VocabularyOptions(CorpusOptions):
     report_vocab: str | None = option(
         None,
         "Only report how well this vocabulary covers the text; write nothing.",
-        role="free",
+        role="place",
     )
     overwrite: bool = option(
         False,
         "Replace a vocabulary that was built with other flags or from other text.",
-        role="free",
+        role="place",
     )
     num_workers: int | None = rare_option(
         None,
         "Number of processes. Default: one per core, fewer for small inputs.",
         **WORKERS,
-        role="location",
+        role="place",
     )
 
     def __post_init__(self) -> None:

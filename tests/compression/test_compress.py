@@ -14,7 +14,6 @@ from bert_tf.checkpoint import open_checkpoint
 from bert_tf.comparison.results import published_tables, read_groups
 from bert_tf.compress import run
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augmentation
-from bert_tf.compression.compress import hold_out_as_teacher
 from bert_tf.compression.distillation import TEACHER
 from bert_tf.compression.losses import soft_labels
 from bert_tf.compression.run_files import num_parameters
@@ -224,44 +223,20 @@ def test_a_teacher_of_other_tokens_is_refused(teacher, make_options, tmp_path):
         run(make_options("pd", teacher=str(other), init_checkpoint=teacher))
 
 
-@pytest.mark.parametrize(
-    ("flags", "seed"),
-    [
-        ({}, None),
-        ({"random_seed": 3}, 3),
-        ({"random_seed": 3, "hold_out_seed": None}, 3),
-        ({"random_seed": 3, "hold_out_seed": 0}, 0),
-    ],
-)
-def test_what_the_teacher_held_out_is_held_out(flags, seed, teacher, make_options, tmp_path):
-    """Oracle: the seed that chose it, also if the teacher is a student, or named by its weights."""
-    (tmp_path / "flags.json").write_text(json.dumps(flags))
-    options, source = make_options(random_seed=9), open_checkpoint(teacher)
-    given = dataclasses.replace(options, hold_out_seed=5)
-    for folder in (tmp_path, tmp_path / "best"):
-        source = dataclasses.replace(source, run=Run(str(folder)).whole)
-        assert hold_out_as_teacher(options, source).hold_out_seed == seed
-        assert hold_out_as_teacher(given, source).hold_out_seed == 5
-    others = dataclasses.replace(source, run=None)
-    assert hold_out_as_teacher(options, others).hold_out_seed is None
-
-
-def test_the_seed_chooses_what_is_held_out(config, tmp_path):
-    """Oracle: the same examples for another --random_seed."""
+def test_all_seeds_hold_out_the_same_examples(config, tmp_path):
+    """Oracle: the same examples for another --random_seed, so also for teacher and student."""
     lines = "".join(f"text {n}\t{n % 2}\n" for n in range(40))
     (tmp_path / "train.tsv").write_text(f"text\tlabel\n{lines}")
     spec = ModelSpec(config, Vocabulary((*SPECIAL_TOKENS, "a")), True)
     flags = dict(task="csv", train_file=f"{tmp_path}/train.tsv", output_dir="out", do_train=True)
-    options = FineTuningOptions(**flags, max_seq_length=12, hold_out_seed=1)
+    options = FineTuningOptions(**flags, max_seq_length=12)
     task = make_task(options, None)
 
-    def held_out(**changes):
-        changed = dataclasses.replace(options, **changes)
+    def held_out(seed):
+        changed = options.changed(random_seed=seed)
         return read_features(changed, task, spec, ["dev"], print)["dev"].examples.texts_a
 
-    assert held_out(random_seed=1) == held_out(random_seed=2)
-    assert held_out(hold_out_seed=None, random_seed=2) == held_out(hold_out_seed=2)
-    assert held_out(hold_out_seed=2) != held_out()
+    assert held_out(1) == held_out(2) and len(held_out(1)) == 4
 
 
 @pytest.mark.parametrize(
@@ -311,7 +286,7 @@ def test_masks_in_copies_are_tokens(changes, teacher, files, make_learner, monke
     monkeypatch.setattr(Augmentation, "of", lambda *_: Augmentation(None, 0, changes, 0, ""))
     monkeypatch.setattr(Augmentation, "__call__", lambda self, examples: examples)
     learner = make_learner("tinybert")
-    splits = learner.task.read_splits(["train", "dev"], DataFiles(str(files)), 0)
+    splits = learner.task.read_splits(["train", "dev"], DataFiles(str(files)))
     tokenizer = WordPieceTokenizer(open_checkpoint(teacher).spec.vocab, True)
     found = [learner.task.featurize(splits[name], tokenizer, 12) for name in ("train", "dev")]
     reads_masks = [tokenizer.special_tokens_in_text for tokenizer in found]
@@ -321,7 +296,7 @@ def test_masks_in_copies_are_tokens(changes, teacher, files, make_learner, monke
 def test_a_student_may_read_other_tokens_than_its_teacher(teacher, files, make_learner, config):
     """Oracles: the teacher's model on the teacher's tokens; the loss of these predictions."""
     source, learner = open_checkpoint(teacher), make_learner("pd")
-    splits = learner.task.read_splits(["train", "dev"], DataFiles(str(files)), 0)
+    splits = learner.task.read_splits(["train", "dev"], DataFiles(str(files)))
     vocab = source.spec.vocab
     other = WordPieceTokenizer(Vocabulary((*vocab.tokens[:5], *vocab.tokens[:4:-1])), True)
     features = learner.task.featurize(splits["train"], other, 12)

@@ -1,14 +1,18 @@
 """What the flags of training do to the model, the optimizer and the schedule."""
 
 import dataclasses
+import random
+import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import one_device
+from support import assert_same_state, one_device, quick_runs  # noqa: F401
 
 from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, TaskLearner
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
@@ -151,3 +155,36 @@ def test_a_picture_of_earlier_labels_does_not_stay(tmp_path, monkeypatch):
     evaluator = Evaluator(task, trainer, splits, batch_size=1)
     assert evaluator.report("test", str(tmp_path)) == ({}, ["predictions_test.tsv"])
     assert [path.name for path in tmp_path.iterdir()] == ["confusion_dev.png"]
+
+
+def test_threads_train_as_alone(files, tmp_path):
+    """Oracle: the state of the same run alone; other threads draw from Python's generator."""
+    flags = dict(
+        task="SST-2",
+        data_dir=str(files),
+        vocab_file=str(files / "vocab.txt"),
+        bert_config_file=str(files / "bert_config.json"),
+        do_train=True,
+        max_seq_length=24,
+        train_batch_size=16,
+        num_train_epochs=0.5,
+    )
+    folders, stop = [str(tmp_path / name) for name in "abc"], threading.Event()
+
+    def train(folder):
+        fine_tune(FineTuningOptions(output_dir=folder, **flags))
+
+    def draw():
+        while not stop.wait(1e-3):
+            random.random()
+            np.random.random()
+
+    train(folders[0])
+    with ThreadPoolExecutor(3) as pool:
+        pool.submit(draw)
+        try:
+            [*pool.map(train, folders[1:])]
+        finally:
+            stop.set()
+    for folder in folders[1:]:
+        assert_same_state(folders[0], folder)

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import random
+import shutil
 import signal
 
 import keras
@@ -15,6 +16,7 @@ from tensorflow.python.framework.ops import gradient_registry
 
 import bert_tf
 from bert_tf.flags import DeviceOptions
+from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots import confusion, curves
 from bert_tf.run_finetuning import Options, run
 from bert_tf.session import training_devices
@@ -74,8 +76,11 @@ def test_the_command_and_the_function_make_the_same_run(finished, eagerly):
     for name in FILES:
         assert (folder / name).read_bytes() == (command / name).read_bytes()
     assert_same_state(command, folder)
-    # The command evaluates the run on the data that it keeps.
-    results = run(Options(task="csv", output_dir=str(folder), do_eval=True))
+    # The command evaluates the run on files of the same content, wherever they are.
+    again = Options(task="csv", output_dir=str(folder), do_eval=True)
+    with pytest.raises(ValueError, match="was trained on data in memory, .*: give --train_file"):
+        run(again)
+    results = run(again.changed(dev_file=f"{command.parent}/dev.csv"))
     assert results == made.metrics == bert_tf.open_run(command).metrics
     best = made.metrics["global_step"]
     shown = f"TrainedRun('{folder}': csv, eval_accuracy {made.metrics['eval_accuracy']:.4f}"
@@ -111,14 +116,12 @@ def test_changed_data_is_refused_and_the_same_call_reports(
     folder = str(made.path)
     again = bert_tf.finetune(None, train, dev=dev, test=test, output_dir=folder, **flags)
     assert "holds a finished run" in capsys.readouterr().out and again.metrics == made.metrics
-    for changed in ({"train": train[:-1]}, {"dev": dev[::-1]}):
+    for changed in ({"train": train[:-1]}, {"dev": dev[::-1]}, {"test": test[::-1]}):
         (split,) = changed
         given = dict(train=train, dev=dev) | changed
-        with one_line(
-            rf"{folder} was made from other flags or data \({split} ha.*other output_dir"
-        ):
+        with one_line(rf"{folder} was made from .*\(the {split} set ha.*another output_dir"):
             bert_tf.finetune(output_dir=folder, **given, **flags)
-    with one_line("task=SST-2 reads files in a format of its own: give the path of one as train"):
+    with one_line("task=SST-2 reads TSV files, not data in memory"):
         bert_tf.finetune(None, train, task="SST-2", output_dir=f"{folder}-2", **flags)
     with one_line("task=csv needs train$"):
         bert_tf.finetune(output_dir=f"{folder}-2", **flags)
@@ -129,6 +132,38 @@ def test_changed_data_is_refused_and_the_same_call_reports(
     bert_tf.finetune(
         None, frame, output_dir=f"{folder}-2", label_column="x", **flags | {"num_train_epochs": 0.5}
     )
+
+
+def test_a_run_on_data_in_memory_has_no_copy_of_it(
+    finished, frames, tmp_path, monkeypatch, eagerly
+):
+    """Oracles: the bytes of the user's files and of another run; the results of the first call."""
+    made, (train, dev, test) = finished[1], frames
+    mine = tmp_path / "data" / "train.jsonl"
+    mine.parent.mkdir()
+    train.to_json(mine, orient="records", lines=True)
+    before = mine.read_bytes()
+    named = dict(output_dir=tmp_path, vocab_file="no", bert_config_file="no")
+    with one_line(f"{tmp_path} is not empty and holds no fine-tuning run"):
+        bert_tf.finetune(None, train[:8], **named)
+    assert mine.read_bytes() == before
+    # A run that was moved, beside another one in the old place, reads neither's data.
+    monkeypatch.chdir(tmp_path)
+    moved = shutil.copytree(made.path, tmp_path / "moved")
+    assert not (moved / "data").exists()
+    predictions = (moved / "predictions_test.tsv").read_bytes()
+    evaluates = dict(output_dir="moved", do_train=False)
+    with one_line("moved was trained on data in memory, which it does not keep: give train"):
+        bert_tf.finetune(**evaluates)
+    with one_line("moved was made from .*the test set has changed.*init_checkpoint=moved"):
+        bert_tf.finetune(test=test[:3], do_eval=False, **evaluates)
+    again = bert_tf.finetune(train=train, dev=dev, test=test, **evaluates)
+    assert again.metrics == made.metrics
+    assert (moved / "predictions_test.tsv").read_bytes() == predictions
+    other = dict(init_checkpoint="moved", output_dir="other", do_train=False)
+    assert bert_tf.finetune(dev=dev, **other).metrics.items() <= made.metrics.items()
+    with one_line("other was made from .*the dev set has changed.*choose another output_dir"):
+        bert_tf.finetune(dev=dev[1:], **other)
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -156,7 +191,7 @@ def test_an_interrupted_call_goes_on(finished, frames, flags, tmp_path, monkeypa
     assert_same_state(made.path, finished[0])
 
 
-def test_a_run_leaves_nothing_behind():
+def test_a_run_leaves_nothing_behind(config):
     """Oracles: the state of the libraries before it; a function with a custom gradient is free."""
 
     def state():
@@ -166,8 +201,9 @@ def test_a_run_leaves_nothing_behind():
 
     before = state()
     with training_devices(DeviceOptions(precision="bfloat16"), writes=False):
-        keras.utils.set_random_seed(1)
+        BertTaskModel(config, 2)
         double = tf.custom_gradient(lambda x: (2 * x, lambda dy: 2 * dy))
-        tf.function(double).get_concrete_function(tf.constant(1.0))
+        with training_devices(DeviceOptions(), writes=False):  # as another thread may
+            tf.function(double).get_concrete_function(tf.constant(1.0))
         assert len(state()[0]) == len(before[0]) + 1 and state()[1] == "mixed_bfloat16"
     assert state() == before

@@ -1,7 +1,6 @@
 """The splits of tasks, from TFDS and held out; a task of another kind is an addition."""
 
 import dataclasses
-import json
 import types
 
 import keras
@@ -14,13 +13,10 @@ from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.examples import TextExamples, _targets, hold_out
 from bert_tf.finetuning.features import Features, encode_texts
 from bert_tf.finetuning.fine_tune import fine_tune
-from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.objectives import TaggingObjective
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.finetuning.saved_run import RESULTS_OF, compared_splits, results_folder
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.models.encoder import BertEncoder
-from bert_tf.runs.run import FLAGS, Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.reports import read_results
 from tfrecords.vocabulary import load_vocab
@@ -34,7 +30,7 @@ def test_tfds_has_the_fields_and_labels_we_name(name, monkeypatch):
     task = TASKS[name]
     with tfds.testing.mock_data(num_examples=20):
         names = ["train", *task.dev_splits, *task.test_splits]
-        splits = task.read_splits(names, DataFiles(), seed=0)
+        splits = task.read_splits(names, DataFiles())
         label = tfds.builder(task.tfds.name).info.features["label"]
     assert list(splits) == names
     assert sum(len(splits[name]) for name in splits) == 20 * (len(names) - (not task.has_dev))
@@ -73,55 +69,12 @@ def test_predictions_of_one_class_are_reported():
         assert f'"positive" for {ones} of 200 examples, but that is right for 104: it' in found
 
 
-@pytest.mark.parametrize(
-    ("task", "flags", "saved", "expected"),
-    [
-        ("imdb", {"do_train": True}, {}, ["train", "dev"]),
-        ("imdb", {"do_train": True}, {"finished": True}, ["train", "dev"]),
-        ("imdb", {"do_train": True}, {"finished": True, "recipe": "pd"}, ["dev"]),
-        # The held-out tenth must not hold examples that the model was trained on.
-        ("imdb", {"do_eval": True, "data_dir": "a"}, {"data_dir": "a"}, ["dev"]),
-        ("imdb", {"do_eval": True, "data_dir": "b"}, {"data_dir": "a"}, []),
-        # The results would replace the run's own.
-        ("sst2", {"do_eval": True, "data_dir": "a"}, {"data_dir": "a"}, ["dev"]),
-        ("sst2", {"do_eval": True, "data_dir": "b"}, {"data_dir": "a"}, []),
-        # A prediction needs no training file, which may be gone.
-        ("imdb", {"do_predict": True, "data_dir": "a"}, {"data_dir": "a"}, []),
-    ],
-)
-def test_which_examples_must_be_those_of_training(
-    task, flags, saved, expected, tmp_path, monkeypatch
-):
-    """Oracle: by hand; some recipes of compress change the examples."""
-    monkeypatch.setattr(FineTuningOptions, "changes_examples", "recipe" in saved)
-    (tmp_path / FLAGS).write_text(json.dumps(saved))
-    options = FineTuningOptions(task=task, output_dir=str(tmp_path), **flags)
-    assert compared_splits(options, Run(str(tmp_path)), TASKS[task]) == expected
-
-
-def test_the_first_test_file_of_a_run_is_its_own(tmp_path):
-    """Oracle: by hand; its predictions must not be replaced by those of the next file."""
-    run, flags = Run(str(tmp_path)), {"train_file": "a", "finished": True}
-    (tmp_path / FLAGS).write_text(json.dumps(flags))
-    inside = f"{tmp_path}/x/../predictions_test.tsv"
-    found = [("b.csv", ""), ("c.csv", "/results-test-c.csv"), ("b.csv", "")]
-    # Results must not replace the test file itself, whether another came first or not.
-    found = [(inside, "/results-test-predictions_test.tsv"), *found]
-    for file, folder in [*found, found[0]]:
-        values = dict(task="csv", output_dir=run.path, do_predict=True, train_file="a")
-        options = FineTuningOptions(**values, test_file=file)
-        found, sources = results_folder(options, run, ["test"], TASKS["sst2"])
-        assert (found.path, sources) == (run.path + folder, {"test set": file})
-        if not folder:
-            (tmp_path / RESULTS_OF).write_text(json.dumps(sources))
-
-
 def test_hold_out_takes_a_tenth_of_every_group():
     """Oracle: the counts; the texts are the examples' numbers."""
     labels = np.array([0] * 300 + [1] * 100, np.int32)
     texts = [str(index).encode() for index in range(400)]
     pairs = TextExamples(texts, texts, {"labels": labels})
-    rest, held_out = hold_out(pairs, seed=3)
+    rest, held_out = hold_out(pairs)
     assert np.bincount(rest.targets["labels"]).tolist() == [270, 90]
     assert np.bincount(held_out.targets["labels"]).tolist() == [30, 10]
     assert sorted(rest.texts_a + held_out.texts_a) == sorted(texts)
@@ -131,15 +84,14 @@ def test_hold_out_takes_a_tenth_of_every_group():
         assert [label == 1 for label in part.targets["labels"]] == expected
     # A class of one example stays in training, where it can be learned.
     rare = TextExamples(texts, None, {"labels": np.append(labels[:-1], 2)})
-    kept, tenth = hold_out(rare, seed=3)
+    kept, tenth = hold_out(rare)
     assert np.bincount(kept.targets["labels"])[2] == 1 and len(tenth) == 40
     assert tenth.notes[1].startswith("1 kept in training as the only example of a class")
     with pytest.raises(ValueError, match="cannot hold out any of 2 training examples, because"):
-        hold_out(rare.take(np.array([0, 399])), seed=3)
+        hold_out(rare.take(np.array([0, 399])))
     single = TextExamples(texts, None, {"labels": labels})
-    again = hold_out(single, seed=3)[1]
+    again = hold_out(single)[1]
     assert again.texts_a == held_out.texts_a and again.texts_b is None
-    assert hold_out(single, seed=4)[1].texts_a != held_out.texts_a
 
 
 @pytest.mark.parametrize(
@@ -162,11 +114,11 @@ def test_hold_out_takes_a_tenth_of_every_group():
 def test_every_class_gives_its_share_of_a_tenth(sizes, first, total):
     """Oracle: by hand, a tenth of all, rounded, one at least; of every class while it is enough.
 
-    The seed chooses between the other classes, which give as many as each other or one more.
+    Chance chooses between the other classes, which give as many as each other or one more.
     """
     labels = np.repeat(np.arange(len(sizes)), sizes)
     examples = TextExamples([b"a"] * len(labels), None, {"labels": labels})
-    tenth, again = (hold_out(examples, seed=3)[1] for _ in range(2))
+    tenth, again = (hold_out(examples)[1] for _ in range(2))
     counts = np.bincount(tenth.targets["labels"], minlength=len(sizes)).tolist()
     assert (counts[: len(first)], sum(counts)) == (first, total)
     others = counts[len(first) :]
@@ -179,8 +131,9 @@ def test_the_only_example_of_one_of_several_classes_stays_in_training():
     """Oracle: the matrix; four of twelve rows may be held out."""
     labels = np.concatenate([np.eye(8), np.zeros((4, 8))])
     texts = [bytes([65 + row]) for row in range(12)]
-    for seed in range(9):
-        _, tenth = hold_out(TextExamples(texts, None, {"labels": labels}), seed)
+    for order in (np.roll(range(12), shift) for shift in range(12)):
+        examples = TextExamples(texts, None, {"labels": labels[[*order]]})
+        _, tenth = hold_out(examples)
         assert len(tenth) == 1 and not tenth.targets["labels"].any()
         kept = "8 kept in training as the only example of a class"
         assert tenth.notes == ("held out of 12 (8.3%)", kept)
@@ -238,7 +191,7 @@ def test_another_kind_of_task_is_one_object(sentences, files, config, load_best,
     assert f"Token_accuracy {found:.4f} on the test" in capsys.readouterr().out
     model = load_best(task.build_model(config), options.output_dir)
     tokenizer = WordPieceTokenizer(load_vocab(options.vocab_file))
-    features = task.featurize(task.read_splits(["test"], DataFiles(), 0)["test"], tokenizer, 24)
+    features = task.featurize(task.read_splits(["test"], DataFiles())["test"], tokenizer, 24)
     predictions = {
         int(batch["example_index"][0]): model(batch).numpy()[0][: batch["input_mask"].sum()]
         for batch in eval_batches(features, 1).as_numpy_iterator()

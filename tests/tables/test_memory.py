@@ -1,13 +1,18 @@
-"""Tables in memory. Oracle: the rows, by hand, that `read_table` then finds."""
+"""Tables in memory. Oracle: the cells, by hand, that `read_table` finds."""
 
 import datetime
+import decimal
 import types
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
+import tensorflow as tf
 
-from bert_tf.tables.memory import json_lines
+from bert_tf.finetuning import labels
+from bert_tf.inference.texts import given_examples
+from bert_tf.tables.memory import table_in_memory
 from bert_tf.tables.table import read_table
 
 ROWS = {
@@ -29,18 +34,52 @@ def _frame() -> pd.DataFrame:
 
 
 class _Dataset:
-    """A Hugging Face dataset, as far as its rows and the names of classes go."""
+    """A Hugging Face dataset, as far as its rows, formats and the names of classes go."""
 
-    column_names = ["text", "label", "tags"]
     features = {
         "text": types.SimpleNamespace(dtype="string"),
         "label": types.SimpleNamespace(names=["bad", "good"]),
         "tags": types.SimpleNamespace(feature=types.SimpleNamespace(names=["O", "PER"])),
     }
 
+    def __init__(self, kind="tensorflow", last=-1):
+        self._kind, self._last = kind, last
+
+    def with_format(self, kind):
+        return _Dataset(kind, self._last)
+
     def __iter__(self):
-        yield {"text": "a", "label": 1, "tags": [0, 1]}
-        yield {"text": "b", "label": -1, "tags": np.array([1])}
+        make = tf.constant if self._kind else lambda value: value
+        yield {"text": make("a"), "label": make(1), "tags": make([0, 1])}
+        yield {"text": make("b"), "label": make(self._last), "tags": make([1])}
+
+
+class _Polars:
+    """A data frame or a Series of polars, as far as it goes."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def __iter__(self):
+        return iter(self._values)
+
+
+class _PolarsSeries(_Polars):
+    def to_list(self):
+        return self._values
+
+
+class _PolarsFrame(_Polars):
+    def iter_columns(self):
+        raise NotImplementedError
+
+    def to_dict(self):
+        return {name: _PolarsSeries(cells) for name, cells in self._values.items()}
+
+
+_TEXTS, _LABELS = ["a", "b"], [1, 0]
+_PAIR = {"text": _TEXTS, "label": _LABELS}
+_DAY = datetime.date(2026, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -51,39 +90,106 @@ class _Dataset:
         (ROWS, ROWS),
         ({name: tuple(cells) for name, cells in ROWS.items()}, ROWS),
         ([dict(zip(ROWS, row, strict=True)) for row in zip(*ROWS.values(), strict=True)], ROWS),
+        (pyarrow.table(ROWS), ROWS),
+        (_PolarsFrame(ROWS), ROWS),
         ({"x": pd.Series([1.0, np.nan]), 2: np.arange(2)}, {"x": [1.0, None], "2": [0, 1]}),
         ({"x": [float("inf"), np.float32(0.5)]}, {"x": [None, 0.5]}),
-        ([{"a": 1}, {"b": b"\xff"}], {"a": [1, None], "b": [None, "\ufffd"]}),
-        ([{"day": datetime.date(2026, 1, 2)}], {"day": ["2026-01-02"]}),
-        (
-            _Dataset(),
-            {"text": ["a", "b"], "label": ["good", None], "tags": [["O", "PER"], ["PER"]]},
-        ),
+        ({"x": [pd.NA, "a"], "y": [pd.NaT, "b"]}, {"x": [None, "a"], "y": [None, "b"]}),
+        ([{"a": 1}, {"b": b"\xff"}], {"a": [1, None], "b": [None, "\udcff"]}),
+        (pd.DataFrame({"text": ["a"], "features": [1]}), {"text": ["a"], "features": [1]}),
+        (_Dataset(), {"text": _TEXTS, "label": ["good", None], "tags": [["O", "PER"], ["PER"]]}),
+        (tf.data.Dataset.from_tensor_slices(_PAIR), _PAIR),
+        (tf.data.Dataset.from_tensor_slices((_TEXTS, _LABELS)), _PAIR),
+        ({"text": tf.constant(_TEXTS), "label": tf.constant(_LABELS)}, _PAIR),
+        ([{"text": tf.constant("a"), "label": np.int64(1)}], {"text": ["a"], "label": [1]}),
+        ({"x": tf.ragged.constant([[1], [2, 3]])}, {"x": [[1], [2, 3]]}),
+        ((_TEXTS, _LABELS), _PAIR),
+        ([_TEXTS, _LABELS], _PAIR),
+        ((np.array(_TEXTS), tf.constant(_LABELS)), _PAIR),
+        ((pd.Series(_TEXTS), _PolarsSeries(_LABELS)), _PAIR),
+        (_TEXTS, {"text": _TEXTS}),
+        (np.array(_TEXTS), {"text": _TEXTS}),
+        (pd.Series(_TEXTS), {"text": _TEXTS}),
+        (({"text": text} for text in _TEXTS), {"text": _TEXTS}),
     ],
 )
-def test_rows_keep_their_meaning(data, expected, write):
-    """Oracles: the cells by hand; JSON, which has no NaN and no Infinity."""
-    lines = json_lines(data, "train")
-    assert "NaN" not in lines and "Infinity" not in lines
-    table = read_table(write("x.jsonl", lines))
+def test_cells_keep_their_meaning(data, expected):
+    """Oracle: the cells by hand, with the types of JSON."""
+    table = read_table(table_in_memory(data, "train"))
     assert table.columns == expected
     for name, cells in expected.items():
         assert [*map(type, table.columns[name])] == [*map(type, cells)]
 
 
+_FORMS = "give the path of a file, a data frame"
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (7, "train is or holds int: give the path of a file, a DataFrame"),
-        ([["a", "b"]], "train is or holds list"),
-        ([], "train holds no rows"),
-        (pd.DataFrame(), "train holds no rows"),
-        ({"text": "abc"}, "'text' of train is a string: a column is a list of cells"),
+        (7, f"train is 7: {_FORMS}"),
+        ([7], f"row 1 of train is 7: {_FORMS}"),
+        ([("a", "b"), ("c", "d")], f"row 1 of train is of the type list: {_FORMS}"),
+        ({"a", "b"}, f"train is of the type set: {_FORMS}"),
+        (({"a", "b"}, {0, 1}), f"row 1 of train is of the type set: {_FORMS}"),
+        ([], "train holds no examples"),
+        (pd.DataFrame(), "train holds no examples"),
+        ({"text": "abc"}, "column 'text' of train is 'abc': a column is a list of cells"),
+        ({"text": 5}, "column 'text' of train is 5: a column is a list of cells"),
+        ({"text": {"a"}}, "column 'text' of train is of the type set: a column is"),
+        (pd.DataFrame({"text": _TEXTS}).to_dict(), "column 'text' of train is of the type dict"),
         ({"a": [1], "b": [1, 2]}, "the columns of train have different lengths: 'a' 1, 'b' 2"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), "several columns of the same name"),
+        ({0: [1], "0": [1]}, "train has several columns called '0'"),
+        ({("a", "b"): [1]}, r"train has a column called \('a', 'b'\): rename it"),
+        ({"train": _Dataset(), "test": _Dataset()}, r"give one of them, such as train=data\['tr"),
+        (_Dataset(last=2), "row 2 of train, column 'label': 2 is not the number of a class, 0 to"),
+        (_Dataset(last=0.0), "row 2 of train, column 'label': 0.0 is not the number of a class"),
     ],
 )
 def test_other_data_is_refused(data, message):
     with pytest.raises(ValueError, match=message) as caught:
-        json_lines(data, "train")
+        read_table(table_in_memory(data, "train"))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value", [_DAY, pd.Timestamp(_DAY), np.datetime64(_DAY), decimal.Decimal(1), object(), {1}]
+)
+def test_other_objects_are_refused_where_they_are_read(value):
+    """Oracle: the line that names the row; a column that nobody reads may hold anything."""
+    data = {"text": ["a", value], "other": [value] * 2, "id": [1, value]}
+    table = read_table(table_in_memory(data, "train"))
+    with pytest.raises(ValueError, match="^train, row 2: 'text' is .*, not a string$"):
+        table.texts("text")
+    with pytest.raises(ValueError, match="^train, row 2: the id is .*, not text or a number$"):
+        table.ids("id")
+    with pytest.raises(ValueError, match="^train, row 2: label .* is not a string: lists"):
+        labels.read_single(table, "text")
+    times = pd.DataFrame({"text": _TEXTS, "x": pd.to_datetime([_DAY] * 2)})
+    assert table_in_memory(times, "train").columns["text"] == _TEXTS
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        _TEXTS,
+        tuple(_TEXTS),
+        np.array(_TEXTS),
+        pd.Series(_TEXTS),
+        tf.constant(_TEXTS),
+        _PolarsSeries(_TEXTS),
+        (text.encode() for text in _TEXTS),
+        [{"text": np.str_(text)} for text in _TEXTS],
+        pd.DataFrame({"text": _TEXTS}),
+        _PolarsFrame({"text": _TEXTS}),
+        pyarrow.table({"text": _TEXTS}),
+        _Dataset(),
+        tf.data.Dataset.from_tensor_slices({"text": _TEXTS}),
+    ],
+)
+def test_texts_to_predict(texts):
+    """Oracle: the texts."""
+    signature = [tf.TensorSpec([None], tf.string, "text")]
+    examples, single = given_examples(texts, signature)
+    assert ([x["text"] for x in examples], single) == (_TEXTS, False)

@@ -10,6 +10,7 @@ from bert_tf.base import files
 from bert_tf.base.files import check_single, errors_at
 from bert_tf.finetuning import examples
 from bert_tf.finetuning.task import TRAIN
+from bert_tf.tables.memory import TableInMemory
 from bert_tf.tables.rows import read_rows, table_kind
 
 _ANSWER = {"answer_start": int, "text": str}
@@ -79,17 +80,17 @@ class _Row(NamedTuple):
     faults: tuple[str, ...] = ()
 
 
-def read_squad_file(path: str, split: str, unanswerable: bool) -> SquadExamples:
+def read_squad_file(path: str | TableInMemory, split: str, unanswerable: bool) -> SquadExamples:
     """Reads a file in the format of SQuAD 1.1 or 2.0, or a table of its questions.
 
     The columns of a table (.jsonl or .parquet) are those of Hugging Face's. Only the questions of
     the split "test" may lack answers. `unanswerable` says whether a question may have none, as in
     2.0.
     """
-    check_single(path)
-    with errors_at(path):
-        if table_kind(path) in ("jsonl", "parquet"):
+    with errors_at(str(path)):
+        if table_kind(path) in ("jsonl", "parquet", "memory"):
             return _examples(_table_rows(path), split, unanswerable)
+        check_single(path)
         with errors_at(f"not in SQuAD's JSON format{examples.OWN_TABLE}"):
             content = files.parse_json(files.read_file(path), _FILE)
         return _examples(_rows(content), split, unanswerable)
@@ -107,7 +108,7 @@ def read_squad_tfds(name: str, split: str, unanswerable: bool) -> SquadExamples:
     return _examples(questions, split, unanswerable)
 
 
-def _table_rows(path: str) -> Iterator[_Row]:
+def _table_rows(path: str | TableInMemory) -> Iterator[_Row]:
     """Yields the questions of a table, whose "answers" are a list of texts and one of offsets."""
     for number, row in read_rows(path)[1]:
         if isinstance(row, ValueError):

@@ -214,12 +214,12 @@ def _in_bio(text: TaggedText) -> tuple[TaggedText, list[str]]:
     return replace(text, documents=documents), messages
 
 
-def hold_out_documents(text: TaggedText, seed: int) -> tuple[TaggedText, TaggedText]:
+def hold_out_documents(text: TaggedText) -> tuple[TaggedText, TaggedText]:
     """Holds out a random tenth of the documents; returns the rest and that tenth."""
     tags = [{tag for sentence in document for tag in sentence.tags} for document in text.documents]
     counts = Counter(itertools.chain.from_iterable(tags))
     only = np.array([any(counts[tag] == 1 for tag in found) for found in tags])
-    chosen, notes = choose_held_out(np.zeros(len(tags), np.int32), only, seed)
+    chosen, notes = choose_held_out(np.zeros(len(tags), np.int32), only)
     rest, tenth = ([*itertools.compress(text.documents, x)] for x in (~chosen, chosen))
     # Other notes count all documents.
     return replace(text, documents=rest), replace(text, documents=tenth, notes=notes)

@@ -20,6 +20,7 @@ from bert_tf.finetuning.tasks import embedding
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.text_task import RegressionTask
 from bert_tf.runs.run import Run
+from bert_tf.tables.memory import TableInMemory
 from bert_tf.tables.table import Table, as_number
 
 _LABELLED = ("train", "dev", "dev_mismatched")
@@ -56,6 +57,8 @@ class GlueFiles:
     def read_file(self, path: str, split: str) -> TextExamples:
         """Reads a file; only those of test sets may lack labels, or have -1 in their place."""
         labelled = split in _LABELLED
+        if isinstance(path, TableInMemory):
+            raise ValueError(f"--task={self.folder} reads TSV files, not data in memory{OWN_TABLE}")
         table, notes = self._read_table(path, labelled)
         labelled = labelled or not {*table.columns.get(self.label, [])} <= {b"", b"-1", b"-1.0"}
         ids = None

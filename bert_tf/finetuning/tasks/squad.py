@@ -192,10 +192,10 @@ class SquadTask(Task):
             raise files.missing(self.name, split, name)
         return read_squad_tfds(f"squad/{self._version}", split, self._nulls)
 
-    def hold_out(self, examples: SquadExamples, seed: int) -> tuple[SquadExamples, SquadExamples]:
+    def hold_out(self, examples: SquadExamples) -> tuple[SquadExamples, SquadExamples]:
         """Holds out the questions on a tenth of the contexts."""
         none = np.zeros(len(examples.contexts), bool)
-        chosen, notes = choose_held_out(none, none, seed)
+        chosen, notes = choose_held_out(none, none)
         held, kept = [], []
         for question in examples.questions:
             (held if chosen[question.context] else kept).append(question)

@@ -94,10 +94,8 @@ class TaggingTask(Task):
             return FeatureTagger(config, len(self.labels), self.feature_based)
         return super().build_model(config)
 
-    def read_splits(
-        self, names: Collection[str], files: DataFiles, seed: int
-    ) -> dict[str, TaggedText]:
-        texts = super().read_splits(names, files, seed)
+    def read_splits(self, names: Collection[str], files: DataFiles) -> dict[str, TaggedText]:
+        texts = super().read_splits(names, files)
         if "dev" in texts and not texts["dev"].tags:
             raise ValueError(f"{texts['dev'].path} has no tags: give it as --test_file")
         return {name: prepare_tags(text, self.labels) for name, text in texts.items()}

@@ -12,6 +12,6 @@ def read():
     def read(head=None, names=("train", "dev"), **flags):
         options = FineTuningOptions(task="csv", output_dir="run", do_train=True, **flags)
         task = make_task(options, head)
-        return task, task.read_splits(names, DataFiles.of(options), seed=0)
+        return task, task.read_splits(names, DataFiles.of(options))
 
     return read

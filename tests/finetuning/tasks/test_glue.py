@@ -95,17 +95,17 @@ def test_mnli_and_qqp_have_files_of_their_own(tmp_path, capsys):
     (tmp_path / "diagnostic").mkdir()
     (tmp_path / "diagnostic" / "diagnostic.tsv").write_text(diagnostic)
     for data_dir in (tmp_path, folder):
-        examples = task.read_splits(["ax"], DataFiles(str(data_dir)), seed=0)["ax"]
+        examples = task.read_splits(["ax"], DataFiles(str(data_dir)))["ax"]
         assert examples.texts_a == [b"ax"]
     (tmp_path / "diagnostic").rename(tmp_path / "AX")
     (tmp_path / "AX" / "diagnostic.tsv").rename(tmp_path / "AX" / "AX.tsv")
-    splits = task.read_splits(names, DataFiles(str(tmp_path)), seed=0)
+    splits = task.read_splits(names, DataFiles(str(tmp_path)))
     found = [splits[name].targets["labels"].item() for name in names[:3]]
     assert [task.labels[label] for label in found] == ["contradiction", "entailment", "neutral"]
     texts = [splits[name].texts_a[0] for name in names[3:]]
     assert texts == [b"test_matched", b"test_mismatched", b"ax"]
     assert splits["test"].ids == ["7"] and splits["test"].targets == {}
-    assert task.read_splits(["ax"], DataFiles(str(folder)), seed=0)["ax"].texts_a == [b"ax"]
+    assert task.read_splits(["ax"], DataFiles(str(folder)))["ax"].texts_a == [b"ax"]
 
     (tmp_path / "train.tsv").write_text(
         "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
@@ -139,11 +139,11 @@ def test_a_file_is_scored_where_it_has_labels(name, content, labels, tmp_path):
     (tmp_path / "a.tsv").write_text(content)
     files = DataFiles(test_file=str(tmp_path / "a.tsv"), dev_file=str(tmp_path / "a.tsv"))
     task = TASKS[name].with_files(files)
-    examples = task.read_splits(["test"], files, seed=0)["test"]
+    examples = task.read_splits(["test"], files)["test"]
     assert examples.texts_a == [b"a"]
     assert labels == (examples.targets["labels"].tolist() if examples.targets else None)
     if labels:
-        assert task.read_splits(["dev"], files, seed=0)["dev"].targets["labels"] == labels
+        assert task.read_splits(["dev"], files)["dev"].targets["labels"] == labels
 
 
 def unlabelled(*ids: str) -> types.SimpleNamespace:

@@ -32,7 +32,7 @@ def parent(tmp_path):
 
 
 def test_reads_both_labels_from_the_folder_or_its_parent(parent):
-    splits = TASKS["imdb"].read_splits(SPLITS, DataFiles(str(parent)), seed=0)
+    splits = TASKS["imdb"].read_splits(SPLITS, DataFiles(str(parent)))
     sizes = {name: len(examples) for name, examples in splits.items()}
     assert sizes == {"train": 36, "dev": 4, "test": 40}
     for name, examples in splits.items():
@@ -40,7 +40,7 @@ def test_reads_both_labels_from_the_folder_or_its_parent(parent):
         for text, label in zip(examples.texts_a, examples.targets["labels"], strict=True):
             assert text.decode().split()[:2] == [folder, ("neg", "pos")[label]]
     assert len(set(splits["train"].texts_a + splits["dev"].texts_a)) == 40
-    inside = TASKS["imdb"].read_splits(SPLITS, DataFiles(str(parent / "aclImdb")), seed=0)
+    inside = TASKS["imdb"].read_splits(SPLITS, DataFiles(str(parent / "aclImdb")))
     assert inside["dev"].texts_a == splits["dev"].texts_a
 
 
@@ -48,7 +48,7 @@ def test_missing_and_empty_folders_are_named(parent):
     for review in (parent / "aclImdb" / "test" / "pos").iterdir():
         review.unlink()
     with pytest.raises(FileNotFoundError, match="test/pos holds no reviews"):
-        TASKS["imdb"].read_splits(SPLITS, DataFiles(str(parent)), seed=0)
+        TASKS["imdb"].read_splits(SPLITS, DataFiles(str(parent)))
 
 
 def test_tables_of_reviews(parent):
@@ -56,7 +56,7 @@ def test_tables_of_reviews(parent):
     (parent / "mine.csv").write_text("id,text,label\n7,good,pos\n8,bad,neg\n")
     (parent / "new.csv").write_text("text\ngood\n")
     files = DataFiles(str(parent), None, str(parent / "mine.csv"), str(parent / "new.csv"))
-    splits = TASKS["imdb"].with_files(files).read_splits(SPLITS, files, seed=0)
+    splits = TASKS["imdb"].with_files(files).read_splits(SPLITS, files)
     assert [len(part) for part in splits.values()] == [40, 2, 1]
     assert splits["dev"].targets["labels"].tolist() == [1, 0] and splits["dev"].ids == ["7", "8"]
     assert splits["test"].targets == {}
@@ -71,11 +71,11 @@ def test_a_test_set_without_labels_is_only_predicted(parent):
         (test / label).rmdir()
     (test / "urls_pos.txt").unlink()
     task = TASKS["imdb"]
-    examples = task.read_splits(["test"], DataFiles(str(parent)), seed=0)["test"]
+    examples = task.read_splits(["test"], DataFiles(str(parent)))["test"]
     assert len(examples) == 40 and examples.targets == {}
     assert examples.ids[:2] == ["test/neg0_7.txt", "test/neg10_7.txt"]
     assert examples.texts_a[:2] == [b"test neg 0", b"test neg 10"]
-    train = task.read_splits(["train"], DataFiles(str(parent)), seed=0)["train"]
+    train = task.read_splits(["train"], DataFiles(str(parent)))["train"]
     for name, text in zip(train.ids, train.texts_a, strict=True):
         assert name.split("/")[1] == text.decode().split()[1]
 

@@ -150,13 +150,13 @@ def test_where_the_files_are(tmp_path):
     for name, version in (("squad", "v1.1"), ("squad2", "v2.0")):
         task = make_task(Options(task=name, output_dir="run", do_eval=True))
         with pytest.raises(FileNotFoundError, match=f"/dev-{version}.json: no such file"):
-            task.read_splits(["dev"], DataFiles(str(tmp_path)), 0)
+            task.read_splits(["dev"], DataFiles(str(tmp_path)))
         with pytest.raises(FileNotFoundError, match="mine.json"):
-            task.read_splits(["train"], DataFiles(str(tmp_path), "mine.json"), 0)
+            task.read_splits(["train"], DataFiles(str(tmp_path), "mine.json"))
         with pytest.raises(FileNotFoundError, match="SQuAD's test set is not public: give --te"):
-            task.read_splits(["test"], DataFiles(), 0)
+            task.read_splits(["test"], DataFiles())
         with pytest.raises(FileNotFoundError, match="needs --dev_file, or --data_dir with dev-v"):
-            task.read_splits(["dev"], DataFiles(train_file="x"), 0)
+            task.read_splits(["dev"], DataFiles(train_file="x"))
 
 
 def test_a_tenth_of_the_contexts_is_held_out(tmp_path):
@@ -164,7 +164,7 @@ def test_a_tenth_of_the_contexts_is_held_out(tmp_path):
     _write(tmp_path / "mine.json", 40, seed=0)
     options = Options(task="squad2", output_dir="x", do_train=True, train_file="mine.json")
     files = DataFiles(train_file=str(tmp_path / "mine.json"))
-    splits = make_task(options).read_splits(["train", "dev"], files, 0)
+    splits = make_task(options).read_splits(["train", "dev"], files)
     assert [len(part) for part in splits.values()] == [36, 4]
     train, dev = ({question.context for question in part.questions} for part in splits.values())
     assert len(train) == 36 and len(dev) == 4 and not train & dev

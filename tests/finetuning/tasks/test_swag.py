@@ -49,7 +49,7 @@ def test_reads_the_official_columns_from_the_folder_or_its_parent(tmp_path):
     write(tmp_path / "data", "val.csv", [row("It rains.", "He", ["runs", "", " ", "sits"], 0)])
     write(tmp_path / "data", "test.csv", rows, len(HEADER) - 1)
     for folder in (tmp_path, tmp_path / "data"):
-        splits = TASK.read_splits(("train", "dev", "test"), DataFiles(str(folder)), seed=0)
+        splits = TASK.read_splits(("train", "dev", "test"), DataFiles(str(folder)))
         assert [len(split) for split in splits.values()] == [2, 1, 2]
         assert splits["train"].texts == [b'A "man", he says, sits.', b"It rains."]
         assert splits["train"].choices == [
@@ -62,7 +62,7 @@ def test_reads_the_official_columns_from_the_folder_or_its_parent(tmp_path):
         assert splits["dev"].notes == splits["dev"].flatten().notes == ("2 empty endings",)
         assert splits["train"].notes == ()
     write(tmp_path / "data", "test.csv", [[*values[:-1], ""] for values in rows])
-    (test,) = TASK.read_splits(["test"], DataFiles(str(tmp_path)), seed=0).values()
+    (test,) = TASK.read_splits(["test"], DataFiles(str(tmp_path))).values()
     assert test.targets == {}
     # JSON holds numbers, and null where a test set has none.
     for label in (2, None):
@@ -72,20 +72,20 @@ def test_reads_the_official_columns_from_the_folder_or_its_parent(tmp_path):
         assert targets == ({} if label is None else {"labels": label})
     # A file of the user's, of which one row is held out.
     task = TASK.with_files(files := DataFiles(train_file=str(tmp_path / "data" / "train.csv")))
-    assert [*map(len, task.read_splits(["train", "dev"], files, seed=0).values())] == [1, 1]
+    assert [*map(len, task.read_splits(["train", "dev"], files).values())] == [1, 1]
 
 
 def test_bad_files_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="--task=swag needs --train_file, or --data_dir"):
-        TASK.read_splits(["train"], DataFiles(), seed=0)
+        TASK.read_splits(["train"], DataFiles())
     with pytest.raises(FileNotFoundError, match="contains neither train.csv nor data/train.csv"):
-        TASK.read_splits(["train"], DataFiles(str(tmp_path)), seed=0)
+        TASK.read_splits(["train"], DataFiles(str(tmp_path)))
     write(tmp_path, "train.csv", [row("a", "b", ["c"] * 4, 1), row("a", "b", ["c"] * 4, 4)])
     with pytest.raises(ValueError, match="train.csv, line 3: label '4' is not one of .*: 0, 1, 2"):
-        TASK.read_splits(["train"], DataFiles(str(tmp_path)), seed=0)
+        TASK.read_splits(["train"], DataFiles(str(tmp_path)))
     write(tmp_path, "val.csv", [row("a", "b", ["c"] * 4, 1)], len(HEADER) - 1)
     with pytest.raises(ValueError, match="val.csv has no column 'label'"):
-        TASK.read_splits(["dev"], DataFiles(str(tmp_path)), seed=0)
+        TASK.read_splits(["dev"], DataFiles(str(tmp_path)))
 
 
 def examples(count: int) -> ChoiceExamples:
@@ -180,7 +180,7 @@ def test_from_files_to_the_served_model(files, tmp_path):
 
     checkpoint, task, length = open_fine_tuned(options.output_dir, None, None, pairs=False)
     model, tokenizer = load_task_model(task, checkpoint), WordPieceTokenizer(checkpoint.spec.vocab)
-    test = TASK.read_splits(["test"], DataFiles(str(tmp_path)), seed=0)["test"]
+    test = TASK.read_splits(["test"], DataFiles(str(tmp_path)))["test"]
     choose = task.serving(model, tokenizer, length).__call__
     with without_tracing():
         outputs = choose(tf.constant(test.texts), tf.constant(test.choices))

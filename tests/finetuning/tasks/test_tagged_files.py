@@ -38,7 +38,7 @@ def _read(folder: pathlib.Path, split: str, content: str | bytes | list[dict], *
     # Of a single sentence, none can be held out.
     task.has_dev = task.has_dev or task.name == "ner"
     splits = (split,) if task.has_dev else ("train", "dev")
-    return task, task.read_splits(splits, DataFiles.of(options), seed=0)
+    return task, task.read_splits(splits, DataFiles.of(options))
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_without_a_dev_file_a_tenth_is_held_out(folder, flags):
     (folder / "train.txt").write_text("a B-X\nb O\n\n" * 20)
     options = FineTuningOptions(task="ner", output_dir="x", do_train=True, **flags)
     task, files = make_task(options), DataFiles.of(options)
-    splits = task.read_splits(["train", "dev"], files, seed=0)
+    splits = task.read_splits(["train", "dev"], files)
     assert [len(part) for part in splits.values()] == [18, 2]
     (folder / "valid.txt").write_text("a B-X\n")
     assert make_task(options).has_dev == ("data_dir" in flags)

@@ -246,7 +246,7 @@ def test_data_without_documents_is_said(document_context, tmp_path):
     files = DataFiles(str(tmp_path))
     flags = dict(task="ner", output_dir="x", do_train=True, data_dir=files.data_dir)
     task = make_task(FineTuningOptions(**flags, document_context=document_context))
-    splits = task.read_splits(["train", "dev"], files, 0)
+    splits = task.read_splits(["train", "dev"], files)
     found = {name: task.featurize(text, TOKENIZER, 8).describe() for name, text in splits.items()}
     note = ", each sentence read alone (-DOCSTART- lines are missing)" * document_context
     assert found["train"] == f"2 words in 2 sentences, in 2 windows{note}"

@@ -337,7 +337,7 @@ def test_a_run_keeps_its_teacher(teacher, config, make_learner, tmp_path):
     message = f"{folder} was made from .*{teacher}.* has changed"
     # Before the teacher predicts anything.
     with pytest.raises(ValueError, match=message):
-        learner.task.read_splits(["train"], DataFiles(), 0)
+        learner.task.read_splits(["train"], DataFiles())
     with pytest.raises(ValueError, match=message):
         general.build_model(SESSION, source.spec)
     (mine := tmp_path / "mine/precomputed/teacher").parent.mkdir(parents=True)

@@ -49,7 +49,7 @@ def scaled(model: BertTaskModel, batch, layer: int, head: int, factor: float) ->
 def test_importance_is_the_mean_sensitivity(model, teacher, files):
     """Oracle: equation 2 by central differences, one example after another, in NumPy."""
     task = TASKS["sst2"]
-    examples = task.read_splits(["train"], DataFiles(str(files)), 0)["train"]
+    examples = task.read_splits(["train"], DataFiles(str(files)))["train"]
     tokenizer = WordPieceTokenizer(open_checkpoint(teacher).spec.vocab, True)
     features = task.featurize(examples, tokenizer, 12)
     # The last batch of 12 holds 4 of the 16 examples.

@@ -482,7 +482,7 @@ def check_readers(file: str, column: str | None, found: list[str] | str) -> None
         return [example["text"] for example in examples]
 
     def tested():
-        examples = task.read_splits(("test",), DataFiles(None, None, None, file), 0)["test"]
+        examples = task.read_splits(("test",), DataFiles(None, None, None, file))["test"]
         return [text.decode("utf-8", "ignore") for text in examples.texts_a]
 
     if isinstance(found, list):

@@ -2,7 +2,6 @@
 
 import abc
 import contextlib
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from bert_tf.base.process import check_memory
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.flags import DeviceOptions
+from bert_tf.layers.initial_weights import seeded
 from bert_tf.layers.padding import TokenCapacity
 from bert_tf.models.encoder import least_activations, skip_padding
 from bert_tf.runs.run import Run
@@ -35,31 +35,40 @@ from bert_tf.weights.checkpoint import (
     load_weights,
 )
 
+# For each run under way, in any thread, the gradients that TensorFlow knew before the first began.
+_known: list[set[str]] = []
+
 
 @contextlib.contextmanager
 def training_devices(options: DeviceOptions, writes: bool) -> Iterator[tf.distribute.Strategy]:
     """Makes a context with the devices and the precision that flags name.
 
-    `writes` says whether to lock the output folder. Afterwards, the precision and the generators of
-    Python and NumPy, which a run sets, are as before, and TensorFlow no longer keeps its graphs.
+    `writes` says whether to lock the output folder. Afterwards, the precision is as before, and
+    TensorFlow no longer keeps the graphs of runs. Several threads may train at once.
     """
+    if tf.distribute.has_strategy():
+        raise ValueError(
+            "a strategy is in scope here: leave its scope; --strategy chooses the devices, by "
+            "default all GPUs"
+        )
     # The workers of several machines must meet before TensorFlow computes anything.
     strategy = strategies.make_strategy(options)
-    policy, states = keras.config.dtype_policy(), (random.getstate(), np.random.get_state())
+    policy = keras.config.dtype_policy()
     strategies.set_precision(options.precision)
     # Functions with a custom gradient, which refer to the graphs of all that they are part of.
     kept = gradient_registry._registry
-    known = {*kept}
+    known = _known[0] if _known else {*kept}
+    _known.append(known)
     locks = writes and strategies.is_chief(strategy)
     try:
         with strategies.explain_lost_workers():
             with locked(options.output_dir) if locks else contextlib.nullcontext():
-                yield strategy
+                with seeded(0):  # also for models whose weights are loaded
+                    yield strategy
     finally:
         keras.config.set_dtype_policy(policy)
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        for name in kept.keys() - known:
+        _known.pop()
+        for name in () if _known else kept.keys() - known:
             if name.startswith("CustomGradient-"):
                 del kept[name]
 
@@ -237,8 +246,7 @@ class Training:
         self.session, self.learner, self.spec = session, learner, spec
         self.peak_flops = peak_flops
         strategy, seed = session.strategy, session.options.random_seed
-        keras.utils.set_random_seed(seed)
-        with strategy.scope():
+        with seeded(seed), strategy.scope():
             self.model = model = learner.build_model(session, spec)
             if freezes_encoder:
                 model.encoder.trainable = False

@@ -9,6 +9,7 @@ from bert_tf.compression import losses
 from bert_tf.compression.augmentation import LABELED
 from bert_tf.compression.recipes import REPLACED_AFTER, Loss, Term, teacher_layer
 from bert_tf.finetuning.objectives import Tensors
+from bert_tf.layers.initial_weights import truncated_normal
 from bert_tf.models.encoder import skip_padding
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.trainer import Objective
@@ -58,9 +59,7 @@ class Distillation(StudentModel):
                 keras.layers.Dense(
                     teacher.config.hidden_size,
                     use_bias=False,
-                    kernel_initializer=keras.initializers.TruncatedNormal(
-                        stddev=student.config.initializer_range
-                    ),
+                    kernel_initializer=truncated_normal(student.config.initializer_range),
                     dtype="float32",
                     name=name,
                 )

@@ -12,6 +12,7 @@ from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
 from bert_tf.compression.student import check_comparable
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.layers import fused
+from bert_tf.layers.initial_weights import new_seed
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.phase_data import PretrainingLearner
 from bert_tf.session import Session
@@ -52,7 +53,9 @@ class SharedProjections(keras.layers.Layer):
         }
         self._matrices = {
             (width, role): self.add_weight(
-                name=f"{width}_{role}", shape=sizes, initializer="orthogonal"
+                name=f"{width}_{role}",
+                shape=sizes,
+                initializer=keras.initializers.Orthogonal(seed=new_seed()),
             )
             for width, sizes in (
                 ("hidden", (student.hidden_size, teacher.hidden_size)),

@@ -4,7 +4,6 @@ import dataclasses
 import os
 from collections.abc import Callable, Collection
 
-import keras
 import numpy as np
 
 from bert_tf import resolution
@@ -72,8 +71,6 @@ def convert(options: ConversionOptions) -> None:
         print(f"WARNING: sentence-transformers' settings are left out: {error}")
         embedding = None
     source = _reshaped(options, source)
-    # Missing weights start like those of a new model, with the same values each time.
-    keras.utils.set_random_seed(0)
     checkpoint, random = reshaping.complete(source, target.parts, missing)
     left_out = sorted(path for path in checkpoint.tensors if matches(path, extra))
     if needed := [path for path in left_out if part_of(path) in target.parts]:

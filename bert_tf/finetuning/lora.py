@@ -20,13 +20,14 @@ from bert_tf.base.output_files import atomic_write
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import Head, ModelSpec
 from bert_tf.finetuning.fine_tuner import TaskLearner
-from bert_tf.finetuning.saved_run import ADAPTERS
 from bert_tf.finetuning.task import make_model
+from bert_tf.layers.initial_weights import new_seed
 from bert_tf.session import Session, Training
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import OPTIONAL, load_weights
 from bert_tf.weights.names import SIDE_BY_SIDE, part_of
 
+ADAPTERS = "adapters.npz"
 _KERNEL = re.compile(r"encoder/(layer_\d+)/attention/(qkv|qk|value)_kernel")
 
 
@@ -72,7 +73,8 @@ class LoraModel(keras.Model):
     def _pair(self, name: str, width: int, outputs: int) -> tuple[tf.Variable, tf.Variable]:
         """Adds A and B for a kernel [width, outputs]."""
         # From -1 / sqrt(width) to 1 / sqrt(width).
-        uniform, rank = keras.initializers.VarianceScaling(1 / 3, "fan_in", "uniform"), self._rank
+        scaling, rank = keras.initializers.VarianceScaling, self._rank
+        uniform = scaling(1 / 3, "fan_in", "uniform", new_seed())
         a = self.add_weight((width, rank), uniform, name=f"{name}_a", autocast=False)
         b = self.add_weight((rank, outputs), "zeros", name=f"{name}_b", autocast=False)
         return a.value, b.value

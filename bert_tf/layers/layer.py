@@ -6,10 +6,10 @@ from typing import ClassVar
 
 import keras
 from keras import ops
-from keras.initializers import TruncatedNormal
 
 from bert_tf.config import BertConfig
 from bert_tf.layers import fused
+from bert_tf.layers.initial_weights import truncated_normal
 
 
 class Configured:
@@ -59,7 +59,7 @@ class Layer(Configured, keras.layers.Layer):
         return self.add_weight(
             name=name,
             shape=(rows, width),
-            initializer=TruncatedNormal(stddev=self.config.initializer_range),
+            initializer=truncated_normal(self.config.initializer_range),
             # Rows are cast after the lookup: casting the whole table would cost more than the
             # lookup, and make its gradient dense and less precise.
             autocast=False,
@@ -67,7 +67,7 @@ class Layer(Configured, keras.layers.Layer):
 
     def add_dense(self, name: str, width: int, outputs: int) -> None:
         """Adds `<name>_kernel` [width, outputs], truncated normal, and `<name>_bias`, zeros."""
-        normal = TruncatedNormal(stddev=self.config.initializer_range)
+        normal = truncated_normal(self.config.initializer_range)
         kernel = self.add_weight(name=f"{name}_kernel", shape=(width, outputs), initializer=normal)
         bias = self.add_weight(name=f"{name}_bias", shape=(outputs,), initializer="zeros")
         setattr(self, f"{name}_kernel", kernel)

@@ -11,6 +11,7 @@ from keras import ops
 from bert_tf.config import BertConfig
 from bert_tf.layers.bert import BertEmbeddings, EncoderBlock
 from bert_tf.layers.dropout import DropoutSeeds
+from bert_tf.layers.initial_weights import new_seed
 from bert_tf.layers.layer import Layer
 from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
 from bert_tf.layers.padding import SortedTokens, Tokens
@@ -124,7 +125,7 @@ class BertEncoder(BertModel):
         self.pooler = Pooler(config, name="pooler", **policy)
         rates = config.hidden_dropout_prob, config.attention_probs_dropout_prob
         if any(rates) or config.head_dropout_prob:
-            self.seed_generator = keras.random.SeedGenerator(name="dropout_seed_generator")
+            self.seed_generator = keras.random.SeedGenerator(new_seed(), "dropout_seed_generator")
         self.build()
 
     def build(self, input_shape=None) -> None:

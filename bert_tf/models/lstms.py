@@ -2,11 +2,12 @@
 
 import keras
 from keras import ops
-from keras.initializers import TruncatedNormal
+from keras.initializers import GlorotUniform, Orthogonal
 
 from bert_tf.choices import FEATURES
 from bert_tf.config import BertConfig, BiLSTMConfig
 from bert_tf.layers.bert import DenseHead
+from bert_tf.layers.initial_weights import new_seed, truncated_normal
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.inputs import BertModel
 
@@ -17,8 +18,23 @@ def bidirectional_lstm(units: int, name: str, **arguments: bool) -> keras.layers
     """Returns an LSTM in both directions that returns the states of every token, in float32."""
     # XLA, which compiles the steps on GPUs, has no cuDNN.
     shared = dict(return_sequences=True, use_cudnn=False, dtype="float32")
-    lstm = keras.layers.LSTM(units, name="lstm", **shared, **arguments)
-    return keras.layers.Bidirectional(lstm, name=name, dtype="float32")
+    # Published figures depend on the order: Keras would draw them for a layer that it copies.
+    for _ in range(3):
+        new_seed()
+    forward, backward = (
+        keras.layers.LSTM(
+            units,
+            kernel_initializer=GlorotUniform(new_seed()),
+            recurrent_initializer=Orthogonal(seed=new_seed()),
+            seed=new_seed(),
+            name=direction,
+            go_backwards=direction == "backward_lstm",
+            **shared,
+            **arguments,
+        )
+        for direction in ("forward_lstm", "backward_lstm")
+    )
+    return keras.layers.Bidirectional(forward, backward_layer=backward, name=name, dtype="float32")
 
 
 class BiLSTMEncoder(BertModel):
@@ -50,7 +66,11 @@ class BiLSTMEncoder(BertModel):
         super().__init__(config, **kwargs)
         self.lstm = bidirectional_lstm(config.intermediate_size, "lstm", return_state=True)
         self.dense = keras.layers.Dense(
-            config.hidden_size, activation="relu", dtype="float32", name="dense"
+            config.hidden_size,
+            activation="relu",
+            kernel_initializer=GlorotUniform(new_seed()),
+            dtype="float32",
+            name="dense",
         )
         self.build()
 
@@ -60,7 +80,7 @@ class BiLSTMEncoder(BertModel):
         self.word_embeddings = self.add_weight(
             name="word_embeddings",
             shape=(config.vocab_size, width),
-            initializer=TruncatedNormal(stddev=config.initializer_range),
+            initializer=truncated_normal(config.initializer_range),
             autocast=False,
         )
         self.lstm.build((None, None, width))

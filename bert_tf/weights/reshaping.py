@@ -156,7 +156,7 @@ def _changed(checkpoint: Checkpoint, tensors: Mapping[str, Tensor], **values: An
 def complete(
     checkpoint: Checkpoint, parts: Sequence[str], allowed: Collection[str]
 ) -> tuple[Checkpoint, list[str]]:
-    """Adds the weights that a checkpoint lacks, with the random values of a new model.
+    """Adds the weights that a checkpoint lacks, with random values, the same each time.
 
     It needs the weights of `parts`, and of every part of which it has one. Only those whose paths
     match an `allowed` pattern may be missing. Also returns the paths that were added.
@@ -177,15 +177,15 @@ def complete(
         )
     stddev = config.initializer_range
     added = {
-        path: Tensor(shapes[path], functools.partial(_random, path, shapes[path], stddev))
-        for path in missing
+        path: Tensor(shapes[path], functools.partial(_random, path, shapes[path], stddev, seed))
+        for seed, path in enumerate(missing)
     }
     return dataclasses.replace(checkpoint, tensors={**tensors, **added}), missing
 
 
-def _random(path: str, shape: tuple[int, ...], stddev: float) -> np.ndarray:
+def _random(path: str, shape: tuple[int, ...], stddev: float, seed: int) -> np.ndarray:
     if path.endswith("gamma"):
         return np.ones(shape, np.float32)
     if path.endswith(("beta", "bias")):
         return np.zeros(shape, np.float32)
-    return np.asarray(keras.initializers.TruncatedNormal(stddev=stddev)(shape, "float32"))
+    return np.asarray(keras.initializers.TruncatedNormal(0.0, stddev, seed)(shape, "float32"))

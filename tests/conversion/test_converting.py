@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import random
 import re
 import shutil
 
@@ -122,7 +123,9 @@ def test_what_is_missing_or_extra_is_named_or_allowed(tmp_path, capsys):
     assert not os.path.exists(tmp_path / "a")
     capsys.readouterr()
     allow["allow_extra"] = "pretrainer/next_sentence/*"
+    state = random.getstate()
     path = to("kerashub", source, tmp_path / "a", **allow)
+    assert random.getstate() == state
     out = capsys.readouterr().out
     assert "Left out of the checkpoint: pretrainer/next_sentence/dense_bias, pretrainer/next" in out
     assert "Initialized randomly: encoder/pooler/dense_kernel, encoder/pooler/dense_bias." in out

@@ -2,18 +2,25 @@
 
 import dataclasses
 import inspect
+import random
 
 import keras
 import numpy as np
 import pytest
 from support import calls_of
 
-from bert_tf.config import BertConfig
+from bert_tf.compression.distillation import Distillation
+from bert_tf.compression.mixed_vocabulary import DualPretrainer
+from bert_tf.config import BertConfig, BiLSTMConfig
+from bert_tf.finetuning.lora import LoraModel
 from bert_tf.layers import fused
 from bert_tf.layers.bert import BertEmbeddings, DenseHead, EncoderBlock, MaskedLMHead, SelfAttention
 from bert_tf.layers.dropout import DropoutSeeds
+from bert_tf.layers.initial_weights import seeded
 from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
+from bert_tf.models import lstms
 from bert_tf.models.encoder import BertEncoder, Pooler
+from bert_tf.models.lstms import FeatureTagger
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 
@@ -21,6 +28,7 @@ CONFIG = BertConfig(50, 16, 2, 2, 24, max_position_embeddings=20)
 ALBERT = dataclasses.replace(CONFIG, embedding_size=6, num_hidden_groups=1)
 DECODER = dataclasses.replace(CONFIG, is_decoder=True)
 BOTTLENECK = {"embedding_size": 6, "intra_bottleneck_size": 8, "num_feedforward_networks": 2}
+WIDE = dataclasses.replace(CONFIG, hidden_size=32)
 MOBILE = BertConfig.from_dict(CONFIG.to_dict() | BOTTLENECK)
 PRUNED = dataclasses.replace(CONFIG, pruned_heads={1: [0]})
 GENERATOR = np.random.default_rng(0)
@@ -49,6 +57,15 @@ CASES = {
     "pretrainer": (lambda **kw: BertPretrainer(CONFIG, **kw), (PREDICTED,)),
     "task_model": (lambda **kw: BertTaskModel(CONFIG, 3, **kw), (INPUTS,)),
     "regression_model": (lambda **kw: BertTaskModel(CONFIG, 1, **kw), (INPUTS,)),
+}
+
+# Models that are tested elsewhere, but for their weights.
+MODELS = {
+    "bilstm": lambda: BertTaskModel(BiLSTMConfig(50, 8, intermediate_size=4, bilstm="single"), 3),
+    "features": lambda: FeatureTagger(CONFIG, 3, "last"),
+    "lora": lambda: LoraModel(BertTaskModel(CONFIG, 3), 2, 2.0, True),
+    "distillation": lambda: Distillation(BertTaskModel(CONFIG, 3), BertTaskModel(WIDE, 3)),
+    "dual": lambda: DualPretrainer(CONFIG, WIDE, "none"),
 }
 
 
@@ -121,3 +138,25 @@ def test_every_weight_has_a_gradient(case):
     gradients = tape.gradient(loss, [weight.value for weight in layer.trainable_weights])
     for weight, gradient in zip(layer.trainable_weights, gradients, strict=True):
         assert np.abs(tf.convert_to_tensor(gradient)).max() > 0, weight.path
+
+
+@pytest.mark.parametrize("name", [*CASES, *MODELS])
+def test_weights_are_those_of_a_seed_of_ours(name, monkeypatch):
+    """Oracles: those that Keras' global seed gives; the state of Python's generator."""
+    monkeypatch.setattr(lstms, "_UNITS", 8)
+
+    def weights() -> list[np.ndarray]:
+        make, inputs = CASES.get(name) or (MODELS[name], ())
+        layer = make()
+        if inputs:
+            layer(*inputs)
+        return [weight.numpy() for weight in layer.weights]
+
+    random.seed(1)
+    state = random.getstate()
+    with seeded(42):
+        ours = weights()
+    assert random.getstate() == state
+    random.seed(42)
+    for mine, theirs in zip(ours, weights(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)

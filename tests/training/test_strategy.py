@@ -6,9 +6,10 @@ import types
 
 import pytest
 import tensorflow as tf
-from support import one_device
+from support import one_device, one_line
 
 from bert_tf.flags import WorkerOptions
+from bert_tf.session import training_devices
 from bert_tf.training import chips
 from bert_tf.training import strategy as strategies
 from bert_tf.training.chips import find_chip, peak_flops
@@ -22,6 +23,9 @@ def test_missing_devices_are_named():
     assert strategies.describe_devices(mirrored) == "2 CPU replicas"
     with pytest.raises(ValueError, match="--train_batch_size=7 is not a multiple of the 2 repl"):
         strategies.check_batch_size(mirrored, "train_batch_size", 7)
+    with mirrored.scope(), one_line("a strategy is in scope here: leave its scope; --strategy ch"):
+        with training_devices(WorkerOptions(), writes=False):
+            pass
     one = "--train_batch_size=7 is not a multiple of the 1 replica times --grad.*=2: use a mul.* 2"
     with pytest.raises(ValueError, match=one):
         strategies.check_batch_size(one_device(), "train_batch_size", 7, parts=2)

@@ -341,6 +341,14 @@ def test_each_wrapped_book_becomes_a_document(files, books, capsys):
         run(Options(**files, unwrap=True, document_separator="^The"))
 
 
+def test_a_dry_run_reads_whole_json_lines(files, tmp_path, capsys):
+    """Oracle: the 40 documents of about a kilobyte each."""
+    text = "\n".join(["The cat sat on a mat."] * 50)
+    (tmp_path / "text.jsonl").write_text(f"{json.dumps({'text': text})}\n" * 40)
+    run(Options(**files | {"input_file": f"{tmp_path}/text.jsonl"}, dry_run=True))
+    assert " MB of text, 40 documents, " in capsys.readouterr().out
+
+
 def test_a_separator_that_divides_nothing_is_noticed(files, capsys):
     """Oracle: the warning, as no line begins with it."""
     run(Options(**files, document_separator="^CHAPTER ", dry_run=True))

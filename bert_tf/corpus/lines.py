@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import sentencex
 
+from bert_tf.base.content import decode, read_lines
 from bert_tf.corpus.cleaning import ends_sentence
 
 # Narrower lines are words or verse; wider ones are sentences or paragraphs.
@@ -24,6 +25,10 @@ _LIST_ITEM = re.compile(r"(?:[-–—*•·+]|\(?\d{1,3}[.)]|\(?[a-z]\))\s")
 _HYPHENATED = re.compile(r"(?<![\w‐-])([^\W\d_]+)[-‐]$")
 _FIRST_WORD = re.compile(r"[^\W\d_]+(?![\w‐-])")
 _WORDS = re.compile(r"[^\W\d_]+(?:[-‐][^\W\d_]+)*")
+# The second matches no line.
+_SEPARATORS = {"blank_line": "^$", "file": "(?!)"}
+# The lines before and after each article in the files of WikiExtractor.
+_ARTICLE_MARK = re.compile(r"<doc [^<>]*>|</doc>")
 # Thai, Lao, Burmese, Khmer: no spaces between words.
 _NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 # ISO 639-1, and the longer codes for which sentencex names a related language.
@@ -150,19 +155,19 @@ def read_documents(
     """Yields the lines of each document, without blank lines and surrounding whitespace.
 
     Text and kind are those of a `Block`; the separator, and the field of JSON lines, are those of
-    the flags. If it `is_wrapped`, lines of a fixed width are joined to paragraphs.
+    the flags. If it `is_wrapped`, lines of a fixed width are joined to paragraphs. WikiExtractor's
+    `<doc ...>` and `</doc>` lines separate documents, and are in none.
     """
-    if kind == "json":
-        for line in filter(None, map(str.strip, text.split("\n"))):
-            lines = _lines(_json_text(line, text_field, file))
-            yield unwrap(lines, wrap_width(lines)) if is_wrapped else list(filter(None, lines))
-        return
-    lines = _lines(text)
-    # One paragraph alone would not show the width.
-    width = wrap_width(lines) if is_wrapped else 0
-    for document in _split(lines, separator):
-        if any(document):
-            yield unwrap(document, width) if is_wrapped else list(filter(None, document))
+    texts, is_json = [text], kind == "json"
+    if is_json:
+        rows = filter(None, map(str.strip, text.split("\n")))
+        texts, separator = (_json_text(row, text_field, file) for row in rows), "file"
+    for lines in map(_lines, texts):
+        # One paragraph alone would not show the width.
+        width = wrap_width(lines) if is_wrapped else 0
+        for document in _split(lines, separator):
+            if any(document) or is_json:
+                yield unwrap(document, width) if is_wrapped else list(filter(None, document))
 
 
 def _lines(text: str) -> list[str]:
@@ -171,17 +176,11 @@ def _lines(text: str) -> list[str]:
 
 def _split(lines: list[str], separator: str) -> Iterator[list[str]]:
     """Yields the lines of each document of plain text, blank ones included."""
-    if separator == "file":
-        yield lines
-        return
     document: list[str] = []
+    pattern = re.compile(_SEPARATORS.get(separator, separator))
     for line in lines:
-        if separator == "blank_line":
-            separates = only_separates = not line
-        else:
-            separates = re.search(separator, line)
-            only_separates = re.fullmatch(separator, line)
-        if separates:
+        only_separates = pattern.fullmatch(line) or _ARTICLE_MARK.fullmatch(line)
+        if only_separates or pattern.search(line):
             yield document
             document = []
         if not only_separates:
@@ -196,11 +195,19 @@ def _json_text(line: str, text_field: str, file: str) -> str:
         value = None
     if not isinstance(value, str):
         raise ValueError(
-            f"{file}: a line is not a JSON object with text in the field {text_field!r} "
-            f"(--text_field names the field): {line[:80]!r}"
+            f"{file}, line {_line_number(line, file):,}: not a JSON object with text in the field "
+            f"{text_field!r}: name another field with --text_field, or remove the line: "
+            f"{line[:80]!r}"
         )
     # A lone half of a surrogate pair is not a character.
     return re.sub("[\ud800-\udfff]", "\ufffd", value)
+
+
+def _line_number(line: str, file: str) -> int:
+    """Returns where a line is in a file; blocks do not say which part of it they are."""
+    parts = (part.removesuffix(b"\n").split(b"\n") for part in read_lines(file))
+    lines = enumerate(itertools.chain.from_iterable(parts), start=1)
+    return next(number for number, data in lines if decode(data)[0].strip() == line)
 
 
 def check_language(language: str) -> None:

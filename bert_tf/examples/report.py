@@ -214,7 +214,9 @@ def _tokenize(job: Job) -> tuple[list[Chunk], TextCounts, float]:
     if not blocks:
         raise ValueError(f"no text in {job.source}")
     # The first call traces the tokenizer's graph, which must not count.
-    warm_up = replace(blocks[0], data=blocks[0].data[:10_000])
+    # Of whole lines, because part of a line is not JSON.
+    end = blocks[0].data.find(b"\n", 10_000) + 1
+    warm_up = replace(blocks[0], data=blocks[0].data[: end or None])
     make_chunk(warm_up, tokenizer, job.options, job.lexicon)
     started = time.process_time()
     made = [make_chunk(block, tokenizer, job.options, job.lexicon) for block in blocks]

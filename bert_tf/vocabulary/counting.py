@@ -114,7 +114,9 @@ def _count_block(
 ) -> tuple[str, list[str], list[int], dict[str, int], int]:
     """Returns the name of a text, words, their frequencies, invalid lines by file, and bytes."""
     counts, data = ReadCounts(), block.data
-    if block.kind == "text" and _keeps_all(options):
+    # Lines of WikiExtractor are no text; see `read_documents`.
+    has_marks = b"<doc " in data or b"</doc>" in data
+    if block.kind == "text" and _keeps_all(options) and not has_marks:
         for _ in block.texts(counts.invalid_lines):
             pass
     else:

@@ -54,6 +54,25 @@ def test_what_a_document_is(separator, documents):
     assert ["|".join(lines) for lines in found] == documents
 
 
+@pytest.mark.parametrize("kind", ["text", "json"])
+@pytest.mark.parametrize("separator", ["blank_line", "file", "^<doc ", "absent"])
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_the_marks_of_wikiextractor_are_no_text(kind, separator, is_wrapped):
+    """Oracle: the lines between them, by hand. Other lines with such words are text."""
+    lines = ["A", "The 1st line of A.", "In HTML, </doc> ends a <doc class='x'>.", "<document>"]
+    text = "".join(
+        f'<doc id="{n}" url="https://x.org?curid={n}" title="A, {n}">\n{lines[0]}\n'
+        f"{'' if separator == 'blank_line' else chr(10)}" + "\n".join(lines[1:]) + "\n</doc>\n"
+        for n in range(2)
+    )
+    data = json.dumps({"text": text}) if kind == "json" else text
+    layout = dict(separator=separator, is_wrapped=is_wrapped)
+    found = [x for x in read_documents(data, kind, "a file", **layout) if x]
+    joined = [" ".join(document) for document in found]
+    assert joined == [" ".join(lines)] * 2
+    assert is_wrapped or found == [lines] * 2
+
+
 @pytest.mark.parametrize("separator", ["blank_line", "file"])
 def test_wrapped_paragraphs(separator):
     line = "a line of some forty characters, that is, "

@@ -65,6 +65,7 @@ def test_json_lines_hold_the_same_words(tmp_path):
     [
         (WHALES, {}, ""),
         (WHALES, {"split_sentences": True}, "whales fin"),
+        (f'<doc id="1">\n{WHALES}</doc>\n', {}, '< doc id = " 1 " > < / doc >'),
         ("Fish\nfin\n", {"clean": True}, "fish fin"),
         ("One.\n\nTwo.\nfin\n***\nThree.\n", {"document_separator": r"\*\*\*"}, "* * *"),
         (

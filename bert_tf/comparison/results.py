@@ -213,12 +213,18 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
 
 
 def _runs(folder: str) -> Iterator[Run]:
+    """Yields every run once, under its own name rather than that of a link."""
+    seen: set[str] = set()
     for path, folders, files in tf.io.gfile.walk(folder):
-        run = Run(path)
-        if FLAGS in files and {FINISHED, "task"} <= run.flags.keys():
+        run, place = Run(path), os.path.realpath(path)
+        folders.sort(key=lambda name: os.path.islink(os.path.join(path, name)))
+        if place in seen:
+            folders.clear()
+        elif FLAGS in files and {FINISHED, "task"} <= run.flags.keys():
             if "," not in run.flags["task"]:
                 folders.clear()
                 yield run
+        seen.add(place)
 
 
 def _group(folder: str, results: Mapping[Run, Mapping[str, float]]) -> Group:

@@ -79,7 +79,10 @@ def test_the_published_figures_are_consistent():
 
 
 def test_the_tables(add_run, compare, tmp_path):
-    """Oracle: means 0.91 and 0.93 and deviations sqrt(2) / 100 by hand; the files as expected."""
+    """Oracle: means 0.91 and 0.93 and deviations sqrt(2) / 100 by hand; the files as expected.
+
+    Links add no runs.
+    """
     for seed, (slow, fast) in enumerate([(0.9, 0.92), (0.92, 0.94)], start=1):
         results = {"eval_accuracy": slow, "eval_loss": 0.5}
         add_run(f"sst2/slow/seed-{seed}", results, random_seed=seed)
@@ -88,6 +91,8 @@ def test_the_tables(add_run, compare, tmp_path):
     # The results of an unfinished run are not read.
     add_run("killed", {"eval_accuracy": None}, finished=False)
     add_run("mine", {"eval_x": 0.5}, task="tickets", freeze_encoder=True)
+    for name, target in (("best", "scratch"), ("all", "."), ("sst2/a", "slow/seed-1"), ("no", "x")):
+        (tmp_path / "runs" / name).symlink_to(target)
     (tmp_path / "results.md").write_text("mine")
     with pytest.raises(FileExistsError, match="results.md exists: .*--overwrite"):
         compare(output_file=f"{tmp_path}/results.md")

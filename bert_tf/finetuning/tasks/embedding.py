@@ -72,7 +72,10 @@ def _check_pairs(texts: np.ndarray) -> tuple[str, ...]:
     found = {"the same text twice": texts[:, 0] == texts[:, 1]}
     if texts.shape[1] > 2:
         found["the right text as the wrong one"] = texts[:, 2] == texts[:, 1]
-    for what, same in found.items():
+    # Nothing is wrong for any text then.
+    constant = (("the same first text", 0), ("the same second text", 1))
+    alike = {what: texts[:, column] == texts[0, column] for what, column in constant}
+    for what, same in (found | alike).items():
         if len(texts) > 1 and same.all():
             raise ValueError(f"all {len(texts):,} pairs hold {what}: there is nothing to learn")
     return tuple(f"{same.sum():,} with {what}" for what, same in found.items() if same.any())

@@ -202,13 +202,15 @@ def test_pairs_that_teach_nothing(read, write):
         assert texts[1:] == [[1, 2, -1], [2, 0, -1], [3, 3, 3]] and len(task.inputs(features)) == 4
         same = ("1 with the same text twice", "1 with the right text as the wrong one")
         assert features.notes[2:] == same
-    for row, message in (
-        (("b", "", "c"), "line 1 lacks a text of the pair: remove it"),
-        (("b", "b", "c"), "all 2 pairs hold the same text twice: there is nothing to learn"),
-        (("b", "c", "c"), "all 2 pairs hold the right text as the wrong one: there is nothing"),
+    for row, shared, message in (
+        (("b", "", "c"), "", "line 1 lacks a text of the pair: remove it"),
+        (("b", "b", "c"), "", "all 2 pairs hold the same text twice: there is nothing to learn"),
+        (("b", "c", "c"), "", "all 2 pairs hold the right text as the wrong one: there is nothing"),
+        (("b", "c", "d"), "b", "all 2 pairs hold the same first text: there is nothing"),
+        (("c", "b", "d"), "b", "all 2 pairs hold the same second text: there is nothing"),
     ):
         with pytest.raises(ValueError, match=message):
-            featurized([(row[0] + "a", *(x and x + "a" for x in row[1:])), row])
+            featurized([tuple(x and x + "a" * (x != shared) for x in row), row])
 
 
 def test_flags_replace_the_settings_of_a_model(ranked):

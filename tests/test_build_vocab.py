@@ -274,7 +274,7 @@ def test_what_others_wrote_is_not_replaced(tmp_path, monkeypatch, end, meanwhile
         (b"a", {"extend_vocab": "v", "vocab_size": 9}, "--vocab_size has no effect with --extend"),
         (b"a", {"text_field": "body"}, "--text_field has no effect without a JSON file"),
         (b"a", {"tfds": "wikipedia"}, "give either --input_file or --tfds"),
-        (b"abc", {"extend_vocab": "absent.txt"}, "cannot read absent.txt"),
+        (b"abc", {"extend_vocab": "absent.txt"}, "absent.txt: no such file"),
     ],
 )
 def test_bad_input_is_named_and_nothing_written(tmp_path, text, options, message):

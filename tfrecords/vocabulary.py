@@ -1,5 +1,6 @@
 """Reads and writes vocab.txt, one token per line; tells whether it suits lower-cased text."""
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -12,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.base.files import read_file
+from bert_tf.base.content import read_text
 from bert_tf.base.output_files import atomic_write
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -86,7 +87,8 @@ class Vocabulary:
             raise ValueError("not a BERT vocabulary: it has no tokens: write one token per line")
         if missing := [token for token in SPECIAL_TOKENS if token not in self.lines]:
             raise ValueError(
-                f"not a BERT vocabulary: it lacks {' '.join(missing)}: give their names here in "
+                _other_form(self.lines)
+                or f"not a BERT vocabulary: it lacks {' '.join(missing)}: give their names here in "
                 'tokenizer_config.json ("cls_token": "<s>"), or write them over tokens that no '
                 "text needs, such as [unused1]; new lines would shift all later ids"
             )
@@ -170,6 +172,22 @@ class Vocabulary:
     mask_id = property(lambda self: self.ids[MASK])
 
 
+def _other_form(lines: Sequence[str]) -> str | None:
+    """Returns what is wrong with lines that hold more than a token each."""
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads("\n".join(lines))
+        return (
+            "JSON, not one token per line: write the tokens in the order of their ids, or give a "
+            "tokenizer.json under that name"
+        )
+    if all(len(line.split()) > 1 for line in lines if line):
+        return (
+            f"not one token per line: lines such as {lines[0]!r} have several columns: keep only "
+            "the tokens, in the order of their ids"
+        )
+    return None
+
+
 def load_vocab(path: str) -> Vocabulary:
     """Reads a vocab.txt without the blank lines at its end.
 
@@ -181,8 +199,9 @@ def load_vocab(path: str) -> Vocabulary:
     Example:
         preprocessor = bert_tf.BertPreprocessor(bert_tf.load_vocab("vocab.txt"), lower_case=True)
     """
+    tokens = read_tokens(path)
     try:
-        return Vocabulary(tuple(read_tokens(path)))
+        return Vocabulary(tuple(tokens))
     except ValueError as error:
         raise ValueError(f"{path} is {error}") from None
 
@@ -208,10 +227,10 @@ def read_tokens(path: str) -> list[str]:
 
 def read_vocab_lines(path: str) -> list[str]:
     """Reads the lines of a vocab.txt up to their LF, without a byte order mark."""
-    data = read_file(path)
+    data = read_text(path)
     try:
         # Not str.splitlines, which would also split at U+2028 and U+0085, which are tokens.
-        return data.decode("utf-8-sig").removesuffix("\n").split("\n")
+        return data.decode().removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {line}: not UTF-8 text: save the file as UTF-8") from None

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf.base.files import check_single, reading, shortened
+from bert_tf.base.files import LFS_POINTER, check_single, reading, shortened
 from bert_tf.base.storage import file_size
 
 READ_BYTES = 2**20
@@ -29,6 +29,15 @@ _MARKS = {
     "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
 }
 _WITHOUT_MARK = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
+# How files that are no text begin, whatever their names, and what to do about them.
+_NOT_TEXT = {
+    rb"PK\x03\x04": "a zip archive, such as an Excel file: extract it, or save the table as CSV",
+    rb"\xd0\xcf\x11\xe0": "an Excel or Word file: save it as CSV or as plain text",
+    rb"PAR1": "a Parquet file: let its name end in .parquet",
+    rb"%PDF-": "a PDF: save it as plain text",
+    re.escape(LFS_POINTER): "a Git LFS pointer: run git lfs pull",
+    rb"\s*<(!doctype\s+html|html)\b": "a web page: download the file itself, or extract the text",
+}
 # Enough of a text to show its encoding.
 SAMPLE_BYTES = 4096
 # A text with a larger share of unreadable characters is not UTF-8.
@@ -42,14 +51,21 @@ NewDecompressor = Callable[[], Any]
 
 
 def checked_content(file: str) -> Iterator[bytes]:
-    """Yields the decompressed content of a text file in parts, without a byte order mark."""
+    """Yields the decompressed content of a text file in parts, without a byte order mark.
+
+    Raises a ValueError if the first bytes are of UTF-16 or UTF-32, or of no text at all.
+    """
     head, parts = b"", read_content(file)
     for part in parts:
         head += part
         if len(head) >= SAMPLE_BYTES:
             break
     check_encoding(head, file)
-    yield head.removeprefix(codecs.BOM_UTF8)
+    head = head.removeprefix(codecs.BOM_UTF8)
+    for start, what in _NOT_TEXT.items():
+        if re.match(start, head, re.IGNORECASE):
+            raise ValueError(f"{file} is not text but {what}")
+    yield head
     yield from parts
 
 

@@ -15,6 +15,8 @@ import tensorflow as tf
 
 from bert_tf.base.storage import full_name, storage
 
+# How the small file begins that Git has in place of a large one.
+LFS_POINTER = b"version https://git-lfs."
 # What describes other files, and what no glob matches.
 MANIFEST_END = ".manifest.json"
 
@@ -71,7 +73,7 @@ def read_file(path: str, size: int = -1) -> bytes:
     """Returns a file, or its first `size` bytes; raises an OSError, also for Git LFS pointers."""
     with reading(path) as file:
         data = file.read(size)
-    if data.startswith(b"version https://git-lfs."):
+    if data.startswith(LFS_POINTER):
         raise OSError(f"{path} is a Git LFS pointer, not the file itself: run git lfs pull")
     return data
 

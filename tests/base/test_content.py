@@ -2,14 +2,17 @@
 
 import bz2
 import gzip
+import io
 import lzma
 import random
 import sys
+import zipfile
 
 import pytest
+from support import one_line
 
 from bert_tf.base import content
-from bert_tf.base.content import estimate_content_bytes, read_content
+from bert_tf.base.content import estimate_content_bytes, read_content, read_text
 
 zstandard = pytest.importorskip("zstandard")
 
@@ -78,6 +81,39 @@ def test_zstd_without_the_library_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(OSError, match=r"a.txt.zst.*pip install zstandard"):
         _read(tmp_path / "a.txt.zst", data)
+
+
+def _zip() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+    return file.getvalue()
+
+
+_PAGE = b'<!DOCTYPE html>\n<html lang="en"><head><title>404</title></head></html>'
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (_zip(), "a zip archive, such as an Excel file: extract it, or save the table as CSV"),
+        (bytes.fromhex("d0cf11e0a1b11ae1"), "an Excel or Word file: save it as CSV"),
+        (b"PAR1\x15\x04", "a Parquet file: let its name end in .parquet"),
+        (b"%PDF-1.7\n", "a PDF: save it as plain text"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer: run git lfs pull"),
+        (_PAGE, "a web page: download the file itself"),
+        (b"\xef\xbb\xbf\n " + _PAGE.lower(), "a web page: download the file itself"),
+        (gzip.compress(b"<HTML>" + _PAGE), "a web page: download the file itself"),
+    ],
+)
+def test_files_that_are_no_text_are_recognized_by_content(tmp_path, data, message):
+    """Oracle: the first bytes that other programs write. The words alone are text."""
+    path = tmp_path / "data.csv"
+    path.write_bytes(data)
+    with one_line(f"{path} is not text but {message}"):
+        read_text(str(path))
+    path.write_text("PK: <html>, a <!doctype html>, PDF-1.7, PAR1\n<htmlx>")
+    assert read_text(str(path)) == path.read_bytes()
 
 
 def test_text_that_begins_like_bzip2(tmp_path):

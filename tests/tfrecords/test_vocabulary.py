@@ -71,14 +71,19 @@ def test_line_separators_are_tokens(tmp_path):
         (b"\n\n", "has no tokens"),
         (b"[PAD]\n[UNK]\n[SEP]\n", r"lacks \[CLS\] \[MASK\]: .* over tokens that no"),
         (SPECIAL + b"a\n\xff\n", r"vocab.txt, line 7: not UTF-8 text"),
+        (b'{"[PAD]": 0,\n"[UNK]": 1}', "vocab.txt is JSON, not one token per line: .* tokenizer.j"),
+        (b'["[PAD]", "[UNK]", "a"]', "vocab.txt is JSON, not one token per line"),
+        (b"[PAD]\t0\na\t1\n", r"is not one token per line: .*'\[PAD\]\\t0' have several columns"),
+        (b"0 [PAD]\n1 a\n\n", "is not one token per line"),
+        (b"<html>", "vocab.txt is not text but a web page"),
     ],
 )
 def test_bad_vocabularies_are_named(tmp_path, data, message):
     """Oracle: the file, and what it lacks."""
     with one_line(f"{tmp_path}.*{message}"):
         load_vocab(write(tmp_path, data))
-    for path in (tmp_path / "nothing.txt", tmp_path):
-        with one_line(f"cannot read .*{path}"):
+    for path, problem in ((tmp_path / "nothing.txt", "no such file"), (tmp_path, "is a directory")):
+        with one_line(f"{path}:? {problem}"):
             load_vocab(str(path))
 
 

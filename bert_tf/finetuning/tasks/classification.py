@@ -19,7 +19,12 @@ from bert_tf.finetuning.objectives import ClassificationObjective, MultiLabelObj
 from bert_tf.finetuning.predictions import class_columns, draw_confusion, write_rows
 from bert_tf.finetuning.serving import Tensors
 from bert_tf.finetuning.task import Outputs
-from bert_tf.finetuning.tasks.text_task import CLASSES_SHOWN, TextTask, constant_predictions
+from bert_tf.finetuning.tasks.text_task import (
+    CLASSES_SHOWN,
+    TextTask,
+    constant_answer,
+    constant_predictions,
+)
 from bert_tf.tables.table import as_json, as_number, is_plain, join_classes
 
 # If one class has at least this share, accuracy says little.
@@ -179,9 +184,14 @@ class MultiLabelTask(TextTask):
         }
 
     def problem(self, outputs: Outputs, features: Features) -> str | None:
-        """Reports that no class is predicted for any example, unless there is none."""
-        true = int(np.sum(features.targets["labels"].any(axis=1)))
-        if not true or np.any(outputs["logits"] >= 0):
+        """Reports (nearly) constant predictions, or none at all, unless most labels are so."""
+        predicted, labels = outputs["logits"] >= 0, features.targets["labels"] > 0
+        usual = predicted.mean(axis=0) >= 0.5
+        if usual.any():
+            same = (np.all(x == usual, axis=1) for x in (predicted, labels))
+            return constant_answer(self._joined(usual[np.newaxis])[0], *same)
+        true = int(np.sum(labels.any(axis=1)))
+        if not true or np.any(predicted):
             return None
         return (
             f"the model predicts no class for any of {len(features):,} examples, but should "

@@ -132,11 +132,16 @@ def constant_predictions(
     """
     predicted = logits.argmax(axis=-1)
     label = np.bincount(predicted).argmax()
-    count, true = (int(np.sum(classes == label)) for classes in (predicted, labels))
+    return constant_answer(names[label], predicted == label, labels == label)
+
+
+def constant_answer(name: str, predicted: np.ndarray, right: np.ndarray) -> str | None:
+    """See `constant_predictions`; bool [N]: which examples have this prediction, and should."""
+    count, true = int(np.sum(predicted)), int(np.sum(right))
     if count < _NEARLY_ALL * len(predicted) or true >= count or count == 1:
         return None
     return (
-        f'the model predicts "{names[label]}" for {count:,} of {len(predicted):,} examples, but '
+        f'the model predicts "{name}" for {count:,} of {len(predicted):,} examples, but '
         f"that is right for {true:,}: {IGNORES_INPUT}"
     )
 

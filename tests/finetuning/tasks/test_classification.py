@@ -137,11 +137,17 @@ def test_the_examples_of_each_class_are_counted(rows, classes, notes):
         assert task.featurize(examples, tokenizer, 8).notes == tuple(expected)
 
 
-def test_predictions_of_no_class_are_reported():
+def test_predictions_of_no_class_or_always_the_same_are_reported():
     """Oracle: the counts."""
     assert TASK.problem({"logits": LOGITS}, _Features()) is None
     found = TASK.problem({"logits": -np.ones((4, 3))}, _Features())
     assert "no class for any of 4 examples, but should for 3:" in found
+    found = TASK.problem({"logits": np.tile([1.0, 1.0, -1.0], (4, 1))}, _Features())
+    assert 'predicts "a|b" for 4 of 4 examples, but that is right for 1: ' in found
+    assert (
+        TASK.problem({"logits": np.where([[1, 1, 0]] * 3 + [[1, 0, 0]], 1, -1)}, _Features())
+        is None
+    )
 
 
 def test_files_and_the_exported_function_agree(tmp_path):

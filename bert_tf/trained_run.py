@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 import bert_tf
+from bert_tf.base.calling import checked
 from bert_tf.base.files import read_file
 from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
@@ -75,7 +76,9 @@ class TrainedRun:
         from bert_tf.plots import learning_curves
 
         if what == "curves":
-            found = (read_metrics(os.path.join(self.path, x)) for x in (METRICS, EVAL_METRICS))
+            files = [os.path.join(self.path, name) for name in (METRICS, EVAL_METRICS)]
+            if not any(found := [*map(read_metrics, files)]):
+                raise ValueError(f"there are no curves: {files[0]} is missing or empty")
             return learning_curves(*found)
         if what != "confusion":
             raise ValueError(f'there is no figure of {what!r}: choose "curves" or "confusion"')
@@ -102,7 +105,7 @@ def _confusion(path: str) -> "Figure":
     # Words have tags.
     columns = ["tag" if "tag" in header else "label", "prediction"]
     if not {*columns} <= {*header} or not run.head.labels:
-        raise ValueError(f"{path} has no predictions of one class: there is no confusion matrix")
+        raise ValueError(f"there is no confusion matrix: {file} has no predictions of one class")
     cells = [[row[header.index(column)] for row in rows] for column in columns]
     names, used = [*run.head.labels], {*cells[0], *cells[1]}
     # The tasks of GLUE write numbers of classes.
@@ -110,6 +113,7 @@ def _confusion(path: str) -> "Figure":
     return confusion_matrix(*([names.index(x) for x in column] for column in cells), names)
 
 
+@checked
 def open_run(path: str | os.PathLike) -> TrainedRun:
     """Opens what `finetune`, `pretrain` or their commands made.
 
@@ -119,7 +123,7 @@ def open_run(path: str | os.PathLike) -> TrainedRun:
     Raises:
         FileNotFoundError: the folder holds no run.
     """
-    run = Run(best_run(os.fspath(path)))
+    run = Run(best_run(path))
     if COMMAND not in run.flags:
         raise FileNotFoundError(f"{run.path} holds no run: give the folder of one")
     found = read_results((run.best if run.head else run).file(EVAL_RESULTS))

@@ -99,6 +99,13 @@ def test_the_run_draws_and_exports(finished, frames, monkeypatch, tmp_path):
     assert [len(x) for x in drawn[0].args[1:3]] == [8, 2]
     with one_line("there is no figure of 'nothing'"):
         made.plot("nothing")
+    empty = bert_tf.TrainedRun(str(tmp_path), {})
+    for what, message in {
+        "curves": f"there are no curves: {tmp_path}/metrics.jsonl is missing or empty",
+        "confusion": f"no confusion matrix: {tmp_path}/predictions_dev.tsv has no predictions of o",
+    }.items():
+        with one_line(message):
+            empty.plot(what)
     texts = frames[1]["text"].tolist()
     lines = (pathlib.Path(made) / "predictions_dev.tsv").read_text().splitlines()
     predicted = [line.split("\t")[2] for line in lines[1:]]

@@ -112,4 +112,4 @@ bert_tf.notebook_page("mails", SUBJECT)
 #
 # - `bert_tf.export_classifier("mails", "classifier")` writes a SavedModel for TensorFlow Serving that maps strings to probabilities.
 # - `python -m bert_tf.predict --checkpoint=mails "a message"` predicts from a shell.
-# - The notebook *python_tour* shows every function; *glue* evaluates on the tasks of the paper.
+# - The notebook *python_tour* shows more of what you can do in Python; *glue* evaluates on the tasks of the paper.

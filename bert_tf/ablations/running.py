@@ -42,7 +42,7 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
 
     Finished runs are kept, and an interrupted one resumes. A run that diverges leaves its cell
     empty. The table is written after each row, to GRID.txt, GRID.png and GRID.json, of which the
-    values are returned.
+    values are returned. A table without scores has no picture.
 
     Raises what `make_plan` does, also if the folder holds rows of other flags, and an Interrupted
     if a signal stopped training, after a checkpoint was saved.
@@ -64,7 +64,8 @@ def run_ablation(options: AblationOptions) -> dict[str, Any]:
         except NonFinite as error:
             print(f"WARNING: {plan.row.name} diverged: {error}")
         values = write_grid(options, plans)
-    print(f"\n{values['text']}\nWrote {options.folder}.txt, {options.folder}.json and .png.")
+    files = ", .json and .png" if values["columns"] else " and .json"
+    print(f"\n{values['text']}\nWrote {options.folder}.txt{files}.")
     return values
 
 
@@ -134,7 +135,8 @@ def write_grid(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, 
     values = {"grid": options.grid, "title": grid.title, "columns": names, "rows": rows}
     write_json(f"{options.folder}.json", values)
     atomic_write(f"{options.folder}.txt", f"{text}\n")
-    atomic_write(f"{options.folder}.png", draw_ablation(values).png())
+    if names:
+        atomic_write(f"{options.folder}.png", draw_ablation(values).png())
     return values | {"text": text}
 
 

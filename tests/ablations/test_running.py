@@ -112,6 +112,20 @@ def test_a_killed_ablation_yields_the_same_table(make_options, started, monkeypa
         run_ablation(changed)
 
 
+def test_rows_may_be_trained_before_there_are_tasks(make_options, started, capsys):
+    """Oracles: the runs that are started; files of a table without scores."""
+    rows = dict(rows="80-10-10,0-0-100")
+    values = run_ablation(make_options("masking", tasks="none", **rows))
+    assert values["columns"] == []
+    assert [path.split("/")[-2] for path in started] == ["80-10-10", "0-0-100"]
+    folder = pathlib.Path(started[0]).parents[1]
+    assert f"Wrote {folder}.txt and .json." in capsys.readouterr().out
+    assert not folder.with_suffix(".png").exists()
+    assert run_ablation(make_options("masking", **rows))["columns"] == ["SST-2"]
+    assert f"Wrote {folder}.txt, .json and .png." in capsys.readouterr().out
+    assert len(started) == 4
+
+
 def test_a_row_that_diverges_is_left_empty(make_options, started, monkeypatch, capsys):
     """Oracle: the other row, and a warning."""
     fine = running.run_apart

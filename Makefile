@@ -20,7 +20,7 @@ test-oldest:  ## all tests with the oldest supported TensorFlow, in a separate e
 
 test-notebooks:  ## executes colab/, in an environment with nothing but what the notebooks install
 	$(PYTHON) -m venv .venv-notebooks
-	.venv-notebooks/bin/pip install '.[huggingface]' ipykernel jupytext nbclient pandas pytest
+	.venv-notebooks/bin/pip install '.[huggingface,kerashub]' ipykernel jupytext nbclient pandas pytest
 	.venv-notebooks/bin/python -m pytest colab -c /dev/null --rootdir colab -s
 
 lint: $(VENV)/installed

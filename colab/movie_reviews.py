@@ -154,13 +154,12 @@ history = model.fit(train_batches, validation_data=test_batches, epochs=EPOCHS, 
 # ## Try it
 #
 # The model returns a logit. The sigmoid function turns it into the probability that the review is positive.
-# The stored model was trained on only 1,000 reviews. It gets the second example wrong: the complaint in it
-# is indirect.
+# The model is small and the stored one was trained on only 2,000 reviews, so expect it to miss irony and hints.
 
 # %%
 reviews = [
     "A wonderful film. I laughed, I cried, and I would watch it again tomorrow.",
-    "Two hours of my life that I will never get back.",
+    "Dull from the first minute to the last: I nearly fell asleep.",
     "The actors do what they can, but the story goes nowhere.",
 ]
 for review, logit in zip(reviews, model.predict(tf.constant(reviews), verbose=0)[:, 0]):

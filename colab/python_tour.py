@@ -1,7 +1,7 @@
 # %% [markdown]
-# # BERT in Python: the whole tour
+# # BERT in Python: a tour
 #
-# Everything that bert_tf does, in about 30 cells: from a table of texts to predictions, exports and vectors.
+# What most people use of bert_tf, in about 30 cells: from a table of texts to predictions, exports and vectors.
 # Run the cells in order, because later ones use earlier results. *first_classifier* is a gentler start.
 #
 # The tour takes about ten minutes on a CPU.
@@ -158,8 +158,8 @@ preprocessor = bert_tf.load_preprocessor(MODEL, seq_length=16)
 text = keras.Input([], dtype="string")
 vector = bert_tf.load(MODEL).encoder(preprocessor(text))["pooled_output"]
 model = keras.Model(text, keras.layers.Dense(1)(vector))
-model.compile("adamw", keras.losses.BinaryCrossentropy(from_logits=True), metrics=["accuracy"])
-model.optimizer.learning_rate = 1e-4
+loss = keras.losses.BinaryCrossentropy(from_logits=True)
+model.compile(keras.optimizers.AdamW(1e-4), loss, metrics=["accuracy"])
 texts = np.array(table["text"], dtype=object)
 history = model.fit(texts, (table["label"] == "food").to_numpy(), epochs=1, verbose=2)
 
@@ -208,11 +208,14 @@ bert_tf.export_encoder(checkpoint="encoder-run", output_dir="encoder")
 
 # %% [markdown]
 # ## Look inside
+#
+# What each token of a text attends to, in one head of the classifier; *look_inside* draws much more.
 
 # %%
-from bert_tf import plots
-
-model, tokenizer, config = bert_tf.load("encoder-run")
-inputs = bert_tf.pack_segments([tokenizer.tokenize(["bread and butter"])], 16, tokenizer.vocab)
-attention = bert_tf.attention_probabilities(model.encoder, inputs)
-attention.shape
+encoder, tokenizer, config = bert_tf.load("topics")
+inputs = bert_tf.pack_segments([tokenizer.tokenize(["bread and butter"])], 5, tokenizer.vocab)
+attention = bert_tf.attention_probabilities(
+    encoder, inputs
+)  # [layers, texts, heads, tokens, tokens]
+tokens = [tokenizer.vocab.tokens[index] for index in inputs["input_word_ids"][0]]
+bert_tf.plots.attention(attention[-1, 0, 0], tokens, "The last layer, head 0")

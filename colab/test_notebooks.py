@@ -1,5 +1,6 @@
 """Executes every notebook at a small size; run by `make test-notebooks` in a fresh environment."""
 
+import importlib
 import json
 import pathlib
 import re
@@ -9,14 +10,13 @@ import nbformat
 import pytest
 from execute import FOLDER, execute
 
-_SECONDS = 60
-
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory) -> pathlib.Path:
-    """A random encoder with all heads, and data in the official layouts."""
+    """Random encoders, one with all heads and one for KerasHub; data in the official layouts."""
     folder = tmp_path_factory.mktemp("data")
-    _write_encoder(folder / "encoder")
+    _write_encoder(folder / "encoder", "huggingface", "BertPretrainer")
+    _write_encoder(folder / "preset", "kerashub", "BertEncoder")
     _write_reviews(folder / "aclImdb")
     _write_pairs(folder / "MRPC")
     _write_questions(folder / "SQuAD")
@@ -24,16 +24,15 @@ def data(tmp_path_factory) -> pathlib.Path:
     return folder
 
 
-def _write_encoder(folder: pathlib.Path) -> None:
-    """Writes a Hugging Face checkpoint whose vocabulary has the words of the notebooks."""
+def _write_encoder(folder: pathlib.Path, format_: str, model: str) -> None:
+    """Writes a checkpoint whose vocabulary has the words of the notebooks."""
     import tensorflow as tf
 
-    from bert_tf import BertConfig, BertPretrainer, Vocabulary
+    import bert_tf
     from bert_tf.checkpoint import open_checkpoint
     from bert_tf.config import ModelSpec
     from bert_tf.runs.run import Run
     from bert_tf.training.checkpoints import Checkpointer
-    from bert_tf.weights.formats import huggingface
 
     words = set()
     for path in FOLDER.glob("*.py"):
@@ -41,14 +40,15 @@ def _write_encoder(folder: pathlib.Path) -> None:
     letters = sorted({character for word in words for character in word} | set(".,'-!?;:"))
     pieces = [*letters, *(f"##{letter}" for letter in letters if letter.isalpha())]
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    vocab = Vocabulary((*special, *dict.fromkeys([*pieces, *sorted(words)])))
-    config = BertConfig(len(vocab), 32, 2, 2, 64, max_position_embeddings=512)
-    run = Run(str(folder.with_name("run")))
+    vocab = bert_tf.Vocabulary((*special, *dict.fromkeys([*pieces, *sorted(words)])))
+    config = bert_tf.BertConfig(len(vocab), 32, 2, 2, 64, "gelu_new", max_position_embeddings=512)
+    run = Run(str(folder.with_name(f"{folder.name}-run")))
     run.write(ModelSpec(config, vocab, lower_case=True))
     step = tf.Variable(0, dtype=tf.int64)
-    Checkpointer(run.path, BertPretrainer(config), {"step": step}).save()
+    Checkpointer(run.path, getattr(bert_tf, model)(config), {"step": step}).save()
     folder.mkdir()
-    huggingface.write(open_checkpoint(run.path), str(folder))
+    module = importlib.import_module(f"bert_tf.weights.formats.{format_}")
+    module.write(open_checkpoint(run.path), str(folder))
 
 
 def _write_reviews(folder: pathlib.Path) -> None:
@@ -73,19 +73,20 @@ def _write_pairs(folder: pathlib.Path) -> None:
 def _write_questions(folder: pathlib.Path) -> None:
     folder.mkdir()
     context = "Jane Austen wrote Emma in Chawton."
+    answers = {"Who wrote Emma?": "Jane Austen", "Where did she write it?": "Chawton"}
     questions = [
         {
-            "id": f"{number}",
-            "question": "Who wrote Emma?" if number % 2 else "Who wrote Moby-Dick?",
-            "answers": [{"text": "Jane Austen", "answer_start": 0}] if number % 2 else [],
-            "is_impossible": number % 2 == 0,
+            "id": f"{number}, {question}",
+            "question": question,
+            "answers": [{"text": answer, "answer_start": context.index(answer)}],
         }
-        for number in range(32)
+        for number in range(16)
+        for question, answer in answers.items()
     ]
     article = {"title": "Emma", "paragraphs": [{"context": context, "qas": questions}]}
     for split in "train", "dev":
-        text = json.dumps({"version": "v2.0", "data": [article]})
-        (folder / f"{split}-v2.0.json").write_text(text)
+        text = json.dumps({"version": "1.1", "data": [article]})
+        (folder / f"{split}-v1.1.json").write_text(text)
 
 
 def _write_tags(folder: pathlib.Path) -> None:
@@ -103,16 +104,17 @@ _SETTINGS = {
         "SEQ_LENGTH": 16,
         "EPOCHS": 1,
     },
-    "glue": {"TASK": "mrpc", "DATA_DIR": "MRPC", "EPOCHS": 1, "SEEDS": 2},
-    "squad": {"DATA_DIR": "SQuAD", "EPOCHS": 1},
+    "glue": {"TASK": "mrpc", "DATA_DIR": "MRPC", "SEQ_LENGTH": 16, "EPOCHS": 1, "SEEDS": 2},
+    "squad": {"DATA_DIR": "SQuAD", "EPOCHS": 1, "SEQ_LENGTH": 64},
     "ner": {"DATA_DIR": "conll", "EPOCHS": 1, "FEATURES": "last"},
     "pretrain_your_own": {"TEXT": "text.txt", "VOCAB_SIZE": 300, "STEPS": 3, "STRATEGY": "cpu"},
     "look_inside": {"TAGGED": "conll/train.txt", "SENTENCES": 32},
+    "kerashub": {"MODEL": "preset", "EPOCHS": 1},
     "search": {"TEXTS": "texts.txt"},
     "first_classifier": {"DATA": "messages.tsv"},
     "python_tour": {"STEPS": 3},
 }
-_PATHS = ("DATA_DIR", "TAGGED")
+_PATHS = ("MODEL", "DATA_DIR", "TAGGED")
 
 
 def test_every_notebook_is_executed():
@@ -123,11 +125,9 @@ def test_every_notebook_is_executed():
 @pytest.mark.parametrize("name", _SETTINGS)
 def test_runs(name, data, tmp_path):
     """Oracle: the notebook, whose every cell must run, and the time that a reader is promised."""
-    settings = dict(_SETTINGS[name])
+    settings = ({} if name == "pretrain_your_own" else {"MODEL": "encoder"}) | _SETTINGS[name]
     for path in settings.keys() & set(_PATHS):
         settings[path] = str(data / settings[path])
-    if name != "pretrain_your_own":
-        settings["MODEL"] = str(data / "encoder")
     document = "the file does not exist.\nthe default is none.\nit returns a new tensor.\n\n"
     (tmp_path / "text.txt").write_text(document * 100)
     (tmp_path / "texts.txt").write_text("".join(f"the file has {n} lines.\n" for n in range(99)))

@@ -41,6 +41,25 @@ def test_notebooks_have_one_form(name):
     assert not any(word in text for word in ("/tmp/", "/root/", "/home/", "/work/"))
 
 
+@pytest.mark.parametrize("name", ["movie_reviews", "glue", "squad"])
+def test_fine_tuning_begins_with_saved_models(name):
+    """Oracle: the order of TensorFlow Hub's notebooks; `finetune`, if at all, is the short way."""
+    code = "".join(cell.source for cell in read(name).cells if cell.cell_type == "code")
+    steps = ["export.encoder", "export.preprocessor", "hub.KerasLayer", ".fit(", "saved_model.load"]
+    places = [code.index(step) for step in steps]
+    assert places == sorted(places)
+    assert places[3] < code.find("bert_tf.finetune") or "bert_tf.finetune" not in code
+
+
+def test_stored_outputs_show_what_works():
+    """Oracle: what a reader may take away: no model that ignores its input, and equal outputs."""
+    texts = {name: (COLAB / f"{name}.ipynb").read_text() for name in NAMES}
+    assert [name for name, text in texts.items() if "ignores its input" in text] == []
+    assert texts["kerashub"].count("ids equal: True") == 2
+    differences = re.findall(r"largest difference of \w+: (.*?)\\n", texts["kerashub"])
+    assert len(differences) == 4 and max(map(float, differences)) < 1e-4
+
+
 def test_texts_change_without_a_run_and_code_does_not():
     """Oracle: the stored outputs, which belong to the code that ran."""
     stored = nbformat.read(COLAB / "squad.ipynb", as_version=4)

@@ -93,7 +93,8 @@ class Options:
 
     def __new__(cls, **flags: Any) -> Self:
         options = super().__new__(cls)
-        object.__setattr__(options, "given", frozenset(flags))
+        given = frozenset(name for name, value in flags.items() if value is not None)
+        object.__setattr__(options, "given", given)
         return options
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ import bert_tf
 from bert_tf.base.output_files import locked
 from bert_tf.config import Head
 from bert_tf.finetuning import fine_tuner
-from bert_tf.finetuning.fine_tune import _earlier_results, _summary
+from bert_tf.finetuning.fine_tune import _summary
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.fine_tuner import Evaluator
 from bert_tf.finetuning.registry import TASKS
@@ -148,10 +148,12 @@ def test_wrong_flags_of_a_run_are_its_own(finished, tmp_path, flag, match):
     """Oracle: the message names the run's file, in training, evaluation and prediction."""
     folder = shutil.copytree(finished.output_dir, tmp_path / "run")
     edit_json(folder / "flags.json", **flag)
-    again = Options(task="sst2", output_dir=str(folder), do_eval=True)
+    flags = dict(task="sst2", output_dir=str(folder), do_eval=True)
+    again = Options(**flags)
     calls = [lambda: open_fine_tuned(str(folder), None, None, pairs=False)]
     if "text_column" not in flag:
-        new = dataclasses.replace(again, init_checkpoint=str(folder), output_dir=f"{tmp_path}/new")
+        elsewhere = dict(init_checkpoint=str(folder), output_dir=f"{tmp_path}/new")
+        new = Options(**flags | elsewhere)
         train = dataclasses.replace(finished, output_dir=str(folder))
         calls += [lambda: run(again), lambda: run(train)]
         calls += [lambda: run(new)] if "max_seq_length" in flag else []
@@ -195,7 +197,8 @@ def test_evaluates_and_predicts_without_training(files, finished, tmp_path, caps
     trained = pytest.approx(read_results(str(run_folder / "eval_results.txt")), rel=1e-6)
     predictions = (run_folder / "predictions_dev.tsv").read_text()
     folder = str(shutil.copytree(run_folder, tmp_path / "run"))
-    again = Options(task="SST-2", data_dir=str(files), output_dir=folder, do_eval=True)
+    flags = dict(task="SST-2", data_dir=str(files), output_dir=folder, do_eval=True)
+    again = Options(**flags)
     pathlib.Path(folder, "eval_results.txt").unlink()
     run(again)
     assert f"Evaluating {folder}/best/ckpt-" in capsys.readouterr().out
@@ -208,21 +211,18 @@ def test_evaluates_and_predicts_without_training(files, finished, tmp_path, caps
     Run(str(other)).write_head(Head("classifier", ("POSITIVE", "negative")))
     elsewhere = f"{tmp_path}/swapped"
     changes = dict(init_checkpoint=str(other), output_dir=elsewhere, max_seq_length=24)
-    swapped = run(dataclasses.replace(again, **changes))
+    swapped = run(Options(**flags | changes))
     assert swapped["eval_accuracy"] == pytest.approx(1 - results["eval_accuracy"])
     assert "POSITIVE, negative, were put into the task's order" in capsys.readouterr().out
     for name, was, now in (("max_seq_length", 24, 16), ("random_seed", 12345, 7)):
         with pytest.raises(ValueError, match=rf"\({name}={was}, not {now}\): omit the flag"):
-            run(dataclasses.replace(again, **{name: now}))
+            run(Options(**flags | {name: now}))
     # A later command keeps the results of other splits. Without flags of data, it reads that of
     # the run.
     test = {"test_accuracy": 0.75}
-    edit_json(f"{folder}/eval_results.json", **test, eval_f1_of_other_data=0.5)
-    found = run(dataclasses.replace(again, data_dir=None))
+    edit_json(f"{folder}/eval_results.json", **test)
+    found = run(Options(**flags | {"data_dir": None}))
     assert found == pytest.approx(results | test, rel=1e-6)
-    # Predictions of a test set without labels replace those to which a metric belonged.
-    unlabelled = dataclasses.replace(again, data_dir=None, do_eval=False, do_predict=True)
-    assert _earlier_results(unlabelled, Run(folder)) == pytest.approx(results, rel=1e-6)
     for index in pathlib.Path(folder).glob("ckpt-*"):
         index.unlink()
     with pytest.raises(ValueError, match=r"a finished run whose checkpoint ckpt-\* is gone: give"):
@@ -230,52 +230,71 @@ def test_evaluates_and_predicts_without_training(files, finished, tmp_path, caps
 
     # The lengths are those of the run.
     elsewhere = str(tmp_path / "elsewhere")
-    run(dataclasses.replace(again, init_checkpoint=folder, output_dir=elsewhere))
+    run(Options(**flags | {"init_checkpoint": folder, "output_dir": elsewhere}))
     assert pathlib.Path(elsewhere, "predictions_dev.tsv").read_text() == predictions
     rows = [line.split("\t") for line in predictions.splitlines()]
     accuracy = np.mean([row[1] == row[2] for row in rows[1:]])
     assert accuracy == pytest.approx(results["eval_accuracy"])
 
 
-def test_results_for_other_files_are_apart(files, finished, tmp_path):
+def test_other_files_are_evaluated_in_another_folder(files, finished, tmp_path):
     """Oracles: the files of the run and the user's, which keep every byte; the labels."""
     folder = tmp_path / "run"
     shutil.copytree(finished.output_dir, folder)
     lines = (files / "SST-2" / "dev.tsv").read_text().splitlines(keepends=True)
-    for name in ("a", "b", "mine"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "predictions_dev.tsv").write_text("".join(lines[:21]))
-    file = str(tmp_path / "a" / "predictions_dev.tsv")
+    file, other = (str(tmp_path / name / "predictions_dev.tsv") for name in "ab")
+    for number, path in enumerate((file, other), 20):
+        pathlib.Path(path).parent.mkdir()
+        pathlib.Path(path).write_text("".join(lines[:number]))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
-    again = Options(task="sst2", output_dir=str(folder), do_eval=True)
-    dev, test = (f"results-{split}-predictions_dev.tsv" for split in ("dev", "test"))
-    found = {dev: run(dataclasses.replace(again, dev_file=file))}
+    flags = dict(task="sst2", output_dir=str(folder), do_eval=True)
+    for split in ("dev", "test"):
+        match = rf"run was made from .*\(the {split} set .*give --init_checkpoint={folder} and"
+        with pytest.raises(ValueError, match=match):
+            run(Options(**flags | {f"{split}_file": file}))
     # A finished run is not trained again.
-    again_trained = dataclasses.replace(finished, output_dir=str(folder), test_file=file)
-    found[test] = run(again_trained)
-    for name, split in ((dev, "dev"), (test, "test")):
-        assert json.loads((folder / name / "eval_results.json").read_text()) == found[name]
-        rows = (folder / name / f"predictions_{split}.tsv").read_text().splitlines()[1:]
-        expected = [("negative", "positive")[int(line.split("\t")[1])] for line in lines[1:21]]
-        assert [row.split("\t")[1] for row in rows] == expected
-    assert found[test]["test_accuracy"] == found[dev]["eval_accuracy"]
-    elsewhere = dict(init_checkpoint=str(folder), output_dir=f"{tmp_path}/new")
-    assert run(dataclasses.replace(again, **elsewhere, dev_file=file)).items() <= found[dev].items()
-    other = str(tmp_path / "b" / "predictions_dev.tsv")
-    mine = elsewhere | {"output_dir": f"{tmp_path}/mine"}
-    for changes, match in (({}, dev), (elsewhere, "new"), (mine, "mine is not empty and")):
-        with pytest.raises(ValueError, match=f"{match}.* choose another --output_dir"):
-            run(dataclasses.replace(again, **changes, dev_file=other))
+    with pytest.raises(ValueError, match="the test set is new"):
+        run(dataclasses.replace(finished, output_dir=str(folder), test_file=file))
     assert before == {path: path.read_bytes() for path in before}
+    elsewhere = flags | dict(init_checkpoint=str(folder), output_dir=f"{tmp_path}/new")
+    found = run(Options(**elsewhere, dev_file=file, test_file=other))
+    for split, number in (("dev", 20), ("test", 21)):
+        rows = (tmp_path / "new" / f"predictions_{split}.tsv").read_text().splitlines()[1:]
+        expected = [("negative", "positive")[int(line.split("\t")[1])] for line in lines[1:number]]
+        assert [row.split("\t")[1] for row in rows] == expected
+    assert json.loads((tmp_path / "new" / "eval_results.json").read_text()) == found
+    assert run(Options(**elsewhere, dev_file=file)) == found
+    mine = elsewhere | {"output_dir": f"{tmp_path}/a"}
+    for changes, match in ((elsewhere, "new was made from .*dev set"), (mine, "a is not empty")):
+        with pytest.raises(ValueError, match=f"{match}.*choose another --output_dir"):
+            run(Options(**changes, dev_file=other))
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_paths_may_be_spelled_in_another_way(files, finished, tmp_path, monkeypatch):
+    """Oracle: the results of the run, which was moved, beside moved data."""
+    folder = shutil.copytree(finished.output_dir, tmp_path / "moved")
+    shutil.copytree(files, tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    moved = dict(vocab_file="data/vocab.txt", bert_config_file="./data/bert_config.json")
+    options = dataclasses.replace(finished, output_dir="moved", data_dir="data", **moved)
+    assert run(options) == read_results(f"{folder}/eval_results.txt")
+    with pytest.raises(ValueError, match="omit --do_train"):
+        run(dataclasses.replace(options, output_dir="new", init_checkpoint="a,b"))
+    with pytest.raises(ValueError, match="moved holds a run: to evaluate --init_checkpoint=a,b"):
+        run(Options(task="sst2", output_dir="moved", do_eval=True, init_checkpoint="a,b"))
+    for index in pathlib.Path("moved/best").glob("ckpt-*"):
+        index.unlink()
+    with pytest.raises(ValueError, match=r"moved/best holds no checkpoint ckpt-\*: finish the run"):
+        run(options)
 
 
 def test_a_prediction_does_not_repeat_the_result_on_the_dev_set():
     """Oracle: what --do_eval prints of the same run."""
     options = Options(task="sst2", output_dir="run", do_predict=True)
     results = {"eval_accuracy": 0.5}
-    assert "dev set" not in _summary(options, TASKS["sst2"], results, [], only_evaluated=True)
-    options = dataclasses.replace(options, do_eval=True)
-    evaluated = _summary(options, TASKS["sst2"], results, [], only_evaluated=True)
+    assert "dev set" not in _summary(options, TASKS["sst2"], results, [])
+    evaluated = _summary(options.changed(do_eval=True), TASKS["sst2"], results, [])
     assert evaluated.startswith("Accuracy 0.5000 on the dev set.")
 
 

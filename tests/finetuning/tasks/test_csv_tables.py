@@ -11,8 +11,8 @@ import pytest
 from bert_tf.config import Head, ModelSpec
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
-from bert_tf.finetuning.saved_run import with_flags_of
-from bert_tf.runs.run import Run
+from bert_tf.finetuning.saved_run import own_flags, recorded
+from bert_tf.runs.run import FINISHED, Run
 from bert_tf.tables.columns import Columns, find_columns
 from bert_tf.tables.table import read_table
 
@@ -122,11 +122,12 @@ def test_a_run_keeps_the_columns_of_its_training_file(read, write, tmp_path):
     task, splits = read(train_file=train, dev_file=dev)
     assert splits["dev"].targets["labels"].tolist() == [0, 1]
     assert task.columns == {"text_column": "v2", "label_column": "v1"}
-    options = FineTuningOptions(task="csv", output_dir=str(tmp_path), do_train=True)
-    (tmp_path / "ckpt-1.index").touch()
-    run = Run(str(tmp_path))
-    (tmp_path / "flags.json").write_text(json.dumps(dataclasses.asdict(options) | task.columns))
-    assert with_flags_of(options, run).label_column == "v1"
+    options = FineTuningOptions(
+        task="csv", output_dir=str(tmp_path), train_file=train, do_eval=True
+    )
+    flags = recorded(options) | task.columns | {FINISHED: True}
+    (tmp_path / "flags.json").write_text(json.dumps(flags))
+    assert own_flags(options, Run(str(tmp_path))).label_column == "v1"
 
 
 def test_an_empty_list_of_classes_is_a_label(read, write):

@@ -1,10 +1,11 @@
 """Loads models and preprocessors for use in Python."""
 
+import os
 from typing import NamedTuple
 
 import keras
 
-from bert_tf.base.calling import in_python
+from bert_tf.base.calling import checked, in_python
 from bert_tf.base.command import Options
 from bert_tf.base.progress import say
 from bert_tf.checkpoint import local_folder, open_checkpoint
@@ -44,7 +45,8 @@ class LoadedRun(NamedTuple):
         return getattr(self.model, "encoder", self.model)
 
 
-def load(path: str) -> LoadedRun:
+@checked
+def load(path: str | os.PathLike) -> LoadedRun:
     """Loads the model, tokenizer and configuration of a run or another checkpoint.
 
     Args:
@@ -73,7 +75,8 @@ def load(path: str) -> LoadedRun:
     return LoadedRun(model, tokenizer, spec.config)
 
 
-def load_preprocessor(path: str, seq_length: int | None = None) -> BertPreprocessor:
+@checked
+def load_preprocessor(path: str | os.PathLike, seq_length: int | None = None) -> BertPreprocessor:
     """Loads the Keras layer that turns text into the inputs of an encoder.
 
     The SavedModel of a preprocessor is not run: the layer has its vocabulary and casing, and

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import calls_of, save_checkpoint
+from support import calls_of, one_line, save_checkpoint
 
 import bert_tf
 from bert_tf import _KERAS_CLASSES, checkpoint
@@ -107,6 +107,53 @@ def test_a_preprocessor_has_vocabulary_casing_and_length_of_the_run(tmp_path):
         bert_tf.load_preprocessor(str(tmp_path), seq_length=25)
     with pytest.raises(ValueError, match="seq_length 0 is too small"):
         bert_tf.load_preprocessor(str(tmp_path), seq_length=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "line"),
+    [
+        ("load", {"path": 5}, "path is 5: it must be a string"),
+        ("load_preprocessor", {"seq_length": "64"}, "seq_length is '64': it must be an integer"),
+        ("load_embedder", {"max_seq_length": 3.5}, "max_seq_length is 3.5: it must be an integer"),
+        ("load_embedder", {"normalize": "no"}, "normalize is 'no': it must be true or false"),
+        ("load_adapters", {"base": b"x"}, "base is b'x': it must be a string"),
+        ("load_vocab", {"path": None}, "path is None: it must be a string"),
+        ("open_run", {"path": ["x"]}, r"path is \['x'\]: it must be a string"),
+        (
+            "BertPreprocessor",
+            {"vocab": 5, "lower_case": True},
+            "the vocabulary is 5: give the",
+        ),
+        ("BertPreprocessor", {"vocab": VOCAB, "lower_case": 1}, "lower_case is 1: it must be true"),
+        (
+            "BertPreprocessor",
+            {"vocab": VOCAB, "lower_case": True, "seq_length": float("nan")},
+            "seq_length is nan: it must be an integer",
+        ),
+        ("load_mask_filler", {"checkpoint": "x", "targets": 5}, "targets is 5: it must be strings"),
+        ("load_mask_filler", {"checkpoint": "x", "targets": [5]}, r"targets is \(5,\): it must be"),
+        ("load_predictor", {"checkpoint": 5}, "checkpoint is 5: it must be a string"),
+    ],
+)
+def test_wrong_types_are_one_line(name, given, line):
+    """Oracle: the line. No model is needed to see it."""
+    path = {} if {"vocab", "checkpoint"} & given.keys() else {"path": "x"}
+    with one_line(f"^{line}"):
+        getattr(bert_tf, name)(**path | given)
+
+
+def test_a_path_in_the_home_folder(tmp_path, monkeypatch):
+    """Oracle: the preprocessor of the same run by its whole path."""
+    save(str(tmp_path / "run"), BertPretrainer(CONFIG), ModelSpec(CONFIG, VOCAB, False))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    expected = bert_tf.load_preprocessor(tmp_path / "run", seq_length=np.int64(8)).get_config()
+    for load in (bert_tf.load_preprocessor, lambda *x: bert_tf.load_embedder(*x).preprocessor):
+        found = load("~/run", *([8] if load is bert_tf.load_preprocessor else [None, None, 8]))
+        assert found.get_config() | {"name": ""} == expected | {"name": ""}
+    assert bert_tf.load("~/run").tokenizer.vocab == bert_tf.load_vocab("~/run/vocab.txt") == VOCAB
+    assert bert_tf.BertPreprocessor("~/run/vocab.txt", True).tokenizer.vocab == VOCAB
+    with one_line(f"^{tmp_path}/run holds no run: give the folder"):
+        bert_tf.open_run("~/run")
 
 
 def test_a_preprocessor_extracts_an_archive_once(tmp_path, monkeypatch):

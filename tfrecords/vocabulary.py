@@ -8,11 +8,12 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.base.calling import checked
 from bert_tf.base.content import read_text
 from bert_tf.base.output_files import atomic_write
 
@@ -188,7 +189,8 @@ def _other_form(lines: Sequence[str]) -> str | None:
     return None
 
 
-def load_vocab(path: str) -> Vocabulary:
+@checked
+def load_vocab(path: str | os.PathLike) -> Vocabulary:
     """Reads a vocab.txt without the blank lines at its end.
 
     Lines end with LF or CRLF. `tokenization.load_vocab` of google-research/bert strips all Unicode
@@ -213,7 +215,10 @@ VocabularyLike = Vocabulary | str | os.PathLike | Sequence[str]
 def as_vocabulary(given: VocabularyLike) -> Vocabulary:
     """Returns the vocabulary that is given in any of these forms."""
     if isinstance(given, str | os.PathLike):
-        return load_vocab(os.fspath(given))
+        return load_vocab(given)
+    if not isinstance(given, Vocabulary | Iterable):
+        needed = "the path of a vocab.txt, a Vocabulary or a list of tokens"
+        raise ValueError(f"the vocabulary is {given!r:.60}: give {needed}")
     return given if isinstance(given, Vocabulary) else Vocabulary(tuple(given))
 
 

@@ -10,11 +10,12 @@ import os
 import re
 import sys
 import textwrap
+import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import MISSING, field
 from typing import Any
 
-from bert_tf.base.command import advice_on, error_line
+from bert_tf.base.command import Options, advice_on, error_line, option
 from bert_tf.base.command_help import explanation, flag_name, is_required, ordered_flags, value_type
 from bert_tf.base.process import embedded, import_quietly
 from bert_tf.base.progress import quietly, wording
@@ -92,10 +93,8 @@ def python_function(name: str, module: str, form: Form) -> Callable:
             if twice := next(filter(positional.__contains__, given), None):
                 raise ValueError(f"{twice} is given twice, once without its name: give only one")
             given = positional | given
-            flags = {
-                fields[key].name: _path(x) if key in form.names else _value(x, fields[key])
-                for key, x in given.items()
-            }
+            given = {x: y if x in form.names else _joined(y, fields[x]) for x, y in given.items()}
+            flags = {fields[x].name: _value(y, fields[x]) for x, y in given.items()}
             flags = {**form.defaults, **{x: y for x, y in flags.items() if y is not None}}
             flags = form.prepare(flags)
             for flag in fields.values():
@@ -138,19 +137,23 @@ def _described(name: str, flag: dataclasses.Field, spoken: Mapping[str, str]) ->
     return textwrap.wrap(text, _WIDTH, break_long_words=False, **indents)
 
 
+def _joined(value: Any, flag: dataclasses.Field) -> Any:
+    """Returns a list for a flag of comma-separated values as a string; other values as is."""
+    of_texts = isinstance(value, list | tuple) and value_type(flag) is str
+    if not of_texts or not all(isinstance(x, str | int | os.PathLike) for x in value):
+        return value
+    return ",".join(str(x) if isinstance(x, int) else _path(x) for x in value)
+
+
 def _value(value: Any, flag: dataclasses.Field) -> Any:
     """Returns the value of a flag as a command would have it; other data stays as it is."""
-    kind = value_type(flag)
-    if isinstance(value, list | tuple) and kind in (str, tuple):
-        if not all(isinstance(x, str | int | os.PathLike) for x in value):
-            return value
-        parts = [str(x) if isinstance(x, int) else _path(x) for x in value]
-        return tuple(parts) if kind is tuple else ",".join(parts)
+    if isinstance(value, list | tuple):
+        return tuple(map(_path, value)) if isinstance((), flag.type) else value
     # NumPy's scalars.
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()
     value = _path(value)
-    return (value,) if isinstance(value, str) and kind is tuple else value
+    return (value,) if isinstance(value, str) and value_type(flag) is tuple else value
 
 
 def _path(value: Any) -> Any:
@@ -166,6 +169,42 @@ def called_options(function: str, options_type: type, given: Mapping[str, Any]) 
         advice = advice_on(name, fields, options_type, f"choose one of {', '.join(fields)}")
         raise ValueError(f"{name} is not an argument of {function}: {advice}")
     return options_type(**{name: _value(value, fields[name]) for name, value in given.items()})
+
+
+def checked(function: Callable) -> Callable:
+    """Checks the arguments of a function as flags are checked, by the types that it annotates.
+
+    Only arguments of strings, numbers and booleans are checked. A path may be a `pathlib.Path` or
+    begin with "~", and a number one of NumPy.
+    """
+    signature = inspect.signature(function)
+    fields = [
+        (x.name, x.annotation, option(MISSING if x.default is x.empty else x.default))
+        for x in signature.parameters.values()
+        if _first(x.annotation) in (str, int, float, bool)
+    ]
+    form = dict(bases=(Options,), frozen=True, namespace={"needs_tensorflow": False})
+    options_type = dataclasses.make_dataclass(function.__name__, fields, kw_only=True, **form)
+    names = [name for name, *_ in fields]
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            bound = signature.bind(*arguments, **named)
+        except TypeError:
+            return function(*arguments, **named)  # Python's own message
+        given = {x: bound.arguments[x] for x in names if x in bound.arguments}
+        with in_python(options_type):
+            options = called_options(function.__name__, options_type, given)
+        bound.arguments |= {x: getattr(options, x) for x in given}
+        return function(*bound.args, **bound.kwargs)
+
+    call.__signature__ = signature  # Keras reads this one
+    return call
+
+
+def _first(annotation: Any) -> Any:
+    return annotation.__args__[0] if isinstance(annotation, types.UnionType) else annotation
 
 
 @contextlib.contextmanager

@@ -361,6 +361,6 @@ def _fits(value: Any, field: dataclasses.Field) -> bool:
     kind = value_type(field)
     if isinstance(value, bool):
         return kind is bool
-    if kind is tuple and not all(isinstance(x, str) for x in value):
+    if isinstance(value, tuple) and not all(isinstance(x, str) for x in value):
         return False
     return isinstance(value, field.type) or (kind is float and isinstance(value, int))

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import io
 import json
+import os
 import re
 import zipfile
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.calling import checked
 from bert_tf.base.files import parse_json, read_file
 from bert_tf.base.output_files import atomic_write
 from bert_tf.checkpoint import open_checkpoint
@@ -157,7 +159,8 @@ _DESCRIPTION = {
 }
 
 
-def load_adapters(path: str, base: str) -> keras.Model:
+@checked
+def load_adapters(path: str | os.PathLike, base: str | os.PathLike) -> keras.Model:
     """Loads the model of a run of run_finetuning --lora_rank from its adapters alone.
 
     Args:

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.calling import checked
 from bert_tf.text.operations import tf_text
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary, VocabularyLike
@@ -48,6 +49,7 @@ class BertPreprocessor(keras.layers.Layer):
         ValueError: `vocab` lacks a special token, or `seq_length` is too small.
     """
 
+    @checked
     def __init__(
         self,
         vocab: VocabularyLike | Mapping[str, Any],

@@ -3,18 +3,21 @@
 import dataclasses
 import importlib
 import inspect
+import os
 import pathlib
 import pydoc
 import re
 import sys
 import types
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pytest
 
 import bert_tf
 from bert_tf.base import command, progress
-from bert_tf.base.calling import Form, python_function
+from bert_tf.base.calling import Form, checked, python_function
 from bert_tf.base.command import option, rare_option
 
 
@@ -58,7 +61,7 @@ def call():
         defaults={"size": 5},
         returns="the flags.",
         example="work(1)",
-        result=lambda options, returned: dict(vars(returned)),
+        result=lambda options, returned: returned.values(),
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "bert_tf.work", module)
@@ -71,8 +74,8 @@ def test_values_become_those_of_flags(call, monkeypatch, capsys):
     others = {"files": (), "size": 5, "kind": None, "from_": None, "warm": True}
     assert call("x") == {"source_file": "x", **others}
     paths = [pathlib.Path("a/b"), "c,d"]
-    found = call(paths, files=paths, count=7, kind="a", from_="~/z", warm=False)
-    assert found["source_file"] == "a/b,c,d" and found["files"] == ("a/b", "c,d")
+    found = call("x", files=paths, count=7, kind="a", from_="~/z", warm=False)
+    assert call("x", from_=paths)["from_"] == "a/b,c,d" and found["files"] == ("a/b", "c,d")
     assert (found["size"], found["kind"], found["warm"]) == (7, "a", False)
     assert found["from_"] == "/home/ann/z"
     assert call(source_file="x", files="y", size=None)["files"] == ("y",)
@@ -118,6 +121,43 @@ def test_errors_name_arguments(call, flags, kind, line):
         call(**flags, quiet=True)
     assert str(caught.value).startswith(line) and type(caught.value) is kind
     assert not progress._is_quiet()
+
+
+@checked
+def _draw(
+    path: str | os.PathLike,
+    size: int = 3,
+    scale: float | None = None,
+    *,
+    warm: bool = False,
+    data: Any = None,
+):
+    return path, size, scale, warm, data
+
+
+def test_arguments_are_checked_by_their_types(monkeypatch):
+    """Oracles: by hand; Python's own errors for the names of arguments."""
+    monkeypatch.setenv("HOME", "/home/ann")
+    numbers = dict(size=np.int64(8), scale=np.float32(0.5), warm=np.bool_(True))
+    assert _draw(pathlib.Path("a"), **numbers) == ("a", 8, 0.5, True, None)
+    assert _draw("~/b", 4, 1, data=[2]) == ("/home/ann/b", 4, 1, False, [2])
+    for given, line in (
+        ({"path": 5}, "path is 5: it must be a string"),
+        ({"path": ["a"]}, "path is ['a']: it must be a string"),
+        ({"path": ""}, "path is empty: give it a value or omit it"),
+        ({"size": "64"}, "size is '64': it must be an integer"),
+        ({"size": 3.5}, "size is 3.5: it must be an integer"),
+        ({"size": float("nan")}, "size is nan: it must be an integer"),
+        ({"size": None}, "size is None: it must be an integer"),
+        ({"scale": True}, "scale is True: it must be a number"),
+        ({"scale": float("nan")}, "scale is nan: it must be from"),
+        ({"warm": "yes"}, "warm is 'yes': it must be true or false"),
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(line)}"):
+            _draw(**{"path": "a"} | given)
+    for given, line in (({}, "missing 1 required .*'path'"), ({"sise": 1}, "unexpected .*'sise'")):
+        with pytest.raises(TypeError, match=rf"^_draw\(\) .*{line}"):
+            _draw(**given)
 
 
 def test_the_function_describes_itself(call):

@@ -52,8 +52,8 @@ def _export(example: str) -> Form:
 
 
 _DATA = """\
-train, dev and test also take data in memory: a pandas DataFrame, a dict of lists, or rows as
-dicts, such as a Hugging Face dataset; a list of texts, or a pair, (texts, labels). The run keeps
+train, dev and test also take data in memory: a data frame, a dict of lists, rows as dicts,
+such as a Hugging Face dataset, a list of texts, or a pair, (texts, labels). The run keeps
 checksums of them, but no copy."""
 _TRAINS = dict(do_train=True, do_eval=True)
 _FORMS = {

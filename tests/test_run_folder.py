@@ -90,11 +90,11 @@ def test_changed_flags_leave_out_where_a_run_computes(run):
     saved = DeviceOptions(strategy="cpu", precision="float16").values()
     run.write(ModelSpec(CONFIG), {x: saved[x] for x in saved if x != "tpu_name"})
     options = DeviceOptions(strategy="gpu", tpu_name="new")
-    assert run.changed_flags(options.values("location")) == {"precision": ("float16", "float32")}
-    run.check_flags(options.values("location", "training"))
+    assert run.changed_flags(options.values("place")) == {"precision": ("float16", "float32")}
+    run.check_flags(options.values("place", "training"))
     match = r"run was made from .*\(precision=float16, not float32\): choose"
     with pytest.raises(ValueError, match=match):
-        run.check_flags(options.values("location"))
+        run.check_flags(options.values("place"))
 
 
 def opened(run: Run, replace_vocab: bool = False) -> Checkpoint:

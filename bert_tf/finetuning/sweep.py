@@ -182,7 +182,8 @@ def _check_results(folder: str) -> None:
 def _finished_results(options: FineTuningOptions) -> Results | None:
     """Returns the results of a run that has nothing left to do."""
     run = Run(options.output_dir)
-    flags = options.with_saved(run.flags, "training").values("place", "evaluation")
+    flags = options.with_saved(run.flags, "training", "evaluation").values("place")
+    flags |= {name: getattr(options, name) for name in ("do_eval", "do_predict")}
     if not run.finished or run.changed_flags(flags):
         return None
     files = {name: run.read_json(name) for name in options.result_files}

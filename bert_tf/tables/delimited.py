@@ -1,8 +1,7 @@
 """Turns the lines of CSV and TSV files into rows, one by one."""
 
-import io
+import csv
 import itertools
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -13,8 +12,9 @@ from bert_tf.base.progress import counted, say
 DELIMITER_LINE = re.compile(r'"?sep=(.)"?\1*\r?(?=\n)', re.IGNORECASE)
 # A quoted field after any delimiter.
 _QUOTED_NAME = re.compile(r'(?:^|(?<=[,;\t|]))"[^"]*+(?:""[^"]*+)*+"')
-# What a quoted field holds, up to the quote that closes it.
-_INSIDE = re.compile(r'[^"]*+(?:""[^"]*+)*+')
+# A missing quote turns only so many characters into one field, but the csv module, whose limit is
+# that of the whole process, would also refuse a mail with attachments.
+_LONGEST_FIELD = 2**24
 
 # The number of a row, and its cells by the name of their column, or what is wrong with it.
 Numbered = tuple[int, dict[str, Any] | ValueError]
@@ -23,12 +23,11 @@ _Fields = tuple[int, list[str] | ValueError]
 
 
 def csv_rows(
-    path: str, lines: Iterator[str], head: str, longest: float, delimiter: str | None = None
+    path: str, lines: Iterator[str], head: str, delimiter: str | None = None
 ) -> Iterator[Numbered]:
     """Yields the rows of a `.csv` file, given its lines with their ends; see `rows.read_rows`.
 
-    The `head` is at least the first line, to find the delimiter. `longest` is the most characters
-    of a field, so that a missing quote does not turn the rest of a file into one.
+    The `head` is at least the first line, to find the delimiter.
     """
     if stated := DELIMITER_LINE.match(head):
         # The end of the line stays, so that all others keep their numbers.
@@ -38,12 +37,8 @@ def csv_rows(
         header = _QUOTED_NAME.sub("", head.lstrip("\r\n")).partition("\n")[0]
         common = max(",;\t", key=header.count)
         delimiter = common if common in header or "|" not in header else "|"
-    # The csv module ends rows at a lone carriage return, although writers leave it unquoted. Texts
-    # lose nothing: to the tokenizer it is a space.
-    lines = (re.sub("\r(?!\n)", " ", line) for line in lines)
-    records = _records(path, lines, delimiter, longest)
     rows = _counting(
-        ((n, x if isinstance(x, ValueError) else [*map(_unquoted, x)]) for n, x in records),
+        ((number, fields) for number, fields, _ in _records(path, lines, delimiter)),
         lambda field: "\n" in field,
         lambda fields, line: (
             f"{path}: {fields} with line breaks, the first in line {line:,}. If you expect none, "
@@ -53,20 +48,12 @@ def csv_rows(
     return _named(path, rows)
 
 
-def tsv_rows(
-    path: str, lines: Callable[[], Iterator[str]], head: str | None, longest: float
-) -> Iterator[Numbered]:
-    """Yields the rows of a `.tsv` file; see `csv_rows`.
-
-    Here, `lines` opens the lines; the `head`, or else all, decide whether the fields are quoted.
-    """
-    while head and head.count('"') % 2:  # the last row may be incomplete
-        head = head[: head.rfind("\n", 0, head.rfind('"')) + 1]
-    if _is_quoted(path, lines() if head is None else io.StringIO(head)):
-        say(f"{path}: its fields are quoted as in .csv files and are read that way.")
-        return csv_rows(path, lines(), "", longest, "\t")
+def tsv_rows(path: str, lines: Iterator[str], quoted: bool) -> Iterator[Numbered]:
+    """Yields the rows of a `.tsv` file; see `csv_rows`. It may be `quoted` as in `.csv` files."""
+    if quoted:
+        return csv_rows(path, lines, "", "\t")
     rows = _counting(
-        enumerate(map(_split, lines()), 1),
+        enumerate(map(_split, lines), 1),
         lambda field: len(field) > 1 and field[0] == field[-1] == '"',
         lambda fields, _: (
             f"{path}: kept the quotes around {fields} as text, because not all fields follow the "
@@ -76,63 +63,41 @@ def tsv_rows(
     return _named(path, rows)
 
 
-def _split(line: str, delimiter: str = "\t") -> list[str]:
+def _split(line: str) -> list[str]:
     """Returns the fields of a line without quotes; none of a blank one."""
     text = line.removesuffix("\n").removesuffix("\r")
-    return text.split(delimiter) if text else []
-
-
-def _unquoted(field: str) -> str:
-    return field[1:-1].replace('""', '"') if field[:1] == '"' else field
+    return text.split("\t") if text else []
 
 
 def _records(
-    path: str, lines: Iterable[str], delimiter: str, longest: float = math.inf
-) -> Iterator[_Fields]:
-    """Yields the fields of each row as the csv module with `strict` does, but with quotes."""
-    # That module limits fields for the whole process, to less than a mail with attachments.
-    numbered = enumerate(lines, 1)
-    rest = (line for _, line in numbered)
-    for number, line in numbered:
-        try:
-            yield number, _fields(line, rest, delimiter, longest)
-        except ValueError as error:
-            rule = 'inside a quoted field, a quote is written ""'
-            yield number, ValueError(f"{path}, line {number:,}: {error}; {rule}")
+    path: str, lines: Iterable[str], delimiter: str
+) -> Iterator[tuple[int, list[str] | ValueError, list[str]]]:
+    """Yields the number of the first line of each row, its fields, and its lines.
 
+    The csv module ends rows at a lone carriage return, although writers leave it unquoted. It
+    becomes a space, which is the same to the tokenizer.
+    """
+    taken: list[str] = []
 
-def _fields(line: str, rest: Iterator[str], delimiter: str, longest: float) -> list[str]:
-    """Returns the fields of a row that begins with a line and goes on in the `rest`."""
-    if '"' not in line and len(line) <= longest:
-        return _split(line, delimiter)
-    fields, more = [], True
+    def kept() -> Iterator[str]:
+        for line in lines:
+            taken.append(re.sub("\r(?!\n)", " ", line) if "\r" in line else line)
+            yield taken[-1]
+
+    csv.field_size_limit(_LONGEST_FIELD)
+    reader, number, more = csv.reader(kept(), delimiter=delimiter, strict=True), 1, True
     while more:
-        if line.startswith('"'):
-            field, line = _quoted_field(line, rest, longest)
-            after, more, line = line.partition(delimiter)
-            if after not in ("", "\n", "\r\n"):
-                raise ValueError(f"'{delimiter}' expected after '\"'")
-        else:
-            field, more, line = line.partition(delimiter)
-            field = field if more else field.removesuffix("\n").removesuffix("\r")
-        if len(field) > longest:
-            raise ValueError(f"field larger than field limit ({longest})")
-        fields.append(field)
-    return fields
-
-
-def _quoted_field(line: str, rest: Iterator[str], longest: float) -> tuple[str, str]:
-    """Returns the field in quotes that begins a line, and what follows it in its last line."""
-    parts, size, start = [], 0, 1
-    while (end := _INSIDE.match(line, start).end()) == len(line):
-        size += len(line)
-        if size > longest:
-            raise ValueError(f"field larger than field limit ({longest})")
-        parts.append(line)
-        line, start = next(rest, ""), 0
-        if not line:
-            raise ValueError("a quote is not closed")
-    return "".join([*parts, line[: end + 1]]), line[end + 1 :]
+        try:
+            fields = next(reader, None)
+            more = fields is not None
+        except csv.Error as error:
+            problem = str(error).replace("unexpected end of data", "a quote is not closed")
+            rule = 'inside a quoted field, a quote is written ""'
+            fields = ValueError(f"{path}, line {number:,}: {problem}; {rule}")
+        if more:
+            yield number, fields, [*taken]
+        number += len(taken)
+        taken.clear()
 
 
 def _counting(
@@ -148,20 +113,17 @@ def _counting(
         say(note(counted(count, "field"), first))
 
 
-def _is_quoted(path: str, lines: Iterable[str]) -> bool:
+def is_quoted(path: str, lines: Iterable[str]) -> bool:
     """Returns whether a tab-separated file follows the quoting rules of `.csv` throughout."""
     header, count, widths = None, 0, set()
     breaks = doubled = False
-
-    def measured() -> Iterator[str]:
-        for line in lines:
-            widths.add(len(_split(line)))
-            yield line
-
-    for _, fields in _records(path, measured(), "\t"):
-        if isinstance(fields, ValueError) or any('"' in x and x[0] != '"' for x in fields):
+    for _, fields, taken in _records(path, lines, "\t"):
+        widths |= {len(_split(line)) for line in taken}
+        if isinstance(fields, ValueError):
             return False
-        if fields in ([], [""]):
+        if (in_quotes := _in_quotes(fields, "".join(taken))) is None:
+            return False
+        if fields in ([], [""]) and not any(in_quotes):
             continue
         if header is None:
             header, quoted, needed = fields, [0] * len(fields), [True] * len(fields)
@@ -170,13 +132,12 @@ def _is_quoted(path: str, lines: Iterable[str]) -> bool:
             return False
         count += 1
         for index, field in enumerate(fields):
-            if field[:1] == '"':
-                text = field[1:-1]
+            if in_quotes[index]:
                 quoted[index] += 1
                 # Some writers also quote fields with commas.
-                needed[index] &= '""' in text or "," in text
-                doubled |= '""' in text
-                breaks |= "\n" in text or "\t" in text
+                needed[index] &= '"' in field or "," in field
+                doubled |= '"' in field
+                breaks |= "\n" in field or "\t" in field
     if not count or len(widths - {0}) > 1:
         return bool(count)
     # Both readings fit. Stray quotes could join rows, but doubled quotes are deliberate.
@@ -184,17 +145,29 @@ def _is_quoted(path: str, lines: Iterable[str]) -> bool:
     return not breaks and (doubled or any(always)) and all(map(max, always, needed))
 
 
+def _in_quotes(fields: list[str], text: str) -> list[bool] | None:
+    """Returns which fields of a row are in quotes; None if a quote is inside an unquoted one."""
+    found, start = [], 0
+    for field in fields:
+        found.append(text.startswith('"', start))
+        written = '"' + field.replace('"', '""') + '"' if found[-1] else field
+        if not found[-1] and '"' in field:
+            return None
+        start += len(written) + 1
+    return found
+
+
 def _named(path: str, rows: Iterator[_Fields]) -> Iterator[Numbered]:
-    """Yields the cells of each row by the names in the first one."""
-    names, nameless, first_nameless = None, 0, 0
+    """Yields the cells of each row by the names in the first one, as pandas makes up others."""
+    names = None
     for line, row in rows:
         if isinstance(row, ValueError):
             if names is None:
                 raise row
             yield line, row
         elif names is None:
-            found = [name.strip() for name in row]
-            if twice := {name for name in found if name and found.count(name) > 1}:
+            found = [name.strip() or f"Unnamed: {place}" for place, name in enumerate(row)]
+            if twice := {name for name in found if found.count(name) > 1}:
                 raise ValueError(f"{path}: the first line names {min(twice)!r} twice")
             names = found or None
         elif row or len(names) == 1:
@@ -202,16 +175,7 @@ def _named(path: str, rows: Iterator[_Fields]) -> Iterator[Numbered]:
             if problem := _problem(names, fields):
                 yield line, ValueError(f"{path}, line {line:,}{problem}")
                 continue
-            # The first column may be the index of the rows.
-            others = zip(names[1:], fields[1:], strict=True)
-            if "" in names and (here := sum(bool(cell) and not name for name, cell in others)):
-                nameless, first_nameless = nameless + here, first_nameless or line
             yield line, dict(zip(names, fields, strict=True))
-    if nameless:
-        say(
-            f"{path}: ignored {counted(nameless, 'cell')} in columns without a name, the "
-            f"first in line {first_nameless:,}."
-        )
 
 
 def _problem(names: list[str], fields: list[str]) -> str | None:

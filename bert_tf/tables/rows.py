@@ -1,10 +1,8 @@
 """Reads tables row by row: CSV, TSV, JSON lines, Parquet and TFRecord."""
 
-import functools
 import io
 import itertools
 import json
-import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -13,16 +11,14 @@ import tensorflow as tf
 
 from bert_tf.base.content import read_lines
 from bert_tf.base.files import check_single, plain_message
+from bert_tf.base.progress import say
 from bert_tf.base.storage import file_size
-from bert_tf.tables.delimited import DELIMITER_LINE, Numbered, csv_rows, tsv_rows
+from bert_tf.tables.delimited import DELIMITER_LINE, Numbered, csv_rows, is_quoted, tsv_rows
 from bert_tf.tables.memory import TableInMemory
 from bert_tf.tables.parquet import parquet_rows, plain
 from tfrecords.features import parse_example
 from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
 
-# A field may be this many times as long as the head of a large table, so that a missing quote does
-# not turn the rest of the file into one field.
-_LONGEST_FIELD = 16
 _BLOCK_BYTES = 2**20
 _KINDS = ("csv", "tsv", "json", "jsonl", "parquet", "tfrecord")
 
@@ -31,14 +27,15 @@ class NoRows(ValueError):
     """A file holds no rows."""
 
 
-def read_rows(path: str | TableInMemory, whole: bool = False) -> tuple[str, Iterator[Numbered]]:
+def read_rows(
+    path: str | TableInMemory, quoted: bool | None = None
+) -> tuple[str, Iterator[Numbered]]:
     """Reads the rows of a table one by one, without keeping them in memory; see `read_table`.
 
-    The lines in the first megabyte, or those of the `whole` file, decide whether the fields of a
-    `.tsv` are quoted. In place of an unreadable row, yields a ValueError, and continues. A list of
-    JSON objects is read as a whole. Returns what the numbers of the rows count (see `Table`), and
-    the rows; raises a `NoRows` if there are none, and a ValueError if their format or the names of
-    their columns are unknown.
+    In place of an unreadable row, yields a ValueError, and continues. A list of JSON objects is
+    read as a whole. Returns what the numbers of the rows count (see `Table`), and the rows; raises
+    a `NoRows` if there are none, and a ValueError if their format or the names of their columns are
+    unknown.
     """
     if isinstance(path, TableInMemory):
         return "row", _at_least_one(path.name, path.rows())
@@ -55,18 +52,22 @@ def read_rows(path: str | TableInMemory, whole: bool = False) -> tuple[str, Iter
         return "row", _at_least_one(path, parquet_rows(path))
     if kind == "tfrecord":
         return "record", _at_least_one(path, _tfrecord_rows(path))
-    longest = math.inf if whole else _LONGEST_FIELD * _BLOCK_BYTES
-    texts, unit = _texts(path), "line"
-    head = next(texts, "")
+    unit, head = "line", next(_texts(path), "")
     if kind in ("json", "jsonl"):
         unit = "object" if head.lstrip().startswith("[") else "line"
         rows = _json_rows(path, unit)
     elif kind == "csv" or DELIMITER_LINE.match(head):
-        rows = csv_rows(path, _lines(path), head, longest)
+        rows = csv_rows(path, _lines(path), head)
     else:
-        sample = None if whole or next(texts, None) is None else head
-        rows = tsv_rows(path, functools.partial(_lines, path), sample, longest)
+        rows = tsv_rows(path, _lines(path), tsv_is_quoted(path) if quoted is None else quoted)
     return unit, _at_least_one(path, rows, "\r" in head and "\n" not in head)
+
+
+def tsv_is_quoted(path: str) -> bool:
+    """Returns whether all of a `.tsv` file is quoted as `.csv` files are, and says so."""
+    if quoted := is_quoted(path, _lines(path)):
+        say(f"{path}: its fields are quoted as in .csv files and are read that way.")
+    return quoted
 
 
 def _at_least_one(

@@ -280,12 +280,13 @@ class Table:
             ) from None
 
 
-def read_table(path: str | TableInMemory) -> Table:
+def read_table(path: str | TableInMemory, quoted: bool | None = None) -> Table:
     """Reads a table; the end of its name, before that of a compressed file, states the format.
 
     - `.csv`: fields are separated by the most frequent of comma, semicolon and tab in the first
       line, or by | if it has none of them, or as a line such as `sep=;` before it states.
-    - `.tsv`: quotes are text, unless the whole file follows the quoting rules of `.csv`.
+    - `.tsv`: quotes are text, unless the fields are `quoted` as in `.csv`. If that is unknown, they
+      are if the whole file follows its rules.
     - `.json`, `.jsonl`: an object per line, or a list of objects.
     - `.parquet`, and `.tfrecord` with a `tf.train.Example` per record.
 
@@ -296,5 +297,5 @@ def read_table(path: str | TableInMemory) -> Table:
         ValueError: the file is damaged, empty or of another kind; the message names the line.
         OSError: it cannot be read.
     """
-    unit, rows = read_rows(path, whole=True)
+    unit, rows = read_rows(path, quoted)
     return Table.of(str(path), rows, unit)

@@ -159,10 +159,6 @@ def test_finished_runs_are_not_repeated(tmp_path, trained, monkeypatch):
     # A changed flag is for `fine_tune` to judge.
     sweep(dataclasses.replace(options, do_predict=True))
     assert [run.random_seed for run in trained[3:]] == [7, 8]
-    # The files of a run, which writes no adapters here.
-    for _ in range(2):
-        sweep(make_options(tmp_path / "lora", num_seeds=2, lora_rank=1))
-    assert len(trained) == 9
 
 
 def test_the_grid_chooses_by_the_mean_over_seeds(tmp_path, trained, capsys, monkeypatch):

@@ -504,8 +504,8 @@ def test_vectors_of_tables_in_chunks(pooling, pretrained, tmp_path, monkeypatch)
     assert texts == [*(row["text"] for row in EXAMPLES), ""]
 
 
-def test_quotes_of_a_large_tsv_are_those_of_its_beginning(tmp_path, monkeypatch):
-    """Oracle: the cells that the standard library wrote; the head ends inside a quoted cell."""
+def test_quotes_of_a_large_tsv_are_those_of_all_of_it(tmp_path, monkeypatch):
+    """Oracle: the cells that the standard library wrote; a block may end inside a quoted cell."""
     cells = [f'{i} "x"\nline, {"y" * 40}' for i in range(9)]
     with open(tmp_path / "a.tsv", "w", newline="") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")

@@ -124,7 +124,7 @@ def _pad(
         rows = tf.maximum(numbers, 0)
         ids = tf.gather(features.ids, rows)
         batch = {
-            "input_word_ids": pad(ids, length, features.pad_id),
+            "input_word_ids": pad(ids, length, features.vocab.pad_id),
             "input_mask": pad(tf.ones_like(ids), length, 0),
             "input_type_ids": pad(tf.gather(features.types, rows), length, 0),
             "example_index": tf.cast(numbers, tf.int32),

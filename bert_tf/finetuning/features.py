@@ -14,8 +14,10 @@ import tensorflow as tf
 from bert_tf.base.content import is_utf8
 from bert_tf.base.progress import counted, progress_bar
 from bert_tf.finetuning.examples import TextExamples
+from bert_tf.text.coverage import Coverage
 from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.vocabulary import Vocabulary
 
 _TEXTS_PER_CALL = 512
 
@@ -29,37 +31,46 @@ class Features:
         targets: by name, an array [N, ...], or a RaggedTensor [N, (length)] for a target per token;
             {} if unknown.
         examples: the examples of the split as the task read them.
-        pad_id: the id of [PAD].
+        vocab: that of the ids.
         max_seq_length: the largest number of tokens of an example.
-        num_truncated: number of examples that were truncated.
-        num_not_utf8: number of texts with bytes that are not UTF-8; those bytes were dropped.
-        notes: other facts about the data, with their counts.
+        num_truncated: number of examples, or of their K rows, that were truncated.
+        notes: facts about the data, with their counts.
     """
 
     ids: tf.RaggedTensor
     types: tf.RaggedTensor
     targets: Mapping[str, np.ndarray | tf.RaggedTensor]
     examples: Sized
-    pad_id: int
+    vocab: Vocabulary
     max_seq_length: int
     num_truncated: int = 0
-    num_not_utf8: int = 0
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return int(self.ids.nrows())
 
     def describe(self) -> str:
-        """Returns the number of examples, and what was lost of them, in one line."""
-        line = counted(len(self), "example")
-        if self.num_truncated:
-            share = self.num_truncated / len(self)
-            line += (
-                f", {self.num_truncated:,} ({share:.1%}) truncated to {self.max_seq_length} tokens"
-            )
-        if self.num_not_utf8:
-            line += f", {self.num_not_utf8:,} with bytes that are not UTF-8, which were dropped"
-        return ", ".join([line, *self.notes])
+        """Returns `facts` and, in another line, a warning if the vocabulary does not suit them."""
+        return "\n".join(filter(None, [self.facts(), self.coverage.warning()]))
+
+    def facts(self) -> str:
+        """Returns the number of examples, what they became, and the notes, in one line."""
+        return ", ".join([self.count(), self.coverage.describe(), *self.notes])
+
+    def count(self) -> str:
+        """Returns the number of examples in words."""
+        return counted(len(self), "example")
+
+    @property
+    def coverage(self) -> Coverage:
+        """How the vocabulary covers what the model reads."""
+        return Coverage.of(self.ids.flat_values.numpy(), self.vocab)
+
+    def advice(self, longest: int | None) -> str | None:
+        """Returns what saves examples from truncation, if an encoder reads up to `longest`."""
+        if not self.num_truncated or (longest or 0) <= self.max_seq_length:
+            return None
+        return f"The encoder can read {longest} tokens: to truncate less, raise --max_seq_length."
 
     @property
     def lengths(self) -> np.ndarray:
@@ -92,24 +103,34 @@ def note_constant(targets: np.ndarray, name: Callable[[Any], str]) -> tuple[str,
 
 
 def encode_texts(
-    examples: TextExamples, tokenizer: WordPieceTokenizer, max_seq_length: int
+    examples: TextExamples, tokenizer: WordPieceTokenizer, max_seq_length: int, noun: str = ""
 ) -> Features:
-    """Tokenizes and packs texts or pairs as [CLS] a [SEP] b [SEP], showing a progress bar."""
+    """Tokenizes and packs texts or pairs as [CLS] a [SEP] b [SEP], showing a progress bar.
+
+    `noun` is what messages call them if they are no examples.
+    """
     columns = [texts for texts in (examples.texts_a, examples.texts_b) if texts is not None]
     pack = _packer(tokenizer, max_seq_length, len(columns))
     ids, types, truncated = zip(*map_texts(pack, columns, "example"), strict=True)
+    total, cut = len(columns[0]), int(sum(truncated))
+    share = f"of {total:,} {noun}" if noun else f"({cut / total:.1%})"
+    broken = sum(not is_utf8(text) for texts in columns for text in texts)
     empty = sum(any(not text.strip() for text in row) for row in zip(*columns, strict=True))
-    notes = (f"{empty:,} with an empty text",) if empty else ()
+    lost = {
+        f"{share} truncated to {max_seq_length} tokens": cut,
+        "with bytes that are not UTF-8, which were dropped": broken,
+        "with an empty text": empty,
+    }
+    notes = [f"{number:,} {what}" for what, number in lost.items() if number]
     return Features(
         ids=tf.concat(ids, 0),
         types=tf.concat(types, 0),
         targets=examples.targets,
         examples=examples,
-        pad_id=tokenizer.vocab.pad_id,
+        vocab=tokenizer.vocab,
         max_seq_length=max_seq_length,
-        num_truncated=int(sum(truncated)),
-        num_not_utf8=sum(not is_utf8(text) for texts in columns for text in texts),
-        notes=(*examples.notes, *notes),
+        num_truncated=cut,
+        notes=(*notes, *examples.notes),
     )
 
 
@@ -125,19 +146,13 @@ def encode_rows(
 
     `noun` is what messages call the rows; `examples` has the targets.
     """
-    features = encode_texts(rows, tokenizer, max_seq_length)
-    notes = features.notes
-    if cut := features.num_truncated:
-        cut = f"{cut:,} of {len(features):,} {noun} truncated to {max_seq_length} tokens"
-        notes = (cut, *notes)
+    features = encode_texts(rows, tokenizer, max_seq_length, noun)
     return dataclasses.replace(
         features,
         ids=tf.RaggedTensor.from_uniform_row_length(features.ids, count),
         types=tf.RaggedTensor.from_uniform_row_length(features.types, count),
         targets=examples.targets,
         examples=examples,
-        num_truncated=0,
-        notes=notes,
     )
 
 

@@ -145,6 +145,8 @@ class FineTuner:
         sizes = options.train_batch_size, session.strategy.num_replicas_in_sync, config
         if note := task.check_steps(self._examples, *sizes):
             session.say(f"WARNING: {note}")
+        if note := self._examples.advice(config.longest_input):
+            session.say(note)
         steps_per_epoch = math.ceil(steps / max(1, round(options.num_train_epochs)))
         warmup = int(steps * options.warmup_proportion)
         self.training = Training(

@@ -46,10 +46,12 @@ class MultiFeatures(Features):
                 targets[f"{name}/{key}"] = joined
         ids, types = (tf.concat([getattr(x, y) for x in every], 0) for y in ("ids", "types"))
         examples, first = [part.examples for part in every], every[0]
-        return cls(ids, types, targets, examples, first.pad_id, first.max_seq_length, parts=parts)
+        cut = sum(part.num_truncated for part in every)
+        sizes = first.vocab, first.max_seq_length, cut
+        return cls(ids, types, targets, examples, *sizes, parts=parts)
 
-    def describe(self) -> str:
-        return "; ".join(f"{name}: {part.describe()}" for name, part in self.parts.items())
+    def facts(self) -> str:
+        return "; ".join(f"{name}: {part.facts()}" for name, part in self.parts.items())
 
     def train_order(self, batch_size: int, num_batches: int, seed: int) -> np.ndarray:
         """See `Features.train_order`; an epoch has the batches of all tasks in random order.

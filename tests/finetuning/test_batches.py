@@ -157,9 +157,33 @@ def test_counts_truncated_and_broken_texts(monkeypatch):
     monkeypatch.setattr(features, "_TEXTS_PER_CALL", 1)
     texts = [b"a b c d e", b"a b c d e f", b"a \xff b", "é".encode()]
     encoded = encode_texts(TextExamples(texts, None, {}), TOKENIZER, max_seq_length=7)
-    assert (encoded.num_truncated, encoded.num_not_utf8) == (1, 1)
+    cut, broken = encoded.notes
+    assert cut == "1 (25.0%) truncated to 7 tokens"
+    assert broken == "1 with bytes that are not UTF-8, which were dropped"
+    assert encoded.advice(None) is encoded.advice(7) is None
+    assert encoded.advice(8).startswith("The encoder can read 8 tokens: ")
     pairs = TextExamples(texts, [b"a", b"", b"", b"a b c d"], {})
     assert encode_texts(pairs, TOKENIZER, max_seq_length=8).num_truncated == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "covered", "warns"),
+    [
+        ("a bc a. b b b b b b", "1.1 tokens per word, 0.0% [UNK]", False),
+        ("d" + " b" * 19, "1.0 tokens per word, 5.0% [UNK]", False),
+        ("d" + " b" * 18, "1.0 tokens per word, 5.3% [UNK]", True),
+        ("bc bcc", "2.5 tokens per word, 0.0% [UNK]", False),
+        ("bcc bcc", "3.0 tokens per word, 0.0% [UNK]", True),
+        ("", "0.0 tokens per word, 0.0% [UNK]", False),
+    ],
+)
+def test_how_the_vocabulary_covers_the_texts(text, covered, warns):
+    """Oracle: by hand; "##c" continues a word, and a full stop is one."""
+    tokenizer = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, "a", "b", "##c", ".")))
+    found = encode_texts(TextExamples([text.encode()], None, {}), tokenizer, 32).describe()
+    facts, *warning = found.split("\n")
+    assert facts.startswith(f"1 example, {covered}")
+    assert [covered in line and line.startswith("WARNING: ") for line in warning] == [True] * warns
 
 
 def test_the_lengths_that_each_kind_of_device_is_given():

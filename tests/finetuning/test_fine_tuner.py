@@ -12,6 +12,7 @@ import tensorflow as tf
 from support import assert_same_state, one_device, quick_runs  # noqa: F401
 
 from bert_tf.config import BertConfig, ModelSpec
+from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, TaskLearner
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -30,6 +31,8 @@ class _Features:
     targets = {"labels": np.arange(21, dtype=np.int32) % 3 // 2}
     ids = tf.ragged.constant([[1]] * 21)
     max_seq_length = 128
+    num_truncated = 1
+    advice = Features.advice
 
     def __len__(self) -> int:
         return 21
@@ -123,6 +126,15 @@ def test_flags_and_the_metric_of_the_task_reach_the_driver_and_the_optimizer():
     assert not training.trainer.optimizer.bias_correction
     training = make_training()
     assert training.driver.plan.patience is None and training.trainer.optimizer.bias_correction
+
+
+def test_what_the_encoder_could_read_is_said(capsys, monkeypatch):
+    """Oracle: the configuration, of 16 positions."""
+    make_training()
+    monkeypatch.setattr(_Features, "max_seq_length", 8)
+    make_training()
+    advice = "The encoder can read 16 tokens: to truncate less, raise --max_seq_length.\n"
+    assert capsys.readouterr().out == advice
 
 
 def test_class_weights_are_those_of_the_training_split(capsys):

@@ -90,27 +90,21 @@ class SquadFeatures(Features):
     """Windows; the targets are `start` and `end`, the positions of the answer or 0.
 
     `windows` says where they lie, as NumPy arrays. `starts` and `limits` are the byte offsets of
-    every token, int64 [contexts, (tokens)]. Longer questions than `max_query_length` were
-    truncated.
+    every token, int64 [contexts, (tokens)].
     """
 
     examples: SquadExamples
     windows: Places
     starts: tf.RaggedTensor
     limits: tf.RaggedTensor
-    max_query_length: int
 
-    def describe(self) -> str:
-        """Returns the numbers of questions and windows, and the faults in the data."""
-        parts = [
+    def count(self) -> str:
+        """Returns the numbers of questions, contexts and windows in words."""
+        return (
             f"{counted(len(self.examples), 'question')} on "
             f"{counted(len({x.context for x in self.examples.questions}), 'context')} in "
             f"{counted(len(self), 'window')} of up to {self.max_seq_length} tokens"
-        ]
-        if self.num_truncated:
-            truncated = counted(self.num_truncated, "question")
-            parts.append(f"{truncated} truncated to {self.max_query_length} tokens")
-        return ", ".join([*parts, *self.notes])
+        )
 
 
 def make_features(
@@ -139,19 +133,19 @@ def make_features(
         tokenizer.vocab,
     )
     windows = Places(*(values.numpy() for values in windows))
+    cut = int(np.sum(queries.row_lengths() > max_query_length))
+    cut = [f"{counted(cut, 'question')} truncated to {max_query_length} tokens"] if cut else []
     return SquadFeatures(
         ids=row_ids,
         types=types,
         targets=_targets(examples, starts, limits, windows) if examples.has_answers else {},
         examples=examples,
-        pad_id=tokenizer.vocab.pad_id,
+        vocab=tokenizer.vocab,
         max_seq_length=max_seq_length,
-        num_truncated=int(np.sum(queries.row_lengths() > max_query_length)),
-        notes=examples.notes,
+        notes=(*cut, *examples.notes),
         windows=windows,
         starts=starts,
         limits=limits,
-        max_query_length=max_query_length,
     )
 
 

@@ -38,9 +38,8 @@ class TaggingFeatures(Features):
 
     predicted: tf.RaggedTensor
 
-    def describe(self) -> str:
-        line = f"{self.examples.describe()}, in {counted(len(self), 'window')}"
-        return ", ".join([line, *self.notes])
+    def count(self) -> str:
+        return f"{self.examples.describe()}, in {counted(len(self), 'window')}"
 
 
 @dataclass(kw_only=True)
@@ -120,7 +119,7 @@ class TaggingTask(Task):
             types=tf.zeros_like(packed),
             targets={"tags": packed.with_values(tf.constant(tags))} if examples.tags else {},
             examples=examples,
-            pad_id=tokenizer.vocab.pad_id,
+            vocab=tokenizer.vocab,
             max_seq_length=max_seq_length,
             notes=examples.notes,
             predicted=predicted,

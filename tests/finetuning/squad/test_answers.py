@@ -33,7 +33,8 @@ def test_worked_example(tokenizer):
     assert features.targets["start"].tolist() == [0, 5, 0]
     assert features.targets["end"].tolist() == [0, 6, 0]
     assert features.describe() == (
-        "1 question on 1 context in 3 windows of up to 10 tokens, 1 question truncated to 2 tokens"
+        "1 question on 1 context in 3 windows of up to 10 tokens, 1.0 tokens per word, 0.0% [UNK], "
+        "1 question truncated to 2 tokens"
     )
 
 

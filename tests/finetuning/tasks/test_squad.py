@@ -108,6 +108,7 @@ def test_squad2_says_whether_all_questions_are_of_one_kind(threshold, answers, n
     tokenizer = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, "a", "b")))
     task = squad.SquadTask(SquadOptions(4, 5, 5, 4, threshold))
     line = "2 questions on 1 context in 2 windows of up to 16 tokens"
+    line += ", 1.0 tokens per word, 0.0% [UNK]"
     assert task.featurize(examples, tokenizer, 16).describe() == line + note
 
 

@@ -146,11 +146,20 @@ print(f"{task.metric} on the dev set: {metrics[task.metric]:.4f}")
 # %% [markdown]
 # ### Export a SavedModel that takes strings
 #
-# `export` writes a SavedModel for TensorFlow Serving. To use it, a server needs TensorFlow and TensorFlow Text, but
-# neither Keras nor bert_tf.
+# One function of TensorFlow goes from strings to probabilities (for `stsb`, to a number). To use its SavedModel, a
+# server needs TensorFlow and TensorFlow Text, but neither Keras nor bert_tf.
+
 
 # %%
-model.export("serving")
+@tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * len(columns))
+def classify(*texts):
+    scores = model(list(texts))
+    return tf.nn.softmax(scores) if names else scores
+
+
+module = tf.Module()
+module.model, module.__call__ = model, classify
+tf.saved_model.save(module, "classifier", signatures=classify)
 
 if TASK in ("cola", "sst2"):
     new = [("A warm and funny story.",), ("The plot makes no sense at all.",)]
@@ -160,10 +169,9 @@ else:
         (first, "Profits were up 33 percent, the firm announced."),
         (first, "The company was founded in Ohio."),
     ]
-served = tf.saved_model.load("serving")
-for text, row in zip(new, served.serve([tf.constant(column) for column in zip(*new)]).numpy()):
-    answer = f"{names[row.argmax()]} {tf.nn.softmax(row).numpy().max():.0%}" if names else row[0]
-    print(answer, *text, sep=" | ")
+served = tf.saved_model.load("classifier")
+for text, row in zip(new, served(*map(list, zip(*new))).numpy()):
+    print(f"{names[row.argmax()]} {row.max():.0%}" if names else row[0], *text, sep=" | ")
 
 # %% [markdown]
 # ## 2. The short way: `bert_tf.finetune`

@@ -86,6 +86,11 @@ class TaskOptions(command.Options):
         "Separator between the classes in a cell, with --label_type=classes. Default: a "
         "comma. Lists in brackets need no separator.",
     )
+    tsv_quotes: bool | None = rare_option(
+        None,
+        "Whether double quotes enclose the fields of .tsv files of --task=csv, as in .csv files; "
+        "otherwise they are text. Default: true if all of the training file follows that rule.",
+    )
 
     # Vectors of texts.
     pooling: str | None = rare_option(

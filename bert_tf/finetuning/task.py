@@ -83,7 +83,8 @@ class Task(abc.ABC):
         long_inputs: what the exported module does with long inputs, given `max_seq_length`; for the
             model card.
         flags: names of the `TaskOptions` that the task reads.
-        columns: the flags for columns that were found in the training file, with their values.
+        columns: the flags that the training file decided, such as its columns, with their values.
+        is_pretrained: whether the model was not fine-tuned, but learned the task in pre-training.
     """
 
     name: str
@@ -102,7 +103,8 @@ class Task(abc.ABC):
     token_outputs: tuple[str, ...] = ()
     long_inputs: str = "Examples are truncated to {} tokens."
     flags: tuple[str, ...] = ()
-    columns: Mapping[str, str] = MappingProxyType({})
+    columns: Mapping[str, Any] = MappingProxyType({})
+    is_pretrained: bool = False
 
     @property
     def dev_set(self) -> str:

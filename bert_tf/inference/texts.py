@@ -2,8 +2,10 @@
 
 import codecs
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -24,6 +26,8 @@ CHUNK_LINES = 1024
 # A row with longer texts counts as several.
 _ROW_BYTES = 2**14
 PAIR = " ||| "
+# What a model reads, as people paste it.
+PASTED = re.compile(rb"\s*\[CLS\]\s*(.*?)\s*(?:\[SEP\]\s*(.*?)\s*)?\[SEP\]\s*", re.S)
 # The strings by the names of the inputs, and possibly an id.
 Example = dict[str, Any]
 
@@ -132,7 +136,8 @@ def read_numbered(
     if has_choices and table_kind(path) in ("csv", "tsv"):
         raise ValueError(f"{path}: a table has no lists of choices: give a .jsonl file")
     keep = getattr(options, "keep_columns", False)  # Not every command has it.
-    return texts_of_rows(path, *read_rows(path), given, trained, names, has_choices, keep)
+    unit, rows = read_rows(path, trained.tsv_quotes)
+    return texts_of_rows(path, unit, rows, given, trained, names, has_choices, keep)
 
 
 def _parsed_lines(
@@ -158,6 +163,8 @@ def parse_line(line: bytes, signature: Sequence[tf.TensorSpec]) -> tuple:
     if len(names) == 1:
         return (line,)
     fields = line.split(b"\t") if b"\t" in line else line.rsplit(PAIR.encode(), 1)
+    if (pasted := PASTED.fullmatch(line)) and pasted[2]:
+        fields = pasted.groups()
     if is_choice := signature[-1].shape.rank == 2:
         choices = [x.decode("utf-8", "ignore") for x in fields[len(names) - 1 :]]
         fields = [*fields[: len(names) - 1], choices]
@@ -230,7 +237,9 @@ def columns_of_run(run: Run | None) -> Columns:
     names = ("text_column", "text_b_column", "label_column", "label_type")
     *found, kind = map(flags.get, names)
     # Where sentences are lists of words, the model takes whole texts.
-    return Columns.of(*found, kind) if flags.get("task") == "csv" and kind != "tags" else Columns()
+    if flags.get("task") != "csv" or kind == "tags":
+        return Columns()
+    return replace(Columns.of(*found, kind), tsv_quotes=flags.get("tsv_quotes"))
 
 
 def texts_of_rows(

@@ -50,7 +50,7 @@ SWEEP_RESULTS = "results.json"
 # The flags that other commands read, and what runs add to them.
 _FLAGS = {"task?": str, "command?": str, "finished?": bool, "normalize?": bool | None}
 _FLAGS |= {"split_files?": list[str], "data_checksums?": dict[str, int], "pooling?": str | None}
-_FLAGS |= {"some_texts?": list[str]}
+_FLAGS |= {"some_texts?": list[str], "tsv_quotes?": bool | None}
 _FLAGS |= {"label_type?": str | None, "objective?": str | None, "learned_objective?": str}
 _FLAGS |= dict.fromkeys(("label_column?", "text_column?", "text_b_column?"), str | None)
 _FLAGS |= dict.fromkeys(("max_seq_length?", "max_query_length?", "doc_stride?"), int | None)

@@ -25,6 +25,7 @@ class Columns:
     labels: tuple[str, ...] = ()
     id: str | None = None
     negative: str | None = None  # wrong second texts
+    tsv_quotes: bool | None = None  # whether quotes enclose the fields of .tsv files, if known
 
     @classmethod
     def of(

@@ -1,11 +1,12 @@
 """The user's own tables: classes or a number for each text or pair of texts, or only pairs."""
 
 import functools
-from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from bert_tf.base.files import check_single
 from bert_tf.base.progress import say
 from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import EMBEDDING, Head
@@ -18,6 +19,7 @@ from bert_tf.finetuning.tasks.classification import ClassificationTask, MultiLab
 from bert_tf.finetuning.tasks.tagged_files import check_rows_are_texts, make_tagging
 from bert_tf.finetuning.tasks.text_task import RegressionTask, number_head
 from bert_tf.tables.columns import Columns, find_columns
+from bert_tf.tables.rows import table_kind, tsv_is_quoted
 from bert_tf.tables.table import Table, as_number, fold, read_table
 
 CSV = "csv"
@@ -27,9 +29,9 @@ _SECOND = {"text_b", "text_pair", "text2", "sentence2", "hypothesis"}
 _SCORES = {"label", "score", "similarity", "relevance", "is_duplicate"}
 _FLAGS = (
     *("train_file", "dev_file", "test_file", "text_column", "text_b_column"),
-    *("label_column", "label_type", "label_separator"),
+    *("tsv_quotes", "label_column", "label_type", "label_separator"),
 )
-_PAIRS_FLAGS = (*_FLAGS[:5], "negative_column", "temperature")
+_PAIRS_FLAGS = (*_FLAGS[:6], "negative_column", "temperature")
 
 
 def make_csv_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
@@ -92,6 +94,7 @@ class TableReader:
 
     def __init__(self, options: FineTuningOptions):
         self._type, self._stated_separator = options.label_type, options.label_separator
+        self._quotes = options.tsv_quotes
         self.separator = options.label_separator or ","
         flags = options.text_column, options.text_b_column, options.label_column
         self._wanted = Columns.of(*flags, options.label_type)
@@ -99,10 +102,13 @@ class TableReader:
             self._wanted = replace(self._wanted, negative=options.negative_column)
         # The training table, until it is read.
         self._opened: dict[str, tuple[Table, Columns, _Rows]] = {}
-        self.guessed: Mapping[str, str] = {}
+        self.guessed: dict[str, Any] = {}
 
     def learn(self, files: DataFiles) -> Head:
         """Returns a head with the sorted classes of the training file, or with its scale."""
+        if files.train_file and self._quotes is None and table_kind(files.train_file) == "tsv":
+            check_single(files.train_file)
+            self._quotes = self.guessed["tsv_quotes"] = tsv_is_quoted(files.train_file)
         if self._type == "pairs":
             return Head(EMBEDDING)
         if not files.train_file:
@@ -114,7 +120,7 @@ class TableReader:
         (column,) = columns.labels
         if not self._wanted.labels and fold(column) != "label":
             self._wanted = columns
-            self.guessed = {"text_column": columns.text, "label_column": column}
+            self.guessed |= {"text_column": columns.text, "label_column": column}
         if self._type == "similarity":
             low, high = labels.cosine_range(table.path, column, rows)
             return Head(EMBEDDING, mean=low, deviation=high - low)
@@ -149,7 +155,7 @@ class TableReader:
 
     def _open(self, path: str, split: str) -> tuple[Table, Columns, _Rows | None]:
         """Returns a table, its columns and its labels; None if a test file has none."""
-        tests, pairs, table = split == "test", self._type == "pairs", read_table(path)
+        tests, pairs, table = split == "test", self._type == "pairs", read_table(path, self._quotes)
         if labelled := not (tests or pairs):
             check_rows_are_texts(table, self._wanted.labels or ("label",))
         columns = find_columns(table, self._wanted, labelled)

@@ -4,6 +4,7 @@ import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 import numpy as np
@@ -57,7 +58,7 @@ class TextTask(Task):
     test_splits: tuple[str, ...] = ("test",)
     optional_splits: tuple[str, ...] = ()
     flags: tuple[str, ...] = DataFiles._fields
-    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    columns: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     apart = False
     hold_out = staticmethod(hold_out)

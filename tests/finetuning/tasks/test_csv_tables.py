@@ -7,11 +7,14 @@ import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf.config import Head, ModelSpec
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, task_of_run
 from bert_tf.finetuning.saved_run import own_flags, recorded
+from bert_tf.inference.inference_options import TextOptions
+from bert_tf.inference.texts import columns_of_run, read_numbered
 from bert_tf.runs.run import FINISHED, Run
 from bert_tf.tables.columns import Columns, find_columns
 from bert_tf.tables.table import read_table
@@ -128,6 +131,30 @@ def test_a_run_keeps_the_columns_of_its_training_file(read, write, tmp_path):
     flags = recorded(options) | task.columns | {FINISHED: True}
     (tmp_path / "flags.json").write_text(json.dumps(flags))
     assert own_flags(options, Run(str(tmp_path))).label_column == "v1"
+
+
+@pytest.mark.parametrize("stray", ["", 'a 5" pipe\tx\n'])
+def test_a_run_keeps_how_its_tsv_files_are_quoted(stray, read, write, tmp_path):
+    """Oracle: the texts of the same rows, which predict reads; a stray quote follows a megabyte."""
+    rows = '"a, b"\tx\n"c, d"\ty\n'
+    train = write("train.tsv", "text\tlabel\n" + rows * 60_000 + stray)
+    dev = write("dev.tsv", "text\tlabel\n" + rows)
+    task, splits = read(train_file=train, dev_file=dev)
+    expected = [b'"a, b"', b'"c, d"'] if stray else [b"a, b", b"c, d"]
+    assert splits["train"].texts_a[:2] == splits["dev"].texts_a == expected
+    assert task.columns["tsv_quotes"] == (not stray)
+    options = FineTuningOptions(
+        task="csv", output_dir=str(tmp_path), train_file=train, do_eval=True
+    )
+    flags = recorded(options) | task.columns | {FINISHED: True}
+    (tmp_path / "flags.json").write_text(json.dumps(flags))
+    run = Run(str(tmp_path))
+    assert own_flags(options, run).tsv_quotes == (not stray)
+    signature = [tf.TensorSpec([None], tf.string, "text")]
+    for path in (train, dev):
+        texts = TextOptions(input_file=path)
+        _, row = next(read_numbered(texts, signature, columns_of_run(run), path))
+        assert row.texts == (expected[0],)
 
 
 def test_an_empty_list_of_classes_is_a_label(read, write):

@@ -104,9 +104,14 @@ def _read_lists(path: str, columns: dict[str, str], labelled: bool) -> TaggedTex
     if labelled:
         check_rows_are_texts(table, labels or ("tags",))
     found = find_columns(table, wanted, labelled, ("tokens", "tags"))
-    tags = found.labels[0] if has_labels(table, found.labels) else None
+    (column,), notes = found.labels, table.ids(found.id)[1]
+    tags = column if has_labels(table, found.labels) else None
+    if tags is None:
+        notes = (*notes, f"no tags in {column!r}")
     documents = [[_sentence(table, row, found.text, tags)] for row in range(len(table))]
-    return TaggedText(path, documents, notes=table.ids(found.id)[1])
+    usual = not labelled or fold(column) == "tags"
+    columns = {} if usual else {"text_column": found.text, "label_column": column}
+    return TaggedText(path, documents, notes=notes, columns=columns)
 
 
 def _sentence(table: Table, row: int, words: str, tags: str | None) -> Sentence:

@@ -199,3 +199,10 @@ def test_lists_of_words_and_tags(folder):
     assert task.labels == ("NOUN", "VERB")
     _, splits = _read(folder, "test", [{"words": ["a"]}], text_column="words")
     assert splits["test"].words == ["a"] and splits["test"].tags == []
+    assert splits["test"].notes == ("no tags in 'tags'",)
+    # Columns that the training file shows are those of others.
+    rows = [{"tokens": ["a", "b"], "ner_tags": ["O", "B-X"]}] * 20
+    task, _ = _read(folder, "train", rows)
+    assert task.columns == {"text_column": "tokens", "label_column": "ner_tags"}
+    (folder / "test.jsonl").write_text(json.dumps(rows[0]))
+    assert task.read(DataFiles(test_file="test.jsonl"), "test").tags == ["O", "B-X"]

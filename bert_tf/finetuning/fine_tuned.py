@@ -102,11 +102,13 @@ def open_fine_tuned(
     else:
         checkpoint = open_checkpoint(path, any_encoder=True, vocab_file=vocab_file)
         folder = checkpoint.run
-        if pretrained and not checkpoint.head and "next_sentence" in checkpoint.parts:
+        is_pretrained = pretrained and not checkpoint.head and "next_sentence" in checkpoint.parts
+        if is_pretrained:
             checkpoint, pairs = _pair_classifier(checkpoint), True
     flags = folder.flags if folder else {}
     if "task" not in flags:
         task = task or _converted_task(checkpoint, path, pairs, threshold)
+        task = task.changed(is_pretrained=is_pretrained)
     elif pairs:
         raise ValueError("--pairs is only for classifiers of other programs: omit it")
     elif not task:

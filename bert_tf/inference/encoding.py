@@ -11,14 +11,13 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.finetuning.features import make_windows
+from bert_tf.inference.texts import PASTED
 from bert_tf.models.inputs import INPUTS
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # As in google-research/bert's extract_features.
 _PAIR = re.compile(rb"(.*) \|\|\| (.*)", re.S)
 _SEPARATOR = b" ||| "
-# What a model reads, as people paste it.
-_PASTED = re.compile(rb"\s*\[CLS\](.*?)(?:\[SEP\](.*))?\[SEP\]\s*", re.S)
 # A line as it was read, or the texts of a row in a table.
 Line = bytes | tuple[bytes, ...]
 # The place of [CLS] and [SEP].
@@ -75,7 +74,7 @@ def _segments(line: Line, may_be_pasted: bool) -> list[tuple[bytes, int]]:
     """Returns the one or two texts of a line, and where each begins."""
     if isinstance(line, tuple):
         return [*zip(line, (0, len(line[0]) + len(_SEPARATOR)), strict=False)]
-    match = (may_be_pasted and _PASTED.fullmatch(line)) or _PAIR.fullmatch(line)
+    match = (may_be_pasted and PASTED.fullmatch(line)) or _PAIR.fullmatch(line)
     if not match:
         return [(line, 0)]
     return [(match[i], match.start(i)) for i in range(1, match.lastindex + 1)]

@@ -231,8 +231,8 @@ class ExtractionOptions(RunnerOptions, PairColumnOptions, TokenizerOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplorerOptions(TokenizerOptions):
-    """The flags of explore."""
+class PageOptions(TokenizerOptions):
+    """What a page of explore shows."""
 
     checkpoint: str = option(
         help="A run folder, or a checkpoint of another program (docs/checkpoints.md)."
@@ -244,6 +244,19 @@ class ExplorerOptions(TokenizerOptions):
         kind="positional",
         aliases=("text",),
     )
+    top_k: int = option(5, "How many words to show for each masked token.", at_least=1)
+    max_seq_length: int | None = option(
+        None,
+        "Tokens per text; longer texts are truncated, and the page says so. Default: 64, or "
+        "the most that the model takes.",
+        **PAIR_LENGTH,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplorerOptions(PageOptions):
+    """The flags of explore."""
+
     output_file: str | None = option(None, "The page to write, such as page.html.")
     overwrite: bool = option(False, "Replace an existing --output_file.")
     serve: bool = option(
@@ -254,13 +267,6 @@ class ExplorerOptions(TokenizerOptions):
     open: bool = option(False, "Open the page in a browser.")
     port: int = option(
         8000, "Where --serve listens; 0 for any free port.", at_least=0, at_most=65535
-    )
-    top_k: int = option(5, "How many words to show for each masked token.", at_least=1)
-    max_seq_length: int | None = option(
-        None,
-        "Tokens per text; longer texts are truncated, and the page says so. Default: 64, or "
-        "the most that the model takes.",
-        **PAIR_LENGTH,
     )
 
     def __post_init__(self) -> None:

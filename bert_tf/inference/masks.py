@@ -185,7 +185,7 @@ def load_filler(options: FillerOptions) -> MaskFiller:
             f"{options.checkpoint} has no masked-LM head, which predicts the words: give a run of "
             "run_pretraining, or another checkpoint with such a head"
         )
-    tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=True)
+    tokenizer = load_tokenizer(checkpoint, options, pretrained=True)
     ids = tokenizer.vocab.ids  # A comma may be a token itself.
     words = [w for x in options.targets for w in ([x] if x in ids else x.split(","))]
     targets = target_ids(tokenizer, words)

@@ -33,8 +33,12 @@ def load_model(
 
 
 def load_tokenizer(
-    checkpoint: Checkpoint, options: TokenizerOptions, **arguments: bool
+    checkpoint: Checkpoint, options: TokenizerOptions, pretrained: bool = False
 ) -> WordPieceTokenizer:
-    """Builds the tokenizer of a checkpoint; `arguments` are others of `WordPieceTokenizer`."""
+    """Builds the tokenizer of a checkpoint.
+
+    A `pretrained` model reads [MASK] and other special tokens in a text as such, one that was
+    fine-tuned as the ordinary text that they were in training.
+    """
     vocab, lower_case = resolve_vocab(checkpoint, options.vocab_file, options.do_lower_case)
-    return WordPieceTokenizer(vocab, lower_case, **arguments)
+    return WordPieceTokenizer(vocab, lower_case, special_tokens_in_text=pretrained)

@@ -88,7 +88,8 @@ class VectorExtractor:
         self.layers = layers = chosen_layers(options.layers, config.num_hidden_layers)
         self.max_seq_length = options.max_seq_length or fitting_length(config)
         check_length(config, self.max_seq_length)
-        self.tokenizer, self._options = load_tokenizer(self.checkpoint, options), options
+        pretrained, self._options = not self.checkpoint.head, options
+        self.tokenizer = load_tokenizer(self.checkpoint, options, pretrained)
         encoder = load_model(self.checkpoint, BertEncoder, ("encoder", "projection"))
         self.token_bytes = 4 * len(layers) * config.hidden_size
         values = np.zeros((0, len(layers), config.hidden_size), np.float32)

@@ -12,9 +12,10 @@ import webbrowser
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import attention_of, save_run
+from support import attention_of, one_line, save_run
 
 import bert_tf
+from bert_tf import extract_features
 from bert_tf.config import Head
 from bert_tf.explore import Options, run
 from bert_tf.inference.explorer import notebook_page
@@ -57,6 +58,32 @@ def test_an_exploration_is_what_the_model_computes(pretrained, vocab):
         best = np.argsort(-row)[: len(words)]
         assert [word["token"] for word in words] == [vocab.tokens[i] for i in best]
         np.testing.assert_allclose([word["probability"] for word in words], row[best], atol=1e-5)
+
+
+@pytest.mark.parametrize("pair", ["the [MASK] ||| on", "[CLS] the [MASK] [SEP] on [SEP]"])
+def test_all_commands_read_a_text_in_one_way(pretrained, fine_tuned, tmp_path, pair):
+    """Oracles: by hand, the tokens; what the explorer shows of them is what predict computes.
+
+    Before fine-tuning, [MASK] is the token; afterwards, it is ordinary text, as in training.
+    """
+    folder = pretrained[0]
+    found = Explorer(options(folder)).explore(pair.encode())
+    assert found["tokens"] == "[CLS] the [MASK] [SEP] on [SEP]".split()
+    predicted = bert_tf.load_predictor(folder)(pair)
+    assert (predicted["text"], predicted["text_b"]) == ("the [MASK]", "on")
+    assert predicted["probabilities"]["IsNext"] == pytest.approx(found["next_sentence"], abs=1e-5)
+    assert len(bert_tf.load_mask_filler(folder)(pair)["masks"]) == 1
+    (tmp_path / "pair.txt").write_text(pair)
+    output = str(tmp_path / "vectors.jsonl")
+    flags = dict(input_file=f"{tmp_path}/pair.txt", output_file=output)
+    extract_features.run(extract_features.Options(checkpoint=folder, **flags))
+    features = json.loads((tmp_path / "vectors.jsonl").read_text())["features"]
+    assert [feature["token"] for feature in features] == found["tokens"]
+    tuned = fine_tuned("rte", Head("classifier", ("no", "yes")))[0]
+    found = Explorer(options(tuned)).explore(pair.encode())
+    assert found["tokens"] == "[CLS] the [UNK] [UNK] [UNK] [SEP] on [SEP]".split()
+    bars = {bar["token"]: bar["probability"] for bar in found["answer"]["bars"]}
+    assert bars == bert_tf.load_predictor(tuned)(("the [MASK]", "on"))["probabilities"]
 
 
 def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
@@ -174,6 +201,15 @@ def test_a_notebook_shows_the_page_in_a_frame(pretrained):
     assert (tag, frame["sandbox"]) == ("iframe", "allow-scripts") and len(repr(page)) < 100
     (text,) = Page.of(frame["srcdoc"]).data["texts"]
     assert text["text"] == HOSTILE and len(text["words"][1]) == 2
+    for given, line in (
+        ({"output_file": "page.html"}, "output_file is not an argument of notebook_page: choose"),
+        ({"serve": True}, "serve is not an argument of notebook_page"),
+        ({"top_k": 2.5}, "top_k is 2.5: it must be an integer"),
+    ):
+        with one_line(f"^{line}"):
+            notebook_page(pretrained[0], "a", **given)
+    with one_line(r"^texts is \(5,\): it must be strings"):
+        notebook_page(pretrained[0], 5)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from bert_tf.config import EMBEDDING
 from bert_tf.finite import check_computed
 from bert_tf.inference.answers import drawing_of
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, Line, encode_lines, padded_inputs
-from bert_tf.inference.inference_options import ExplorerOptions, PredictorOptions
+from bert_tf.inference.inference_options import PageOptions, PredictorOptions
 from bert_tf.inference.masks import MaskFiller
 from bert_tf.inference.models import load_model, load_tokenizer
 from bert_tf.inference.predictor import open_predictor
@@ -35,7 +35,7 @@ class Explorer:
     `suggestions` are texts from the data of its run.
     """
 
-    def __init__(self, options: ExplorerOptions):
+    def __init__(self, options: PageOptions):
         checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
         config = checkpoint.spec.config
         self.suggestions = _texts_of(checkpoint.run) if checkpoint.run else []
@@ -43,8 +43,7 @@ class Explorer:
         self.most_tokens = config.max_position_embeddings
         check_length(config, self.max_seq_length)
         tuned = _is_fine_tuned(checkpoint)
-        # A task reads [MASK] as ordinary text.
-        self._tokenizer = load_tokenizer(checkpoint, options, special_tokens_in_text=not tuned)
+        self._tokenizer = load_tokenizer(checkpoint, options, pretrained=not checkpoint.head)
         self._vocab = self._tokenizer.vocab
         self._heads = checkpoint.parts & {"masked_lm", "next_sentence"}
         parts = {"encoder", "projection"} | checkpoint.parts & {"pooler"} | self._heads

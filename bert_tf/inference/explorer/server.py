@@ -18,7 +18,7 @@ from typing import Any
 from bert_tf.base.calling import called_options, in_python
 from bert_tf.base.output_files import atomic_write, check_output_files
 from bert_tf.inference.explorer.exploring import Exploration, Explorer
-from bert_tf.inference.inference_options import ExplorerOptions
+from bert_tf.inference.inference_options import ExplorerOptions, PageOptions
 
 
 def page_of(
@@ -150,16 +150,20 @@ class NotebookPage:
 
 
 def notebook_page(checkpoint: str, *texts: str, **flags: Any) -> NotebookPage:
-    """Returns the page for a notebook; `flags` are other flags of explore, such as top_k=10."""
+    """Returns the page for a notebook.
+
+    `flags` are those of explore that say what to show and how to read: `top_k`, `max_seq_length`,
+    `vocab_file` and `do_lower_case`.
+    """
     if not texts:
         raise ValueError("notebook_page needs a text after the checkpoint")
-    given = flags | dict(checkpoint=checkpoint, texts=texts, output_file="unused.html")
-    with in_python(ExplorerOptions):
-        options = called_options("notebook_page", ExplorerOptions, given)
+    given = flags | dict(checkpoint=checkpoint, texts=texts)
+    with in_python(PageOptions):
+        options = called_options("notebook_page", PageOptions, given)
         return NotebookPage(_make_page(options)[1])
 
 
-def _make_page(options: ExplorerOptions) -> tuple[Explorer, str, int]:
+def _make_page(options: PageOptions, live: bool = False) -> tuple[Explorer, str, int]:
     """Returns the explorer, the page, and how many texts were truncated."""
     explorer = Explorer(options)
     # Arguments that are not UTF-8 arrive with surrogates.
@@ -167,7 +171,7 @@ def _make_page(options: ExplorerOptions) -> tuple[Explorer, str, int]:
     explorations = [explorer.explore(text) for text in texts]
     name = os.path.basename(os.path.abspath(options.checkpoint))
     length, suggestions = explorer.max_seq_length, explorer.suggestions
-    page = page_of(explorations, name, length, options.serve, suggestions)
+    page = page_of(explorations, name, length, live, suggestions)
     return explorer, page, sum(exploration["truncated"] for exploration in explorations)
 
 
@@ -176,7 +180,7 @@ def explore(options: ExplorerOptions) -> None:
     if options.output_file:
         read = [options.checkpoint, options.vocab_file]
         check_output_files([options.output_file], read, options.overwrite)
-    explorer, page, truncated = _make_page(options)
+    explorer, page, truncated = _make_page(options, options.serve)
     if not options.serve:
         atomic_write(options.output_file, page, options.overwrite)
         print(f"Wrote {options.output_file}: open it in a browser.")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from support import edit_json
 
 from bert_tf.build_vocab import Options, run
 from bert_tf.examples.creation_options import DataOptions
@@ -202,6 +203,9 @@ def test_another_vocabulary_is_not_replaced(tmp_path, capsys, monkeypatch):
     build(tmp_path, b"ab ab ab q q\n")
     count_words = building.count_words
     monkeypatch.setattr(building, "count_words", None)
+    # The contents count, not the time of the input or the version of the program.
+    os.utime(tmp_path / "text.txt", (1, 1))
+    edit_json(tmp_path / "vocab.txt.manifest.json", bert_tf="0.0.1")
     run(
         Options(
             input_file=f"{tmp_path}/text.txt",

@@ -53,12 +53,12 @@ def describe_file(file: str) -> dict[str, Any]:
 
 
 def description_of(manifest: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Returns the description that a manifest contains; {} without one."""
+    """Returns the description that a manifest contains, without the version; {} without one."""
     if not manifest:
         return {}
     # By their numbers: the same files under other names give the same output.
     files = {f"input {n}": entry for n, entry in enumerate(manifest.get("inputs", []), start=1)}
-    return {"bert_tf": manifest.get("bert_tf")} | manifest.get("settings", {}) | files
+    return manifest.get("settings", {}) | files
 
 
 def is_same(manifest: Mapping[str, Any] | None, description: Mapping[str, Any]) -> bool:

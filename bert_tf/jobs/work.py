@@ -61,9 +61,11 @@ def unfinished_work(
     """
     with locked(path):
         before = UnfinishedWork(path).job
-        resumes = is_same(before, description)
-        if before and not (resumes or overwrite):
+        same = is_same(before, description)
+        if before and not (same or overwrite):
             check_same(path, description_of(before), description_of(description), REPLACE)
+        # Another version may keep its unfinished work in another form.
+        resumes = same and before["bert_tf"] == description["bert_tf"]
         overwrite = overwrite or (resumes and before.get("overwrite", False))
         work = UnfinishedWork(path, resumes, overwrite)
         if not resumes:
@@ -93,7 +95,7 @@ class UnfinishedWork:
     def clear(self) -> None:
         """Removes the unfinished work and no other file; raises a ValueError without a job.json."""
         found = [name for name in (*_STAGES, _JOB) if tf.io.gfile.exists(self._file(name))]
-        if found and not description_of(self.job).get("bert_tf"):
+        if found and not self.job.get("bert_tf"):
             raise ValueError(
                 f"{self.path} contains {found[0]}, but no job.json that describes it: move the "
                 "folder away, or choose another --output_file"

@@ -14,7 +14,7 @@ from bert_tf.base.content import describe_problems
 from bert_tf.base.files import MANIFEST_END, file_sha256, match_files, read_file, read_json
 from bert_tf.base.output_files import atomic_write, check_free, check_output_files, write_json
 from bert_tf.base.progress import say
-from bert_tf.base.provenance import MADE, describe, describe_file, kept_files
+from bert_tf.base.provenance import MADE, describe, describe_files, kept_files
 from bert_tf.corpus.corpus_options import CorpusOptions
 from bert_tf.corpus.reading import input_files
 from bert_tf.resolution import read_vocab_file
@@ -126,8 +126,7 @@ def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
 
 def _describe(options: VocabularyOptions, texts: dict[str, list[str]]) -> dict[str, Any]:
     """Returns the manifest, but for the checksum of the vocabulary."""
-    # Without the checksums of texts, because reading them may take minutes.
-    inputs = [describe_file(file) for file in itertools.chain(*texts.values())]
+    inputs = describe_files([*itertools.chain(*texts.values())])
     if old := options.extend_vocab:
         inputs.append({"file": old, "sha256": file_sha256(old)})
     settings = options.with_corpus_defaults().values("place")

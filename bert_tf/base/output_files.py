@@ -1,7 +1,8 @@
 """Writes files and folders atomically: they appear complete or not at all.
 
 Until then, they are called NAME.tmp-HOST-PROCESS-RANDOM. If a process is killed, the next one on
-the same host that writes to the folder removes such files. A folder can be locked meanwhile.
+the same machine that writes to the folder removes such files, unless the machine was restarted. A
+folder can be locked meanwhile.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import functools
 import hashlib
 import json
 import os
+import pathlib
 import re
 import secrets
 import socket
@@ -21,14 +23,16 @@ from typing import Any, TextIO
 import tensorflow as tf
 
 from bert_tf.base.files import absolute_path, named_errors
+from bert_tf.base.storage import storage
 
 # What to do about a file that a command finds where it would write.
 REPLACE = "name another file, or replace it with --overwrite"
 
-_PID_SPACE = "/proc/self/ns/pid"  # Containers may share a host's name, but not its process numbers.
-_HOST = f"{socket.gethostname()} {os.path.exists(_PID_SPACE) and os.stat(_PID_SPACE).st_ino}"
-_HOST = hashlib.sha256(_HOST.encode()).hexdigest()[:8]
-_OURS = re.compile(rf"\.tmp-{_HOST}-(\d+)-[0-9a-f]{{8}}$")
+# What numbers processes: a machine since its start, and in it a container. Both may share the name
+# of the host with others.
+_BOOT, _PID_SPACE = "/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"
+# What names a download. A file of such a name would not be found again.
+_DOWNLOAD = re.compile("(hf|keras|tfhub):")
 TEMPORARY = r"\.tmp-[0-9a-f]{8}-\d+-[0-9a-f]{8}"
 LOCK = "lock"
 # Seconds. A killed process holds its locks until the system has freed its memory.
@@ -39,17 +43,29 @@ _UNSUPPORTED = frozenset((errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVA
 
 def temporary_name(path: str) -> str:
     """Returns a new name for a file or folder, to use until it is complete."""
+    check_can_write(path)
     if "://" not in path:
         _remove_left(os.path.dirname(path) or ".")
-    return f"{path}.tmp-{_HOST}-{os.getpid()}-{secrets.token_hex(4)}"
+    return f"{path}.tmp-{_host()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+@functools.cache
+def _host() -> str:
+    """Returns eight digits, the same for all processes that have different numbers."""
+    try:
+        numbered_by = f"{pathlib.Path(_BOOT).read_text()} {os.stat(_PID_SPACE).st_ino}"
+    except OSError:  # not Linux
+        numbered_by = socket.gethostname()
+    return hashlib.sha256(numbered_by.encode()).hexdigest()[:8]
 
 
 @functools.cache
 def _remove_left(folder: str) -> None:
-    """Removes what killed processes of this host left in a folder; looks only once."""
+    """Removes what killed processes of this machine left in a folder; looks only once."""
+    name_of_ours = re.compile(rf"\.tmp-{_host()}-(\d+)-[0-9a-f]{{8}}$")
     with contextlib.suppress(OSError, tf.errors.OpError):  # no folder, or others were faster
         for name in os.listdir(folder):
-            if (ours := _OURS.search(name)) and not _is_alive(int(ours[1])):
+            if (ours := name_of_ours.search(name)) and not _is_alive(int(ours[1])):
                 path = f"{folder}/{name}"
                 (remove_folder if os.path.isdir(path) else remove)(path)
 
@@ -91,6 +107,15 @@ def publish(temporary: str, path: str, overwrite: bool = True) -> None:
         tf.io.gfile.rename(temporary, path, overwrite=True)
 
 
+def check_can_write(path: str) -> None:
+    """Raises a ValueError for a place that can only be read, such as the Hugging Face Hub."""
+    if _DOWNLOAD.match(path) or storage(path) is not tf.io.gfile:
+        raise ValueError(
+            f"{path} can only be read: name an output on a disk, or in a cloud that TensorFlow can "
+            "write to"
+        )
+
+
 def check_free(*paths: str, advice: str = REPLACE) -> None:
     """Raises a FileExistsError that ends with `advice` if one of the paths exists."""
     for path in paths:
@@ -106,6 +131,7 @@ def make_folder(path: str) -> None:
 
 def check_new_folder(path: str) -> None:
     """Raises a ValueError unless `path` is new or an empty folder."""
+    check_can_write(path)
     if not tf.io.gfile.exists(path):
         return
     if not tf.io.gfile.isdir(path):
@@ -188,6 +214,7 @@ def check_output_files(
         raise ValueError(f"--{flag} names no file: give it a name")
     used = {_identity(file): "is an input file too" for file in inputs if file}
     for file in files:
+        check_can_write(file)
         if problem := used.get(_identity(file)):
             raise ValueError(f"--{flag}: {file} {problem}: choose another name")
         used[_identity(file)] = "is named twice"
@@ -220,6 +247,7 @@ def locked(folder: str) -> Iterator[None]:
     machines on network file systems with locks, such as NFS, and ends with the process. On `gs://`,
     nothing is locked. At the end, the file is removed, and so is the folder if it is empty.
     """
+    check_can_write(folder)
     if "://" in folder:
         yield
         return

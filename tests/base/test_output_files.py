@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tensorflow as tf
+from support import one_line
 
 from bert_tf.base import output_files
 from bert_tf.base.output_files import (
@@ -104,6 +105,25 @@ def test_what_killed_processes_left_goes(tmp_path):
     assert os.listdir(f"{tmp_path}/new") == ["file"]
 
 
+@pytest.mark.parametrize("changed", ["_BOOT", "_PID_SPACE"])
+def test_what_other_machines_and_containers_write_stays(tmp_path, monkeypatch, changed):
+    """Oracle: the file of a process that exists there, with a number that is free here."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    name = output_files.temporary_name(f"{tmp_path}/new")
+    theirs = tmp_path / name.replace(f"-{os.getpid()}-", f"-{dead.pid}-")
+    theirs.touch()
+    (tmp_path / "id").write_text("d7d14841-c465-4d6e-ac6d-78c52048cc74")
+    for is_there in (True, False):
+        if is_there:
+            monkeypatch.setattr(output_files, changed, f"{tmp_path}/id")
+        output_files._host.cache_clear()
+        output_files._remove_left.cache_clear()
+        atomic_write(f"{tmp_path}/new", "text")
+        assert theirs.exists() == is_there
+        monkeypatch.undo()
+
+
 def test_what_appears_meanwhile_stays(tmp_path):
     """Oracle: what a user put there: a file, a folder that holds one, a link to nowhere."""
     file, folder, link = (tmp_path / name for name in ("file", "folder", "link"))
@@ -136,6 +156,27 @@ def test_no_output_is_an_input(tmp_path):
             check_output_files([name], [f"{tmp_path}/in", None], flag="plot")
     with pytest.raises(ValueError, match="is named twice"):
         check_output_files([f"{tmp_path}/new", f"{tmp_path}/./new"], [])
+
+
+@pytest.mark.parametrize(
+    "path", ["hf:datasets/me/data/a", "hf:me/model", "keras:a", "tfhub:me/a", "hf://datasets/me/a"]
+)
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: atomic_write(path, "text"),
+        lambda path: check_output_files([path], []),
+        check_new_folder,
+        lambda path: locked(path).__enter__(),
+        lambda path: whole_folder(path).__enter__(),
+    ],
+)
+def test_places_that_can_only_be_read(tmp_path, monkeypatch, write, path):
+    """Oracle: the names of downloads in `storage` and `checkpoint`; the folder stays empty."""
+    monkeypatch.chdir(tmp_path)
+    with one_line(f"^{path} can only be read: name an output on a disk"):
+        write(path)
+    assert os.listdir() == []
 
 
 def test_atomic_write(tmp_path):

@@ -1,11 +1,15 @@
 """From text to SavedModels, by the commands that each command prints as the next."""
 
 import pathlib
+import subprocess
+import webbrowser
+from unittest import mock
 
 import pytest
 from support import quick_runs  # noqa: F401
 
 import bert_tf
+from bert_tf import quickstart
 from bert_tf.build_vocab import Options, run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 
@@ -52,6 +56,22 @@ def test_every_printed_command_runs(tmp_path, monkeypatch, capsys, run_printed):
     assert len(printed) == 1
     assert pathlib.Path("run-2", EVAL_RESULTS).exists()
     assert pathlib.Path("encoder-2", "saved_model.pb").exists()
+
+
+def test_quickstart_leaves_finished_files_alone(tmp_path, monkeypatch):
+    """Oracles: the bytes of the user's files; only commands that write nothing run."""
+    names = ("train.txt", "heldout.txt", "vocab.txt", "train.tfrecord", "heldout.tfrecord")
+    names += ("pretraining/ckpt-2600.index", "encoder", "preprocessor", "explore.html")
+    for file in map(tmp_path.joinpath, names):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("mine")
+    ran, opened = mock.Mock(return_value=mock.Mock(returncode=0)), []
+    monkeypatch.setattr(subprocess, "run", ran)
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    quickstart.run(quickstart.Options(output_dir=str(tmp_path), open=True))
+    assert [call.args[0][2] for call in ran.call_args_list] == ["export.check", "bert_tf.fill_mask"]
+    assert {file.read_text() for file in map(tmp_path.joinpath, names)} == {"mine"}
+    assert opened == [(tmp_path / "explore.html").as_uri()]
 
 
 def _commands(capsys) -> list[str]:

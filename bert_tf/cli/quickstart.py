@@ -17,6 +17,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+import webbrowser
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -86,8 +87,9 @@ def run(options: Options) -> None:
     _step(None, "export.check", saved_model_dir=encoder)
     _step(None, "bert_tf.fill_mask", *_SENTENCES, checkpoint=encoder)
     page = folder / "explore.html"
-    flags = dict(checkpoint=model, output_file=page, overwrite=True, open=options.open or None)
-    _step(None, "bert_tf.explore", *_SENTENCES[:2], **flags)
+    _step(page, "bert_tf.explore", *_SENTENCES[:2], checkpoint=model, output_file=page)
+    if options.open:
+        webbrowser.open(page.absolute().as_uri())
     print(
         f"\nFinished after {(time.monotonic() - started) / 60:.1f} minutes. {folder}/ holds:\n"
         "  train.txt, heldout.txt    the text, one sentence per line\n"

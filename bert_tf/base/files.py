@@ -83,14 +83,22 @@ def read_json(
 ) -> Any:
     """Reads a JSON file and checks its types, see `parse_json`; returns {} if there is no file.
 
-    Raises a ValueError that ends with `advice` if the file is damaged or a value has another type.
+    Raises a ValueError if a value has another type, and one that ends with `advice` if the file is
+    not JSON.
     """
     if not tf.io.gfile.exists(path):
         return {}
     try:
-        return parse_json(read_file(path), kind)
+        value = parse_json(read_file(path), Any)
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}): {advice}") from None
+    try:
+        check_kind(value, kind)
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is damaged or another program's ({error}): restore it, or move it away"
+        ) from None
+    return value
 
 
 def parse_json(text: str | bytes, kind: Any = dict[str, Any]) -> Any:

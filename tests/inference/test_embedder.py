@@ -147,7 +147,7 @@ def test_newer_folders(tmp_path, stated, expected):
     settings = EmbeddingSettings(Head(EMBEDDING, pooling="max"), expected)
     assert read_settings(f"{tmp_path}/config.json") == settings
     (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": "12"}')
-    with pytest.raises(ValueError, match="tokenizer_config.json is damaged .model_max_length is '"):
+    with pytest.raises(ValueError, match="tokenizer_config.json is .*.model_max_length is '"):
         read_settings(f"{tmp_path}/config.json")
 
 
@@ -158,7 +158,7 @@ def test_newer_folders(tmp_path, stated, expected):
         ([*BOTH, *modules("Normalize", "Dense")], {}, {}, "Dense is not supported in this place"),
         (modules("Transformer"), {}, {}, "has no Pooling"),
         (modules("Transformer", "Normalize", "Pooling"), {}, {}, "Pooling is not supported"),
-        ([{"path": ""}], {}, {}, r"modules.json is damaged \(\[0\] has no 'type'"),
+        ([{"path": ""}], {}, {}, r"modules.json is .*\[0\] has no 'type'"),
         ([], {}, {}, "has no Pooling"),
         (3, {}, {}, "modules.json is damaged"),
         *(

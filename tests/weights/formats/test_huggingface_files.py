@@ -194,7 +194,7 @@ def test_missing_weights_of_heads_start_anew(folder, tmp_path, capsys, name):
         ({"id2label": {"0": "a"}}, "id2label has 1 labels, but classifier has 3 outputs"),
         ({"id2label": {"0": "a", "1": "b", "2": "b"}}, "config.json: id2label: a label is empty"),
         ({"id2label": {"1": "a", "2": "b"}}, "the keys of id2label are not 0, 1, 2"),
-        ({"id2label": ["a"]}, r"config.json is damaged .id2label is \['a'\], not an object"),
+        ({"id2label": ["a"]}, r"config.json is .*.id2label is \['a'\], not an object"),
         ({"architectures": 5}, "architectures is 5, not a list"),
         ({"architectures": [{}]}, r"architectures\[0\] is {}, not a string"),
         ({"model_type": ["bert"]}, r"model_type is \['bert'\], not a string"),
@@ -308,9 +308,9 @@ def test_a_vocabulary_in_tokenizer_json(folder):
         ({"model": {"vocab": {"x\ny": 0}}}, r"its token 'x\\ny' cannot be a line"),
         ({"model": {"vocab": {"x ": 0}}}, "its token 'x ' cannot be a line of voc"),
         ({"model": {"vocab": VOCAB.ids | {"x": 10**9}}}, "its largest id is 1000000000"),
-        ({"added_tokens": [{"id": 7, "content": 5}]}, "damaged .added_tokens.0..content is 5, not"),
-        ({"normalizer": {"lowercase": "no"}}, "damaged .normalizer.lowercase is 'no', not true"),
-        ({"model": 7}, "tokenizer.json is damaged .model is 7, not an object"),
+        ({"added_tokens": [{"id": 7, "content": 5}]}, ".added_tokens.0..content is 5, not"),
+        ({"normalizer": {"lowercase": "no"}}, ".normalizer.lowercase is 'no', not true"),
+        ({"model": 7}, "tokenizer.json is .*.model is 7, not an object"),
         ({"model": {}}, "tokenizer.json holds no vocabulary"),
     ):
         file.write_text(json.dumps(whole | change))

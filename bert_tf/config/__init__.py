@@ -1,6 +1,7 @@
 """What a model is: the architecture of its encoder, its vocabulary, its head; published sizes."""
 
 import dataclasses
+import json
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
@@ -37,6 +38,9 @@ class Head:
             plus the mean. An `EMBEDDING` that learned numbers predicts the cosine times the
             deviation, plus the mean.
         pooling, ..., activation: how an `EMBEDDING` makes vectors; see `BertEmbedder`.
+        json_labels: whether the labels of the training data were numbers or booleans, whose JSON
+            the names are.
+        listed_labels: whether they were in lists, one for each example.
     """
 
     kind: str
@@ -48,6 +52,9 @@ class Head:
     normalize: bool = False
     outputs: int | None = None
     activation: str = "linear"
+    # Not in the representation, which is a part of checksums.
+    json_labels: bool = dataclasses.field(default=False, repr=False)
+    listed_labels: bool = dataclasses.field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -64,6 +71,10 @@ class Head:
     def reads_pooler(self) -> bool:
         """Whether the head reads the pooled output, not the sequence output."""
         return self.kind in ("classifier", "multiple_choice")
+
+    def value_of(self, label: str) -> Any:
+        """Returns a label as the training data had it."""
+        return json.loads(label) if self.json_labels else label
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:

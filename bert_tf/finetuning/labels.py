@@ -193,6 +193,14 @@ def has_labels(table: Table, columns: Sequence[str]) -> bool:
     return not all(value != [] and is_empty(value) for value in cells)
 
 
+def forms_of(cells: Sequence[Any]) -> dict[str, bool]:
+    """Returns what a `Head` keeps of the types of labels in a training file."""
+    items = [x for cell in cells for x in (cell if isinstance(cell, list) else [cell])]
+    texts = any(isinstance(x, str) for x in items)
+    listed = any(isinstance(cell, list) for cell in cells)
+    return {"json_labels": not texts, "listed_labels": listed}
+
+
 def find_classes(
     table: Table, column: str, rows: Sequence[tuple[str, ...]], kind: str
 ) -> tuple[str, ...]:

@@ -37,9 +37,11 @@ class ClassificationTask(TextTask):
 
     Attributes:
         labels: the names of the classes, in the order of the model's outputs.
+        json_labels: see `Head`.
     """
 
     labels: tuple[str, ...]
+    json_labels: bool = False
     metric: str = "accuracy"
 
     objective = ClassificationObjective()
@@ -53,7 +55,7 @@ class ClassificationTask(TextTask):
 
     @property
     def head(self) -> Head:
-        return Head("classifier", self.labels)
+        return Head("classifier", self.labels, json_labels=self.json_labels)
 
     def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:
         if constant := note_constant(targets["labels"], lambda label: f'"{self.labels[label]}"'):
@@ -133,9 +135,12 @@ class MultiLabelTask(TextTask):
     Attributes:
         labels: the names of the classes, two or more, in the order of the model's outputs.
         separator: goes between the names of predicted classes; see `join_classes`.
+        json_labels, listed_labels: see `Head`.
     """
 
     labels: tuple[str, ...]
+    json_labels: bool = False
+    listed_labels: bool = False
     separator: str = ","
 
     metric: str = "micro_f1"
@@ -149,7 +154,8 @@ class MultiLabelTask(TextTask):
 
     @property
     def head(self) -> Head:
-        return Head("classifier", self.labels, multi_label=True)
+        forms = dict(json_labels=self.json_labels, listed_labels=self.listed_labels)
+        return Head("classifier", self.labels, multi_label=True, **forms)
 
     def note_targets(self, targets: Mapping[str, np.ndarray]) -> tuple[str, ...]:
         total, counts = len(targets["labels"]), targets["labels"].sum(axis=0, dtype=np.int64)

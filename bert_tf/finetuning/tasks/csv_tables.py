@@ -79,9 +79,11 @@ def make_csv_task(name: str, options: FineTuningOptions, head: Head | None) -> T
         return RegressionTask(head=number_head(head), **shared)
     if not head.labels:
         raise ValueError("the checkpoint does not name its classes: fine-tune it with --do_train")
+    shared |= dict(labels=head.labels, json_labels=head.json_labels)
     if kind == "classes":
-        return MultiLabelTask(labels=head.labels, separator=reader.separator, **shared)
-    return ClassificationTask(labels=head.labels, **shared)
+        several = dict(separator=reader.separator, listed_labels=head.listed_labels)
+        return MultiLabelTask(**several, **shared)
+    return ClassificationTask(**shared)
 
 
 _NUMBERS = ("number", "similarity")
@@ -129,7 +131,8 @@ class TableReader:
             return Head("classifier", mean=mean, deviation=deviation)
         if self._type == "classes":
             labels.check_class_separator(table, column, self._stated_separator)
-        return Head("classifier", labels.find_classes(table, column, rows, self._type))
+        names = labels.find_classes(table, column, rows, self._type)
+        return Head("classifier", names, **labels.forms_of(table.columns[column]))
 
     def read(self, names: tuple[str, ...], files: DataFiles, split: str) -> TextExamples:
         """Reads the examples of a split; `names` are the classes of the model."""

@@ -57,6 +57,34 @@ def test_whole_numbers_are_classes_in_any_form(read, write):
     assert [task.labels[n] for n in labels] == ["1", "1", "1", "0", "1.5", "true"]
 
 
+@pytest.mark.parametrize(
+    ("name", "label_type", "cells", "forms"),
+    [
+        ("a.jsonl", "class", (0, 1, 1.0), dict(json_labels=True)),
+        ("a.jsonl", "class", (True, False), dict(json_labels=True)),
+        ("a.jsonl", "class", (0, "1"), {}),
+        ("a.jsonl", "classes", ([3], [], [4, 3], None), dict(json_labels=True, listed_labels=True)),
+        ("a.jsonl", "classes", (["x"], ["y"], []), dict(listed_labels=True)),
+        ("a.jsonl", "classes", ("x,y", "y"), {}),
+        ("a.csv", "class", (0, 1), {}),
+        ("a.csv", "classes", ('"[""x""]"', '"[""y"", ""x""]"'), {}),
+    ],
+)
+def test_a_head_keeps_the_types_of_labels(read, write, name, label_type, cells, forms):
+    """Oracle: by hand; the names of the classes are JSON. Other models have the same head.json."""
+    rows = [json.dumps({"text": "a", "label": cell}) for cell in cells]
+    rows = ["text,label", *(f"a,{cell}" for cell in cells)] if name.endswith("csv") else rows
+    path = write(name, "\n".join(rows))
+    head = read(train_file=path, dev_file=path, label_type=label_type)[0].head
+    kept = {x: y for x, y in head.to_dict().items() if x.endswith("_labels")}
+    assert kept == forms and Head.from_dict(json.loads(json.dumps(head.to_dict()))) == head
+    assert read(head, ["dev"], dev_file=path, label_type=label_type)[0].head == head
+    items = {x for cell in cells for x in (cell if isinstance(cell, list) else [cell])} - {None}
+    if forms.get("json_labels"):
+        assert {*map(head.value_of, head.labels)} == items
+    assert repr(head) == repr(dataclasses.replace(head, json_labels=False))
+
+
 def test_pairs_and_named_columns(read, write):
     """Oracle: by hand."""
     train = write("train.csv", "q,a,gold,extra\nwhy,so,yes,1\nhow,thus,no,2\n")

@@ -129,6 +129,8 @@ def computed_once(
         say(f"Read {path}.")
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             return dict(arrays)
+    if stored and not content.startswith(b"PK"):  # as npz files do
+        check_free(path, advice="compress did not write it, so choose another --output_dir")
     if stored:
         say(f"{path} is damaged or belongs to other flags or data: computing it again.")
     arrays, file = compute(), io.BytesIO()

@@ -95,6 +95,9 @@ class UnfinishedWork:
     def clear(self) -> None:
         """Removes the unfinished work and no other file; raises a ValueError without a job.json."""
         found = [name for name in (*_STAGES, _JOB) if tf.io.gfile.exists(self._file(name))]
+        # Those that a run left which was killed at its end are on record.
+        outputs = [f"outputs/{name}" for name in _names(self._file("outputs"))]
+        found += [name for name in outputs if "sha256" not in _read_json(self._file(name))]
         if found and not self.job.get("bert_tf"):
             raise ValueError(
                 f"{self.path} contains {found[0]}, but no job.json that describes it: move the "

@@ -314,12 +314,17 @@ def test_arrays_are_computed_again_for_other_inputs(tmp_path, capsys):
         np.testing.assert_equal(found, made[-1])
         assert found["b"].dtype == np.uint8
     whole = file.read_bytes()
-    for damaged in (whole[:-9], b"text", whole[:99] + b"x" + whole[100:]):
+    for damaged in (whole[:-9], b"text" + whole[4:], whole[:99] + b"x" + whole[100:]):
         file.write_bytes(damaged)
         capsys.readouterr()
         np.testing.assert_equal(computed_once(folder, "things", ("x", 2), compute), made[-1])
         assert f"{file} is damaged or belongs to other flags" in capsys.readouterr().out
     assert len(made) == 5
+    for mine in (b"mine", b"mine" * 99):
+        file.write_bytes(mine)
+        with pytest.raises(FileExistsError, match=f"{file} exists: compress did not write it, so"):
+            computed_once(folder, "things", ("x", 2), compute)
+        assert file.read_bytes() == mine
 
 
 def test_a_run_keeps_its_teacher(teacher, config, make_learner, tmp_path):

@@ -140,7 +140,9 @@ def test_two_runs_at_once_are_an_error(job, monkeypatch):
     job.run()
 
 
-@pytest.mark.parametrize("name", ["chunks/letters.txt", "parts/7-7.data", "job.json"])
+@pytest.mark.parametrize(
+    "name", ["chunks/letters.txt", "parts/7-7.data", "job.json", "outputs/00000.json"]
+)
 def test_a_folder_of_someone_else_is_not_cleared(job, name):
     """Oracle: a file of the user in a folder that has the name of the unfinished work."""
     mine = job.folder / name

@@ -61,6 +61,22 @@ def split_words(text: tf.Tensor, tokenizer: WordPieceTokenizer) -> RawWords:
     )
 
 
+def known_words(words: tf.Tensor, tokenizer: WordPieceTokenizer) -> RawWords:
+    """Splits words, strings [B, N], into tokens, each alone, as in training."""
+    pieces = tokenizer.tokenize_flat(tf.reshape(words, [-1]))
+    # A word of which cleaning leaves nothing is [UNK].
+    missing = tf.cast(pieces.row_lengths() == 0, tf.int64)
+    unknown = tf.fill([tf.reduce_sum(missing)], tokenizer.vocab.unk_id)
+    pieces = join_rows(pieces, tf.RaggedTensor.from_row_lengths(unknown, missing))
+    lengths, count = tf.cast(tf.strings.length(words), tf.int64), tf.shape(words)[1]
+    limits = tf.cumsum(lengths + 1, axis=1) - 1
+    places = (tf.reshape(pieces.row_starts(), tf.shape(words)), limits - lengths, limits)
+    return RawWords(
+        tf.RaggedTensor.from_row_splits(pieces.values, pieces.row_splits[::count]),
+        *map(tf.RaggedTensor.from_tensor, places),
+    )
+
+
 def slices(text: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor, limits: tf.Tensor) -> tf.Tensor:
     """Returns parts of texts, strings [N], in memory that grows with the texts only.
 
@@ -125,8 +141,7 @@ class TaggingModule(ServingModule):
     ):
         names = tf.constant(labels)
 
-        def serve(text):
-            words = split_words(text, tokenizer)
+        def tag(text, words):
             vocab = tokenizer.vocab
             rows, predicted = word_windows(words.ids, words.first.values, max_seq_length, vocab)
             ids = rows.to_tensor(vocab.pad_id)
@@ -150,7 +165,19 @@ class TaggingModule(ServingModule):
                 outputs |= _entities(text, words.first.value_rowids(), number, flat, labels)
             return {name: values.to_tensor() for name, values in outputs.items()}
 
+        def serve(text):
+            return tag(text, split_words(text, tokenizer))
+
         super().__init__(model, tokenizer, serve, {"text": 1}, labels)
+        self._tag = tag
+
+    def serve_words(self, words: tf.Tensor) -> Tensors:
+        """Does what `serving` does, for texts whose words are known, strings [B, N].
+
+        Spaces between the words make the texts to which the offsets refer.
+        """
+        text = tf.strings.reduce_join(words, axis=1, separator=" ")
+        return self._tag(text, known_words(words, self._tokenizer))
 
 
 def word_windows(

@@ -138,6 +138,35 @@ def test_other_tags_are_measured_by_accuracy():
     assert scores["f1/DET"] == pytest.approx(4 / 5) and scores["macro_f1"] == pytest.approx(2 / 5)
 
 
+def _evaluated(task: TaggingTask, model: BertTaskModel, words: list[list[str]]) -> np.ndarray:
+    """Returns the probabilities of the tags of all words, as an evaluation computes them."""
+    sentences = [Sentence(row, ["O"] * len(row), range(20)) for row in words]
+    features = task.featurize(TaggedText("t", [[s] for s in sentences]), TOKENIZER, 8)
+    (batch,) = eval_batches(features, len(features))
+    in_order = np.argsort(batch["example_index"])
+    rows = zip(model(batch).numpy()[in_order], features.ids, strict=True)
+    logits = np.concatenate([row[: len(ids)] for row, ids in rows])
+    return tf.nn.softmax(logits[features.predicted.values.numpy()]).numpy()
+
+
+def test_known_words_are_tagged_as_in_evaluation():
+    """Oracle: the evaluation of these words, which are not those of raw text."""
+    keras.utils.set_random_seed(1)
+    config = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=8, initializer_range=1.0)
+    model, task = BertTaskModel(config, 3, "tagger"), _task()
+    words = [["a.b", "c d", "\x01", "h", "dab", "é"], ["-", "ab", "g-h-e", "e", "f", "..."]]
+    expected = _evaluated(task, model, words)
+    served = task.serving(model, TOKENIZER, 8).serve_words(tf.constant(words))
+    tags = [[LABELS[row.argmax()].encode() for row in rows] for rows in np.split(expected, 2)]
+    assert served["tag"].numpy().tolist() == tags and len({*sum(tags, [])}) > 1
+    found = served["probability"].numpy().ravel()
+    np.testing.assert_allclose(found, expected.max(axis=1), 1e-4)
+    texts = [" ".join(row).encode() for row in words]
+    spans = zip(texts, served["start"].numpy(), served["end"].numpy(), strict=True)
+    parts = [[text[a:b].decode() for a, b in zip(*x, strict=True)] for text, *x in spans]
+    assert parts == words
+
+
 @pytest.mark.parametrize("labels", [LABELS, ("S-X", "B-X", "E-X")])
 def test_served_tags_are_those_of_evaluation(labels):
     """Oracle: the evaluation of these words; seqeval's entities, cut from the text; IOBES, too."""
@@ -145,13 +174,7 @@ def test_served_tags_are_those_of_evaluation(labels):
     config = BertConfig(len(VOCAB), 16, 1, 2, 32, max_position_embeddings=8, initializer_range=1.0)
     model, task = BertTaskModel(config, 3, "tagger"), _task(labels)
     texts = ["ab c dab e f g h a b h g f e c", "", "h"]
-    sentences = [Sentence(t.split(), ["O"] * len(t.split()), range(20)) for t in texts if t]
-    features = task.featurize(TaggedText("t", [[s] for s in sentences]), TOKENIZER, 8)
-    (batch,) = eval_batches(features, len(features))
-    in_order = np.argsort(batch["example_index"])
-    rows = zip(model(batch).numpy()[in_order], features.ids, strict=True)
-    logits = np.concatenate([row[: len(ids)] for row, ids in rows])
-    expected = tf.nn.softmax(logits[features.predicted.values.numpy()]).numpy()
+    expected = _evaluated(task, model, [text.split() for text in texts if text])
 
     # Eagerly, which saves seconds; other tests call exported graphs.
     served = task.serving(model, TOKENIZER, 8).serving.python_function(tf.constant(texts))

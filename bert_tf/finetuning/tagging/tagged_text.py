@@ -40,7 +40,7 @@ class TaggedText:
     Unless the file, `path` in messages, says where documents begin, `marks_documents`, every
     sentence is a document. The notes are faults in the data, with their counts. `columns` are
     values of flags for the columns in which the words and tags were found, if these are not the
-    usual ones.
+    usual ones. `json_tags` says whether the tags were numbers.
     """
 
     path: str
@@ -48,6 +48,7 @@ class TaggedText:
     marks_documents: bool = False
     notes: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
+    json_tags: bool = False
 
     def __len__(self) -> int:
         return len(self.sentences)

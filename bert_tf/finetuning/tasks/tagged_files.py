@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_tf.config import Head
 from bert_tf.corpus.sources import is_json
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.labels import check_label, has_labels
+from bert_tf.finetuning.labels import check_label, forms_of, has_labels
 from bert_tf.finetuning.tagging.conll import CONLL_FORM, DOCUMENT, read_conll, read_tfds
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText, label_names
 from bert_tf.finetuning.tagging.tags import entity_types
@@ -37,10 +37,13 @@ _OWN_FLAGS = {_NER: ("data_dir", "document_context", "feature_based"), "csv": ("
 def make_tagging(name: str, options: FineTuningOptions, head: Head | None) -> TaggingTask:
     """Creates the task "ner" or "csv" with the tags of the trained model or the training file."""
     files, reader = DataFiles.of(options), _Reader(name, options)
-    labels = head.labels if head else label_names(reader.learn(files))
+    if not head:
+        text = reader.learn(files)
+        head = Head("tagger", label_names(text), json_labels=text.json_tags)
     return TaggingTask(
         name=name,
-        labels=labels,
+        labels=head.labels,
+        json_labels=head.json_labels,
         read=reader.read,
         flags=(*_FLAGS, *_OWN_FLAGS[name]),
         columns=reader.columns,
@@ -111,7 +114,8 @@ def _read_lists(path: str, columns: dict[str, str], labelled: bool) -> TaggedTex
     documents = [[_sentence(table, row, found.text, tags)] for row in range(len(table))]
     usual = not labelled or fold(column) == "tags"
     columns = {} if usual else {"text_column": found.text, "label_column": column}
-    return TaggedText(path, documents, notes=notes, columns=columns)
+    json_tags = bool(tags) and forms_of(table.columns[tags])["json_labels"]
+    return TaggedText(path, documents, notes=notes, columns=columns, json_tags=json_tags)
 
 
 def _sentence(table: Table, row: int, words: str, tags: str | None) -> Sentence:

@@ -57,6 +57,7 @@ class TaggingTask(Task):
         document_context: whether sentences are read together with the others of their document.
         feature_based: what a `FeatureTagger` reads from a frozen encoder; None to train the encoder
             with a dense layer.
+        json_labels: see `Head`.
         name, flags, columns, has_dev: see `Task`.
 
     Source: BERT (arXiv:1810.04805) section 5.3.
@@ -66,6 +67,7 @@ class TaggingTask(Task):
     read: Callable[[DataFiles, str], TaggedText] | None = None
     document_context: bool = True
     feature_based: str | None = None
+    json_labels: bool = False
     name: str = "ner"
     flags: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +79,7 @@ class TaggingTask(Task):
     long_inputs = "Texts of any length are read in windows of {} tokens."
 
     def __post_init__(self):
-        self.head = Head("tagger", tuple(self.labels))
+        self.head = Head("tagger", tuple(self.labels), json_labels=self.json_labels)
         self.has_entities = tag_entities(self.labels)
         self.metrics = ("accuracy", "loss", "macro_precision", "macro_recall", "macro_f1")
         self.metrics += tuple(f"{x}/{tag}" for x in OF_A_CLASS for tag in self.labels)

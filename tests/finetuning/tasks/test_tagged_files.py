@@ -184,7 +184,9 @@ def test_lists_of_words_and_tags(folder):
     """Oracle: by hand; IOB1 becomes BIO. A tenth is held out, and a test file may lack tags."""
     rows = 20 * _row(["U.N.", "official", "Ekeus"], ["I-ORG", "O", "I-PER"], id=7)
     task, splits = _read(folder, "train", rows)
-    assert task.labels == ("O", "B-ORG", "B-PER") and task.metric == "f1"
+    assert task.head == Head("tagger", ("O", "B-ORG", "B-PER")) and task.metric == "f1"
+    numbers = _read(folder, "train", _row(["a", "b"], [1, 0]) * 20)[0].head
+    assert numbers == Head("tagger", ("0", "1"), json_labels=True)
     assert [len(text) for text in splits.values()] == [18, 2]
     assert splits["train"].notes == ("19 with the id of an earlier one",)
     assert splits["dev"].notes == ("held out of 20 (10.0%)", _KNOWN)

@@ -2,18 +2,20 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.base.calling import checked
+from bert_tf.base.calling import checked, in_python, with_home
 from bert_tf.base.files import read_file
+from bert_tf.checkpoint import absolute_path
 from bert_tf.config import EMBEDDING
-from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
+from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.runs.run import COMMAND, SWEEP_RESULTS, Run
+from bert_tf.tables.memory import table_in_memory
 from bert_tf.training.reports import EVAL_METRICS, EVAL_RESULTS, METRICS, read_metrics, read_results
 
 if TYPE_CHECKING:
@@ -27,19 +29,31 @@ class TrainedRun:
     """A run on disk, as `finetune` and `pretrain` return it. Functions accept it as a path.
 
     Attributes:
-        path: the folder; with several seeds or settings, that of the best run.
+        path: the folder, absolute; with several seeds or settings, that of the best run.
         metrics: the results by name, such as `eval_accuracy` and `global_step`.
-        predict: the predictor of the best weights; see `load_predictor`.
+        models: the paths of the models that were evaluated, if the folder has only their results;
+            several are an ensemble.
+        predict: the predictor of the best weights, or of `models`; see `load_predictor`.
 
     Example:
         run = bert_tf.open_run("reviews")
         run.predict(["a moving film"])
+        run.evaluate("other.csv")["eval_accuracy"]
         run.plot("confusion").savefig("confusion.png")
         run.export("classifier")
     """
 
     path: str
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float] = field(hash=False)
+    models: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", absolute_path(self.path))
+        object.__setattr__(self, "models", tuple(map(absolute_path, self.models)))
+
+    def __reduce__(self) -> tuple:
+        # Without the predictor, which takes a while to load.
+        return TrainedRun, (self.path, self.metrics, self.models)
 
     def __fspath__(self) -> str:
         return self.path
@@ -60,12 +74,30 @@ class TrainedRun:
             parts.append(f"{metric} {self.metrics[metric]:.4f}")
         if step := self.metrics.get("global_step"):
             parts.append(f"step {step:,}")
-        return f"TrainedRun({self.path!r}: {', '.join(parts)})"
+        inside = self.path.startswith(os.path.join(os.getcwd(), ""))
+        path = os.path.relpath(self.path) if inside else self.path
+        return f"TrainedRun({path!r}: {', '.join(parts)})"
 
     @cached_property
     def predict(self) -> "Predictor":
-        """The predictor of the best weights; see `load_predictor`."""
-        return bert_tf.load_predictor(self.path)
+        """The predictor of the best weights, or of `models`; see `load_predictor`."""
+        return bert_tf.load_predictor(self.models or self.path)
+
+    def evaluate(self, data: Any) -> dict[str, float]:
+        """Returns the metrics on other data, such as `eval_accuracy`; writes nothing.
+
+        Args:
+            data: texts with labels: the path of a file, or data in memory, as `finetune` takes.
+
+        Raises:
+            ValueError: the data have no labels, or other classes.
+        """
+        from bert_tf.finetuning.fine_tune import evaluate
+
+        with in_python(FineTuningOptions, {"dev_file": "data"}):
+            path = with_home(data)
+            table = path if isinstance(path, str) else table_in_memory(data, "data")
+            return evaluate(self.models or self.path, table)
 
     def plot(self, what: str = "curves") -> "Figure":
         """Draws learning "curves", or the "confusion" of classes on the dev set.

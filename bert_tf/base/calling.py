@@ -142,22 +142,22 @@ def _joined(value: Any, flag: dataclasses.Field) -> Any:
     of_texts = isinstance(value, list | tuple) and value_type(flag) is str
     if not of_texts or not all(isinstance(x, str | int | os.PathLike) for x in value):
         return value
-    return ",".join(str(x) if isinstance(x, int) else _path(x) for x in value)
+    return ",".join(str(x) if isinstance(x, int) else with_home(x) for x in value)
 
 
 def _value(value: Any, flag: dataclasses.Field) -> Any:
     """Returns the value of a flag as a command would have it; other data stays as it is."""
     if isinstance(value, list | tuple):
-        return tuple(map(_path, value)) if isinstance((), flag.type) else value
+        return tuple(map(with_home, value)) if isinstance((), flag.type) else value
     # NumPy's scalars.
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()
-    value = _path(value)
+    value = with_home(value)
     return (value,) if isinstance(value, str) and value_type(flag) is tuple else value
 
 
-def _path(value: Any) -> Any:
-    """Returns a path as a string, with the home folder in place of "~"; other values as is."""
+def with_home(value: Any) -> Any:
+    """Returns a path as a string with the home folder in place of "~", other values as is."""
     value = os.fspath(value) if isinstance(value, os.PathLike) else value
     return os.path.expanduser(value) if isinstance(value, str) and value[:2] == "~/" else value
 

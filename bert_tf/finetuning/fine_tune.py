@@ -25,6 +25,7 @@ from bert_tf.models.encoder import skip_padding
 from bert_tf.resolution import resolve_model
 from bert_tf.runs.run import FINISHED, Run
 from bert_tf.session import Session, training_devices
+from bert_tf.tables.memory import TableInMemory
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
 from bert_tf.training.reports import EVAL_RESULTS, read_results, write_results
@@ -306,6 +307,25 @@ def _report(
     if session.is_chief:
         print(_summary(session.options, task, results, files))
     return results
+
+
+def evaluate(path: str | tuple[str, ...], data: str | TableInMemory) -> dict[str, float]:
+    """Returns the metrics of a fine-tuned model, or of an ensemble, on data; writes nothing.
+
+    The names are those of the dev set's, such as `eval_accuracy`.
+
+    Raises:
+        ValueError: the data have no labels, or those of other classes.
+    """
+    model, task, length = fine_tuned.open_members(path)
+    files = DataFiles(dev_file=data)
+    task, spec = task.with_files(files), model.spec
+    options = FineTuningOptions(task=task.name, output_dir=model.path, do_eval=True)
+    options = options.changed(dev_file=data, max_seq_length=length)
+    with training_devices(options, writes=False) as strategy:
+        session = Session(options, strategy, Run(model.path))
+        splits = read_features(options, task, spec, task.dev_splits, session.say)
+        return load_evaluator(session, task, model, splits).evaluate(task.dev_splits[0])
 
 
 def check_data_of(options: FineTuningOptions) -> None:

@@ -1,7 +1,9 @@
 """`bert_tf.finetune`, beside the command on the same data."""
 
+import copy
 import os
 import pathlib
+import pickle
 import random
 import shutil
 import signal
@@ -88,8 +90,8 @@ def test_the_command_and_the_function_make_the_same_run(finished, eagerly):
     assert repr(bert_tf.open_run(folder)) == repr(made)
 
 
-def test_the_run_draws_and_exports(finished, frames, monkeypatch, tmp_path):
-    """Oracles: the arrays that are drawn; the predictions in the run's file."""
+def test_the_run_draws_evaluates_and_exports(finished, frames, monkeypatch, tmp_path):
+    """Oracles: the arrays that are drawn; the results and predictions in the run's files."""
     made = finished[1]
     drawn = calls_of(monkeypatch, confusion.style, "name_cells")
     assert made.plot("confusion").axes[0].get_title("left") == "16 examples"
@@ -106,6 +108,12 @@ def test_the_run_draws_and_exports(finished, frames, monkeypatch, tmp_path):
     }.items():
         with one_line(message):
             empty.plot(what)
+    before = {path: path.stat().st_mtime_ns for path in pathlib.Path(made).rglob("*")}
+    found = made.evaluate((frames[1]["text"], frames[1]["label"]))
+    assert made.metrics == pytest.approx(found | {"global_step": made.metrics["global_step"]})
+    assert {path: path.stat().st_mtime_ns for path in pathlib.Path(made).rglob("*")} == before
+    with one_line("data has no column 'label', only 'text'"):
+        made.evaluate(frames[2])
     texts = frames[1]["text"].tolist()
     lines = (pathlib.Path(made) / "predictions_dev.tsv").read_text().splitlines()
     predicted = [line.split("\t")[2] for line in lines[1:]]
@@ -171,6 +179,27 @@ def test_a_run_on_data_in_memory_has_no_copy_of_it(
     assert bert_tf.finetune(dev=dev, **other).metrics.items() <= made.metrics.items()
     with one_line("other was made from .*the dev set has changed.*choose another output_dir"):
         bert_tf.finetune(dev=dev[1:], **other)
+
+
+def test_a_run_predicts_from_anywhere(finished, frames, tmp_path, monkeypatch, eagerly):
+    """Oracles: the predictions of the same run by its whole path, and of the models evaluated."""
+    command, made = finished
+    folder, texts = pathlib.Path(made.path), frames[1]["text"].tolist()
+    monkeypatch.chdir(folder.parent)
+    run = bert_tf.open_run(folder.name)
+    assert repr(run).startswith(f"TrainedRun('{folder.name}': csv") and run.path == made.path
+    assert {run: "found"}[bert_tf.open_run(folder)] == "found"
+    monkeypatch.chdir(tmp_path)
+    expected = bert_tf.load_predictor(folder)(texts)
+    assert run.predict(texts) == expected
+    for other in (pickle.loads(pickle.dumps(run)), copy.deepcopy(run)):
+        assert other == run and "predict" not in vars(other) and other.predict(texts) == expected
+    evaluates = dict(dev=frames[1], do_train=False, quiet=True)
+    both = bert_tf.finetune([made, command], output_dir="both", **evaluates)
+    assert both.models == (made.path, str(command)) and both.path == str(tmp_path / "both")
+    assert both.predict(texts) == bert_tf.load_predictor([made, command])(texts)
+    one = bert_tf.finetune(made, output_dir="one", **evaluates)
+    assert one.predict(texts) == expected
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterator
 import tensorflow as tf
 
 from bert_tf.base.files import named_errors
+from bert_tf.base.process import check_not_forked
 from bert_tf.config import EMBEDDING, BertConfig, ModelSpec
 from bert_tf.runs.run import CONFIG, VOCAB, Run
 from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
@@ -69,6 +70,7 @@ def open_checkpoint(
         any_encoder: whether the encoder may have no layers of BERT.
         vocab_file: another vocabulary; the checkpoint's own may then be damaged.
     """
+    check_not_forked()
     path = local_path(path)
     with local_folder(path) as folder:
         module = next((module for module in FORMATS if module.recognizes(folder)), None)
@@ -107,10 +109,18 @@ def local_folder(path: str) -> Iterator[str]:
 def local_path(path: str) -> str:
     """Downloads a path such as "hf:org/name" and returns the folder; returns other paths as is."""
     path = os.fspath(path)
-    prefix, colon, name = path.partition(":")
-    if not colon or prefix not in DOWNLOADS or os.path.exists(path):
-        return path
-    return DOWNLOADS[prefix](name)
+    prefix, _, name = path.partition(":")
+    return DOWNLOADS[prefix](name) if _is_download(path) else path
+
+
+def absolute_path(path: str) -> str:
+    """Returns a local path as one that does not depend on the current folder; others as is."""
+    return path if "://" in path or _is_download(path) else os.path.abspath(path)
+
+
+def _is_download(path: str) -> bool:
+    prefix, colon, _ = path.partition(":")
+    return bool(colon) and prefix in DOWNLOADS and not os.path.exists(path)
 
 
 def _open_run(

@@ -37,9 +37,16 @@ def _records(options: command.Options, _: object) -> str:
 
 
 def _run(options: command.Options, results: Mapping[str, float]) -> "TrainedRun":
+    from bert_tf.runs.run import Run
     from bert_tf.trained_run import TrainedRun, best_run
 
-    return TrainedRun(best_run(options.output_dir), results)
+    folder = best_run(options.output_dir)
+    if Run(folder).flags or not options.init_checkpoint:
+        return TrainedRun(folder, results)
+    # It needs TensorFlow Text, which pre-training does without.
+    from bert_tf.finetuning.fine_tuned import member_paths
+
+    return TrainedRun(folder, results, member_paths(options.init_checkpoint))
 
 
 def _export(example: str) -> Form:

@@ -138,6 +138,24 @@ def check_memory(what: str, size: int) -> None:
         )
 
 
+# The process in which TensorFlow starts. One that is forked from it inherits the answer.
+_starting_process = functools.cache(os.getpid)
+
+
+def check_not_forked() -> None:
+    """Raises an OSError in a process that was forked after TensorFlow started.
+
+    The threads of TensorFlow do not survive a fork, so it would wait for them for ever. Whatever
+    starts TensorFlow calls this, and whatever may be called after a fork.
+    """
+    if _starting_process() != os.getpid():
+        raise OSError(
+            "this process was forked after TensorFlow had started, which does not survive that: "
+            "load models only in the new process, or start it with spawn (gunicorn without "
+            "--preload)"
+        )
+
+
 def import_tensorflow() -> None:
     """Imports TensorFlow and lists its devices; discards what no log level keeps from printing."""
     prepare_process()
@@ -154,6 +172,7 @@ def import_tensorflow() -> None:
 def import_quietly() -> None:
     """The same in a process that is not a command's: leaves streams and libraries as they are."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    check_not_forked()
     with silent():
         import tensorflow as tf
 

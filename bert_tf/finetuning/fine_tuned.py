@@ -27,16 +27,21 @@ _HEAD, _PAIR_HEAD = "task_model/head/", "pretrainer/next_sentence/"
 # The tasks for heads of other programs that are not classifiers, by the kind of head.
 _TASKS = {"tagger": "ner", "span": "squad", "multiple_choice": "swag"}
 # Flags of runs in which the members of an ensemble must agree.
-_SHARED = ("feature_based", *FineTuningOptions.names("length"))
+_SHARED = ("feature_based", "doc_stride", "max_query_length")
 
 
-def member_paths(path: str) -> list[str]:
-    """Returns the paths of the models of an ensemble, "a,b,c", or of a single one."""
-    return path.split(",") if "," in path and not tf.io.gfile.exists(path) else [path]
+def member_paths(path: str | tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the paths of the models of an ensemble, "a,b,c" or a tuple, or of a single one."""
+    if isinstance(path, str):
+        several = "," in path and not tf.io.gfile.exists(path)
+        path = path.split(",") if several else [path]
+    return tuple(path)
 
 
-def open_members(path: str, *flags: Any, **others: Any) -> tuple[Checkpoint, Task, int]:
-    """Does what `open_fine_tuned` does, but also for pre-trained models and ensembles, "a,b,c".
+def open_members(
+    path: str | tuple[str, ...], *flags: Any, **others: Any
+) -> tuple[Checkpoint, Task, int]:
+    """Does what `open_fine_tuned` does, but also for pre-trained models and ensembles.
 
     `flags` are its arguments after the task. The checkpoint of an ensemble is that of the first
     model, with the others as `others`; the first one's flags say how to read answers.
@@ -60,7 +65,7 @@ def open_members(path: str, *flags: Any, **others: Any) -> tuple[Checkpoint, Tas
                 f"{shared[name]} and {theirs[name]}"
             )
     members = tuple(checkpoint for checkpoint, *_ in opened[1:])
-    return dataclasses.replace(first, path=path, others=members), task, length
+    return dataclasses.replace(first, path=",".join(paths), others=members), task, length
 
 
 def _shared(checkpoint: Checkpoint, task: Task, length: int) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class TextOptions(ColumnOptions):
 class PredictorOptions(FineTunedOptions):
     """Which model predicts, and how it reads."""
 
-    checkpoint: str = option(
+    checkpoint: str | tuple = option(
         help="Run folder of run_finetuning, a fine-tuned model of another program "
         "(docs/checkpoints.md), a file of export.lite or export.onnx, or a SavedModel of "
         "export.classifier; several models, a,b,c, average their probabilities.",

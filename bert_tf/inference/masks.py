@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.calling import called_options, in_python
+from bert_tf.base.process import check_not_forked
 from bert_tf.base.progress import counted, say
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.finite import check_computed
@@ -126,6 +127,7 @@ class MaskFiller:
 
     def guess(self, rows: Sequence[MaskedRow]) -> list[list[list[Guess]]]:
         """Returns for each row and each place to guess in it the most likely tokens."""
+        check_not_forked()
         guesses = []
         for batch in in_chunks(rows, _BATCH_SIZE):
             ids, types, places = zip(*batch, strict=True)

@@ -58,8 +58,9 @@ def first_records(files: Sequence[str]) -> Iterator[bytes]:
 
     @tf.autograph.experimental.do_not_convert
     def first(file: tf.Tensor, compression: tf.Tensor) -> tf.Tensor:
-        none = tf.data.Dataset.from_tensors(b"")
-        return open_records(file, compression).concatenate(none).take(1).get_single_element()
+        none = tf.data.Dataset.from_tensors(tf.zeros([0], tf.string))
+        records = open_records(file, compression).take(1).batch(1)
+        return records.concatenate(none).take(1).get_single_element()
 
     records = files_to_open(files).map(first, num_parallel_calls=16).as_numpy_iterator()
     for file in files:
@@ -69,9 +70,9 @@ def first_records(files: Sequence[str]) -> Iterator[bytes]:
             raise ValueError(f"{file} is damaged or not a TFRecord file") from None
         except tf.errors.OpError as error:
             raise OSError(f"cannot read {file}: {plain_message(error)}") from None
-        if not record:
+        if not record.size:
             raise ValueError(f"{file} contains no records: leave it out")
-        yield record
+        yield record[0]
 
 
 def serialized_records(file: str) -> Iterator[bytes]:

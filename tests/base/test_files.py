@@ -11,9 +11,15 @@ import pytest
 from support import one_line
 
 from bert_tf.base.files import expand_files, file_sha256, match_files, read_file, read_json
-from tfrecords.manifest import check_complete, check_finished, find_manifests, write_manifest
+from tfrecords.manifest import (
+    check_complete,
+    check_finished,
+    find_manifests,
+    read_manifest,
+    write_manifest,
+)
 from tfrecords.records import compression_of
-from tfrecords.vocabulary import load_vocab
+from tfrecords.vocabulary import read_vocab_lines
 
 _MODULE = {"path": str, "size?": int | None, "tags?": str | list[str], "scores?": dict[str, float]}
 
@@ -79,7 +85,7 @@ def test_pipes_are_named(tmp_path):
         read_file,
         file_sha256,
         compression_of,
-        load_vocab,
+        read_vocab_lines,
     ):
         with pytest.raises(OSError, match=f"^{tmp_path}/b.txt is a pipe, a socket or a device"):
             read(f"{tmp_path}/b.txt")
@@ -149,10 +155,18 @@ def test_a_missing_shard_is_named_unless_the_others_are(shards):
 
 
 def test_files_that_are_not_those_of_the_manifest_are_named(shards):
-    """Oracles: a shard that an earlier job left behind; a size other than the one listed."""
+    """Oracles: a shard that an earlier job left behind; a size or sum that differs."""
     size = {"data/t.tfrecord-00001-of-00004": 2}
     with pytest.raises(ValueError, match="00001-of-00004 has 2 bytes, but 3 according to data/t.m"):
         check_complete("data/t.tfrecord-00001-of-00004", size, find_manifests(size))
+    manifest = read_manifest("data/t.manifest.json")
+    for examples in (4, 5):
+        statistics = {"examples": {"examples": examples}}
+        write_manifest("data/t.manifest.json", manifest | {"statistics": statistics})
+        match = "data/t.manifest.json: the shards have 4 records, but 5 according to the statistics"
+        with one_line(match) if examples == 5 else contextlib.nullcontext():
+            check("data/t*")
+    write_manifest("data/t.manifest.json", manifest)
     (shards / "t.tfrecord-00000-of-00002").write_text("abc")
     with pytest.raises(ValueError, match="00000-of-00002 is not one of the files that data/t.m"):
         check("data/t*")

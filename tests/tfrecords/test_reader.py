@@ -141,6 +141,7 @@ def test_check_files_names_the_file_and_the_flag(tmp_path):
     files = _write(tmp_path, _arrays(4))
     (tmp_path / "text").write_text("this is not a TFRecord file")
     write_records(str(tmp_path / "none"), [], "GZIP")
+    write_records(str(tmp_path / "blank"), [b"", *serialize_examples(_arrays(2))])
     foreign = serialize_examples({"label": np.zeros((1, 1), np.int32)})
     write_records(str(tmp_path / "foreign"), foreign)
     (tmp_path / "v2").mkdir()
@@ -154,6 +155,7 @@ def test_check_files_names_the_file_and_the_flag(tmp_path):
         (["text"], {}, "text is damaged or not a TFRecord file"),
         (["missing"], {}, "cannot read .*missing"),
         (["none"], {}, "none contains no records"),
+        (["blank"], {}, "blank, record 1: no feature 'input_word_ids'"),
         (["foreign"], {}, "foreign, record 1: no feature 'input_word_ids'"),
         (files + others, {}, "input_word_ids .--use_v2.*, expected input_ids, as in .*s-0: create"),
     ):

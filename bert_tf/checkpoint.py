@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import dataclasses
+import errno
 import gzip
 import io
 import lzma
@@ -44,10 +45,6 @@ _DAMAGE = (
     *(OSError, EOFError, RuntimeError, UnicodeError, OverflowError, struct.error),
     *(zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError),
 )
-# Trained weights hardly shrink. Test data does, so small archives may grow more than that.
-_MAX_GROWTH = 100
-_ALWAYS_ALLOWED = 2**26
-_MAX_FILES = 10_000
 # Python 3.11.0 to 3.11.3 have no filters.
 _FILTER = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
@@ -195,74 +192,43 @@ def extract(path: str) -> str:
             tf.io.gfile.copy(path, local := f"{folder}{ending}")
         with open(local, "rb") as file:
             unpack = _unzip if ending == ".zip" else _untar
-            unpack(file, folder, _Room(path, os.path.getsize(local), folder))
+            unpack(path, file, folder)
     except BaseException as error:
         shutil.rmtree(temporary)
         if isinstance(error, tf.errors.OpError):
             raise OSError(f"cannot read {path}: {error.message}") from error
         if isinstance(error, _DAMAGE):
             reason = str(error) or "it is incomplete"
-            raise OSError(f"cannot extract {path} ({reason}): download or copy it again") from error
+            advice = "download or copy it again"
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                advice = "set TMPDIR to a folder with more room"
+            raise OSError(f"cannot extract {path} ({reason}): {advice}") from error
         raise
     names = [name for name in os.listdir(folder) if not name.startswith((".", "__MACOSX"))]
     inner = os.path.join(folder, *names[:1])
     return inner if len(names) == 1 and os.path.isdir(inner) else folder
 
 
-class _Room:
-    """How much more an archive of a size in bytes may expand to in a folder."""
-
-    def __init__(self, path: str, size: int, folder: str):
-        free = shutil.disk_usage(folder).free
-        self._path, self._files = path, _MAX_FILES
-        self._limit = self._bytes = min(max(_MAX_GROWTH * size, _ALWAYS_ALLOWED), free)
-
-    def take(self, size: int) -> None:
-        """Subtracts bytes; raises a ValueError if they are too many."""
-        self._bytes -= size
-        if self._bytes < 0:
-            raise ValueError(
-                f"{self._path} expands to more than {self._limit:,} bytes, the most that its size "
-                "and the disk allow: if the disk is full, set TMPDIR to a folder with more room"
-            )
-
-    def take_file(self, name: str, regular: bool) -> None:
-        """Subtracts a file; raises a ValueError if it is unsafe or one too many."""
-        if not regular or not name or name.startswith("/") or ".." in name.split("/"):
-            raise ValueError(f"{self._path} is unsafe: {name!r} is not a file inside its folder")
-        self._files -= 1
-        if self._files < 0:
-            raise ValueError(f"{self._path} holds more than {_MAX_FILES:,} files")
+def _check_member(path: str, name: str, regular: bool) -> None:
+    """Raises a ValueError for a member that is not a file or folder inside the archive's folder."""
+    if not regular or not name or name.startswith("/") or ".." in name.split("/"):
+        raise ValueError(f"{path} is unsafe: {name!r} is not a file inside its folder")
 
 
-def _unzip(file: io.IOBase, folder: str, room: _Room) -> None:
+def _unzip(path: str, file: io.IOBase, folder: str) -> None:
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
             kind = stat.S_IFMT(member.external_attr >> 16)
-            room.take_file(member.filename, kind in (0, stat.S_IFREG, stat.S_IFDIR))
-            # Never more than this is extracted.
-            room.take(member.file_size)
+            _check_member(path, member.filename, kind in (0, stat.S_IFREG, stat.S_IFDIR))
         archive.extractall(folder)
 
 
-class _Limited(gzip.GzipFile):
-    """A stream that counts the bytes that are read: names of files can be large, too."""
-
-    room: _Room
-
-    def read(self, size: int) -> bytes:
-        data = super().read(size)
-        self.room.take(len(data))
-        return data
-
-
-def _untar(file: io.IOBase, folder: str, room: _Room) -> None:
-    stream = _Limited(fileobj=file)
-    stream.room = room
+def _untar(path: str, file: io.IOBase, folder: str) -> None:
+    stream = gzip.GzipFile(fileobj=file)
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
             regular = member.isreg() and not member.issparse()
-            room.take_file(member.name, regular or member.isdir())
+            _check_member(path, member.name, regular or member.isdir())
             archive.extract(member, folder, set_attrs=False, **_FILTER)
     # The checksum is at the end.
     while stream.read(2**20):

@@ -103,6 +103,14 @@ def test_coverage_of_a_given_vocabulary_by_file(tmp_path, capsys, monkeypatch):
     assert sorted(os.listdir()) == ["v.txt", "x.txt", "y.txt", "z.txt"]
 
 
+@pytest.mark.parametrize(("times", "warns"), [(1, True), (20, False)])
+def test_a_language_without_spaces_is_noticed(tmp_path, capsys, times, warns):
+    """Oracle: the share of letters in words of more than 200, by hand: of 401 or 4,201."""
+    build(tmp_path, f"{'ก' * 201} {'ab ' * 100 * times}".encode())
+    message = "WARNING: 50% of the text is in words of more than 200 characters, each of which"
+    assert (message in capsys.readouterr().out) == warns
+
+
 @pytest.mark.parametrize("placement", ["append", "unused"])
 def test_extending(tmp_path, capsys, placement):
     """Oracle: how the old vocabulary splits the words."""

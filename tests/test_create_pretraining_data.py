@@ -349,6 +349,18 @@ def test_a_dry_run_reads_whole_json_lines(files, tmp_path, capsys):
     assert " MB of text, 40 documents, " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("share", "warns"), [(9, False), (20, True)])
+def test_words_that_no_vocabulary_covers_are_noticed(files, tmp_path, capsys, share, warns):
+    """Oracle: the share of the text in words of 201 letters, by hand; the advice for it alone."""
+    lines = ["ก" * 201] * share + ["the cat sat on a mat" * 10 + "."] * (100 - share)
+    (tmp_path / "text.txt").write_text("\n".join(lines))
+    run(Options(**files, dry_run=True))
+    message = f"WARNING: {share}% of the text is in words of more than 200 characters, each of"
+    printed = capsys.readouterr().out
+    assert (message in printed) == warns
+    assert not warns or "--do_lower_case" not in printed
+
+
 def test_a_separator_that_divides_nothing_is_noticed(files, capsys):
     """Oracle: the warning, as no line begins with it."""
     run(Options(**files, document_separator="^CHAPTER ", dry_run=True))

@@ -21,6 +21,8 @@ PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
 # A longer word is [UNK], as in the original.
 MAX_CHARACTERS_PER_WORD = 200
+# A larger share of the text in such words suggests a language without spaces.
+_MOST_LONG = 0.1
 # The share of tokens below which letters are a by-product. Lower-casing makes 0% of the tokens of
 # bert-base-uncased unreachable and 0.01% of bert-base-chinese's (<S> and <T>), but 31% of
 # bert-base-cased's and 33% of bert-base-multilingual-cased's.
@@ -244,6 +246,17 @@ def read_vocab_lines(path: str) -> list[str]:
 def write_vocab(path: str, vocab: Vocabulary) -> None:
     """Writes a vocab.txt atomically; `Vocabulary.tokenizer_values` belongs beside it."""
     atomic_write(path, vocab.text)
+
+
+def describe_long_words(characters: int, of: int) -> list[str]:
+    """Returns a warning if many characters of a text are in words that are too long for a token."""
+    if characters <= _MOST_LONG * of:
+        return []
+    return [
+        f"WARNING: {characters / of:.0%} of the text is in words of more than "
+        f"{MAX_CHARACTERS_PER_WORD} characters, each of which becomes a single [UNK]. If the "
+        "language has no spaces, put one after each word first, with a word segmenter."
+    ]
 
 
 def is_cased(vocab: Vocabulary) -> bool:

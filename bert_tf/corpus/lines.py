@@ -5,6 +5,7 @@ first word of the next line did not fit on it. If the word would have fitted, th
 line to end, as in verse, tables and addresses.
 """
 
+import functools
 import itertools
 import json
 import re
@@ -16,6 +17,7 @@ import sentencex
 
 from bert_tf.base.content import decode, read_lines
 from bert_tf.corpus.cleaning import ends_sentence
+from tfrecords.vocabulary import MAX_CHARACTERS_PER_WORD
 
 # Narrower lines are words or verse; wider ones are sentences or paragraphs.
 _MIN_WIDTH, _MAX_WIDTH = 30, 140
@@ -130,6 +132,21 @@ def _joins(character: str) -> bool:
     # Korean characters are wide, but Korean has spaces.
     is_wide = unicodedata.east_asian_width(character) in "WF"
     return is_wide and not "\u1100" <= unicodedata.normalize("NFD", character)[0] <= "\u11ff"
+
+
+def count_long_words(lines: Sequence[str]) -> int:
+    """Returns how many characters are in words that a tokenizer reads as [UNK], being too long."""
+    lines = (line for line in lines if len(line) > MAX_CHARACTERS_PER_WORD)
+    return sum(len(word) for line in lines for word in _long_word().findall(line))
+
+
+@functools.cache
+def _long_word() -> re.Pattern[str]:
+    # Punctuation and Chinese characters are words of their own.
+    punctuation = (x for x in map(chr, range(0x10000)) if unicodedata.category(x)[0] == "P")
+    others = r"\s$+<=>^`|~" + "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0002ffff"
+    ends = "".join(map(re.escape, punctuation)) + others
+    return re.compile(f"[^{ends}]{{{MAX_CHARACTERS_PER_WORD + 1},}}")
 
 
 def check_separator(separator: str) -> None:

@@ -38,6 +38,7 @@ class ReadCounts(Sums):
     )  # lines and sentences, by cleaning's rule
     characters: int = 0
     left_out_characters: int = 0
+    long_word_characters: int = 0  # in words that are too long for a vocabulary
 
 
 def input_files(options: CorpusOptions) -> list[str]:
@@ -84,6 +85,7 @@ def read_sentences(block: Block, options: CorpusOptions, counts: ReadCounts) -> 
         for lines in corpus_lines.read_documents(text, block.kind, file, **layout):
             counts.lines += len(lines)
             counts.characters += sum(map(len, lines))
+            counts.long_word_characters += corpus_lines.count_long_words(lines)
             counts.wrapped_lines += 0 if options.unwrap else corpus_lines.count_wrapped(lines)
             changes = options.clean or options.split_sentences
             yield list(_sentences(lines, options, counts)) if changes else lines

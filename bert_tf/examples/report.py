@@ -19,6 +19,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.features import serialize_examples
 from tfrecords.records import FRAME_BYTES
 from tfrecords.statistics import label_warning
+from tfrecords.vocabulary import describe_long_words
 
 # A larger share of [UNK] suggests a wrong vocabulary.
 _MAX_UNKNOWN = 0.1
@@ -55,7 +56,9 @@ def text_report(text: TextCounts, job: Job) -> str:
 def text_warnings(text: TextCounts, job: Job) -> list[str]:
     """Returns warnings about the text, or about flags that do not suit it."""
     lines = describe_problems(job.input_files, text.invalid_lines)
-    if text.unknown_tokens > _MAX_UNKNOWN * text.tokens:
+    if long := describe_long_words(text.long_word_characters, text.characters):
+        lines += long
+    elif text.unknown_tokens > _MAX_UNKNOWN * text.tokens:
         lines.append(
             "WARNING: with so many [UNK], there is little to learn. Check that the vocabulary is "
             "for this language and that --do_lower_case matches the vocabulary."

@@ -23,8 +23,10 @@ from bert_tf.vocabulary.counting import WordCounts, count_words, coverage_table,
 from bert_tf.vocabulary.learning import choose_new_tokens, extend, learn_vocabulary
 from bert_tf.vocabulary.vocabulary_options import VocabularyOptions
 from tfrecords.vocabulary import (
+    MAX_CHARACTERS_PER_WORD,
     SPECIAL_TOKENS,
     Vocabulary,
+    describe_long_words,
     is_cased,
     warn_about_casing,
     write_vocab,
@@ -170,7 +172,10 @@ def _count_words(
     if not any(counts.texts.values()):
         raise ValueError(f"{', '.join(texts)}: the text has no words")
     files = list(itertools.chain(*texts.values()))
-    for warning in describe_problems(files, counts.invalid_lines):
+    words = [(len(word), n) for text in counts.texts.values() for word, n in text.items()]
+    long = sum(length * n for length, n in words if length > MAX_CHARACTERS_PER_WORD)
+    warnings = describe_problems(files, counts.invalid_lines)
+    for warning in warnings + describe_long_words(long, sum(length * n for length, n in words)):
         print(warning)
     if counts.pruned:
         say(f"Left out {counts.pruned:,} occurrences of very rare words to save memory.")

@@ -10,12 +10,15 @@ import pytest
 
 from bert_tf.corpus.lines import (
     check_language,
+    count_long_words,
     count_wrapped,
     read_documents,
     split_sentences,
     unwrap,
     wrap_width,
 )
+from bert_tf.text.tokenizer import WordPieceTokenizer
+from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 TEXT = "Preface\n\n CHAPTER I\r\na\n\n\nb\n***\nc\nCHAPTER II\n \nd\n"
 PARAGRAPHS = [
@@ -111,6 +114,19 @@ def test_an_unknown_language_is_an_error_that_lists_the_known_ones(language):
         check_language(language)
     for known in ("en", "pt-br", "ast", "zh-hant"):
         check_language(known)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ภาษาไทย", "x", "ab.", "a$b^", "中", "ひら", "한국", "𠀀", "བོད་", "слово ", "e\u0301", "a\t"],
+)
+def test_long_words_are_those_that_no_vocabulary_covers(text):
+    """Oracle: the words of the tokenizer, of which those of more than 200 characters are [UNK]."""
+    tokenizer = WordPieceTokenizer(Vocabulary(SPECIAL_TOKENS), lower_case=False)
+    for length in (199, 200, 201, 450):
+        lines = [(text * length)[:length], "word " * 90, "a short line"]
+        words = (x.decode() for x in tokenizer.words(lines).values.numpy())
+        assert count_long_words(lines) == sum(len(word) for word in words if len(word) > 200)
 
 
 def _wrapped(paragraphs: list[str], width: int = 72) -> list[str]:

@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import os
 import shlex
+from collections import Counter
 from typing import Any
 
 import tensorflow as tf
@@ -172,10 +173,12 @@ def _count_words(
     if not any(counts.texts.values()):
         raise ValueError(f"{', '.join(texts)}: the text has no words")
     files = list(itertools.chain(*texts.values()))
-    words = [(len(word), n) for text in counts.texts.values() for word, n in text.items()]
-    long = sum(length * n for length, n in words if length > MAX_CHARACTERS_PER_WORD)
+    characters: Counter[int] = Counter()  # by the length of their word
+    for word, number in itertools.chain.from_iterable(x.items() for x in counts.texts.values()):
+        characters[len(word)] += len(word) * number
+    long = sum(n for length, n in characters.items() if length > MAX_CHARACTERS_PER_WORD)
     warnings = describe_problems(files, counts.invalid_lines)
-    for warning in warnings + describe_long_words(long, sum(length * n for length, n in words)):
+    for warning in warnings + describe_long_words(long, characters.total()):
         print(warning)
     if counts.pruned:
         say(f"Left out {counts.pruned:,} occurrences of very rare words to save memory.")

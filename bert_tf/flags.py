@@ -45,8 +45,8 @@ class DeviceOptions(command.Options):
     )
     use_tpu: bool = _location(False, "Same as --strategy=tpu.")
     tpu_name: str | None = _location(None, "Name of the TPU. Omit it on a TPU VM.")
-    tpu_zone: str | None = _location(None, "Zone of --tpu_name.")
-    gcp_project: str | None = _location(None, "Project of --tpu_name.")
+    tpu_zone: str | None = _location(None, "Its zone.", needs=("tpu_name",))
+    gcp_project: str | None = _location(None, "Its project.", needs=("tpu_name",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +57,13 @@ class WorkerOptions(DeviceOptions):
         None,
         "host:port of every machine of --strategy=multi_worker, comma-separated and the same "
         "on each. Alternatively, set TF_CONFIG.",
+        needs=("task_index",),
     )
     task_index: int | None = _location(
-        None, "Index of this machine in --worker_hosts. Worker 0 writes the files.", at_least=0
+        None,
+        "Index of this machine in --worker_hosts. Worker 0 writes the files.",
+        at_least=0,
+        needs=("worker_hosts",),
     )
 
 

@@ -68,8 +68,6 @@ def resolve_model(
     replace_vocab = flags.replace_vocab
     given = flag_values(flags.vocab_file, flags.do_lower_case, replace_vocab)
     vocabs, casings = given[0] | {**vocabs}, given[1] | {**casings}
-    if flags.bert_config_file and flags.preset:
-        raise ValueError("give either --bert_config_file or --preset, not both")
     # What a start that failed before its first checkpoint left in the output folder does not count.
     resumed = run if run and run.has_checkpoint else None
     if resumed:
@@ -219,8 +217,6 @@ def flag_values(
     """
     casings = {"--do_lower_case": do_lower_case}
     if not vocab_file:
-        if replace_vocab:
-            raise ValueError("--replace_vocab needs --vocab_file, the vocabulary to use instead")
         return {}, casings
     source, (path, name) = f"--{flag}={vocab_file}", os.path.split(vocab_file)
     if tf.io.gfile.isdir(vocab_file):

@@ -78,6 +78,7 @@ class ExportTokenizerOptions(ExportOptions, inference.TokenizerOptions):
         False,
         "Use --vocab_file although the run has another vocabulary. Only correct if ids keep "
         "their meaning, for example if you renamed [unused] tokens.",
+        needs=("vocab_file",),
     )
 
 

@@ -50,6 +50,8 @@ def option(
     at_most: float = _LARGEST,
     kind: str = "common",
     role: str = "training",
+    needs: tuple[str, ...] = (),
+    instead_of: tuple[str, ...] = (),
 ) -> Any:
     """Declares a field of `Options` that becomes the flag of the same name.
 
@@ -66,9 +68,12 @@ def option(
             evaluates a run takes the run's value. "evaluation": what is evaluated, and how; the
             run's value, unless the flag is given. "place": where files and devices are, and what
             to do; what was made does not depend on it, but on the contents of the files.
+        needs: flags without which this one has no effect; one of them will do. "NAME=VALUE" stands
+            for a flag with this value.
+        instead_of: flags that cannot be given with this one.
     """
     metadata = dict(help=help, choices=choices, aliases=aliases, kind=kind, role=role)
-    metadata |= dict(at_least=at_least, at_most=at_most)
+    metadata |= dict(at_least=at_least, at_most=at_most, needs=needs, instead_of=instead_of)
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -117,6 +122,21 @@ class Options:
                 open_end = high == _LARGEST and value < low
                 need = f"{low} or more" if open_end else f"from {low} to {high}"
                 raise ValueError(f"--{name} is {value}: it must be {need}")
+        self._check_relations()
+
+    def _check_relations(self) -> None:
+        """Raises a ValueError for a flag without those it needs, or with one that excludes it."""
+        unusual = self.unusual
+        stated = {*unusual} | {f"{x}={y}" for x, y in self.values().items()}
+        for field in dataclasses.fields(self):
+            name, needs = flag_name(field), field.metadata["needs"]
+            if field.name not in unusual:
+                continue
+            if needs and stated.isdisjoint(needs):
+                others = " or ".join(f"--{other}" for other in needs)
+                raise ValueError(f"--{name} has no effect without {others}: omit it, or add that")
+            if other := next(filter(stated.__contains__, field.metadata["instead_of"]), None):
+                raise ValueError(f"--{name} and --{other} exclude each other: omit one")
 
     @classmethod
     def names(cls, *roles: str) -> list[str]:

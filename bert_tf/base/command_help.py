@@ -135,6 +135,10 @@ def explanation(field: dataclasses.Field, full: bool) -> str:
         parts.append("Required.")
     elif default not in (None, ()) and default is not False:
         parts.append(f"Default: {'true' if default is True else default}.")
+    if needs := field.metadata["needs"]:
+        parts.append(f"Only with --{' or --'.join(needs)}.")
+    if full and (others := field.metadata["instead_of"]):
+        parts.append(f"Not with --{' or --'.join(others)}.")
     if full and len("|".join(choices)) > _most_choices(field):
         parts.append(f"One of {', '.join(choices)}.")
     if full and field.metadata["aliases"]:

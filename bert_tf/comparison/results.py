@@ -150,7 +150,7 @@ TABLES = (GLUE, SQUAD_1, SQUAD_2, SWAG, NER)
 
 # Flags that name what a run was made from, and the checksums of their contents.
 _INPUTS = {"init_checkpoint", "init_vocab_mapping", "bert_config_file", "vocab_file", "data_dir"}
-_INPUTS |= {"train_file", "dev_file", "test_file"}
+_INPUTS |= {"preset", "train_file", "dev_file", "test_file"}
 _CHECKSUMS = {DATA_CHECKSUMS, INIT_CHECKSUM}
 # Flags in which the runs of one group may differ.
 _VARYING = {"random_seed", COMMAND, *FineTuningOptions.names("place")} - _INPUTS

@@ -93,16 +93,19 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         "words; the teacher labels them. 20 in the papers of tinybert and bilstm.",
         at_least=0,
         at_most=1000,
+        needs=("masked_lm",),
     )
     masked_lm: str | None = rare_option(
         None,
-        "For --augment: a run of run_pretraining, or another masked LM with its head. It "
-        "replaces words that are a single token.",
+        "A run of run_pretraining, or another masked LM with its head. It replaces words that "
+        "are a single token.",
+        needs=("augment",),
     )
     glove_file: str | None = rare_option(
         None,
-        "For --augment: word vectors in GloVe's format, such as glove.6B.300d.txt, to replace "
-        "words of several tokens, too. All vectors stay in memory: 0.6 GB for this file.",
+        "Word vectors in GloVe's format, such as glove.6B.300d.txt, to replace words of several "
+        "tokens, too. All vectors stay in memory: 0.6 GB for this file.",
+        needs=("augment",),
     )
     bits: str | None = rare_option(
         None,
@@ -123,10 +126,6 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
                 "--nodo_train: to evaluate a student, use run_finetuning --do_eval with its folder "
                 "as --output_dir"
             )
-        if bool(self.augment) != bool(self.masked_lm):
-            raise ValueError("--augment and --masked_lm go together: give both or none")
-        if self.glove_file and not self.augment:
-            raise ValueError("--glove_file has no effect without --augment: omit it")
         if self.bits and not re.fullmatch(r"[2-8](/[2-8])?", self.bits):
             raise ValueError(f"--bits={self.bits}: give a number from 2 to 8, or two such as 2/3")
         self.refuse(sorted(self._unsuited), f"does not suit --recipe={self.recipe}")

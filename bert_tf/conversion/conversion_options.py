@@ -48,6 +48,7 @@ class ConversionOptions(command.Options):
         None,
         "Grow the model to the extended vocabulary in --vocab_file: the .mapping.json that "
         "build_vocab --extend_vocab wrote.",
+        needs=("vocab_file",),
     )
     max_position_embeddings: int | None = option(
         None,
@@ -59,8 +60,3 @@ class ConversionOptions(command.Options):
     layers: str | None = option(
         None, "The layers to keep, such as 0-5 (the first six) or 0,2,4,6,8,10."
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.init_vocab_mapping and not self.vocab_file:
-            raise ValueError("--init_vocab_mapping needs --vocab_file, the extended vocabulary")

@@ -16,6 +16,7 @@ class DeviceCheckOptions(command.Options):
         None,
         "Published size to use instead of --bert_config_file: tiny, mini, small, medium, "
         "base, large, or one like L-6_H-256.",
+        instead_of=("bert_config_file",),
     )
     device: str = option(
         help="GPU, such as t4, a100 or h100:8, or TPU version and number of chips in each "

@@ -357,8 +357,6 @@ def load_evaluator(
 def model_spec(session: Session) -> ModelSpec:
     """Returns the encoder's configuration with its vocabulary and casing."""
     options = session.options
-    if session.mapping and not options.init_checkpoint:
-        raise ValueError("--init_vocab_mapping needs --init_checkpoint, the checkpoint to grow")
     spec = resolve_model(session.run, options, init=session.init, mapping=session.mapping)
     if spec.vocab is None:
         raise ValueError("no vocab.txt beside --init_checkpoint: give --vocab_file")

@@ -65,6 +65,7 @@ class TaskOptions(command.Options):
         None,
         "Column of wrong second texts that are hard to tell from the right ones, with "
         "--label_type=pairs.",
+        needs=("text_b_column",),
     )
     label_column: str | None = rare_option(
         None,
@@ -85,6 +86,7 @@ class TaskOptions(command.Options):
         None,
         "Separator between the classes in a cell, with --label_type=classes. Default: a "
         "comma. Lists in brackets need no separator.",
+        needs=("label_type=classes",),
     )
     tsv_quotes: bool | None = rare_option(
         None,
@@ -195,13 +197,15 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         None,
         "Grow --init_checkpoint to the extended vocabulary in --vocab_file: the .mapping.json that "
         "build_vocab --extend_vocab wrote.",
+        needs=("init_checkpoint",),
     )
     bert_config_file: str | None = _rare_place(
         None,
         "The encoder's bert_config.json. Needed only if --init_checkpoint has none, or to "
         "change dropout.",
+        instead_of=("preset",),
     )
-    preset: str | None = rare_option(
+    preset: str | None = _rare_place(
         None,
         "A published size, such as tiny, mini, small, base or L-6_H-256, to train an encoder "
         "from scratch. As baselines: bilstm, a BiLSTM, and bilstm-pairs, one for pairs of texts.",
@@ -215,6 +219,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         False,
         "Use --vocab_file although --init_checkpoint has another vocabulary. Only correct if "
         "ids keep their meaning, for example if you renamed [unused] tokens.",
+        needs=("vocab_file",),
     )
     do_lower_case: bool | None = _rare_place(
         None,
@@ -275,24 +280,29 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "that are not named weigh 1.",
     )
     freeze_encoder: bool = rare_option(
-        False, "Train only the head. The encoder keeps its weights and has no dropout."
+        False,
+        "Train only the head. The encoder keeps its weights and has no dropout.",
+        instead_of=("feature_based",),
     )
     lora_rank: int | None = rare_option(
         None,
         "Fine-tune with LoRA: train only the head and, for every query and value projection, two "
         "matrices of this rank (usually 8), with a --learning_rate of 1e-3 to 5e-3.",
         at_least=1,
+        instead_of=("freeze_encoder", "feature_based", "init_vocab_mapping"),
     )
     lora_alpha: float = rare_option(
         16.0,
         "Scale of LoRA: the product of the two matrices is multiplied by this / --lora_rank.",
         at_least=0.001,
+        needs=("lora_rank",),
     )
     layer_decay: float = rare_option(
         1.0,
         "Multiply the learning rate by this factor per layer, from the head down to the "
         "embeddings; 0.8 to 0.95 are usual for small data.",
         **SHARE,
+        instead_of=("freeze_encoder", "feature_based", "lora_rank"),
     )
     num_seeds: int = option(
         1,
@@ -300,31 +310,19 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "--output_dir, and report mean, standard deviation and the best run.",
         at_least=1,
         at_most=1000,
+        needs=("do_train",),
     )
     grid: bool = option(
         False,
         "Train with every combination that the paper tries: batches of 16 and 32, learning "
         "rates of 5e-5, 3e-5 and 2e-5, and 2, 3 and 4 epochs. The dev set chooses.",
+        needs=("do_train",),
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (self.do_train or self.do_eval or self.do_predict):
             raise ValueError("nothing to do: give --do_train, --do_eval or --do_predict")
-        freezing = [x for x in ("freeze_encoder", "feature_based", "lora_rank") if getattr(self, x)]
-        if len(freezing) > 1:
-            raise ValueError(f"--{freezing[1]} freezes the encoder: omit --{freezing[0]}")
-        if self.layer_decay != 1 and freezing:
-            raise ValueError("--layer_decay has no effect on a frozen encoder: omit it")
-        if self.lora_alpha != 16 and not self.lora_rank:
-            raise ValueError("--lora_alpha has no effect without --lora_rank: omit it")
-        if self.lora_rank and self.init_vocab_mapping:
-            raise ValueError("--lora_rank trains no new word embeddings: omit --init_vocab_mapping")
-        if self.is_sweep and not self.do_train:
-            raise ValueError(
-                "--num_seeds and --grid are for training: add --do_train, or give the folder of "
-                "one run as --output_dir"
-            )
 
     @property
     def is_sweep(self) -> bool:

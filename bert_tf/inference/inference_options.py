@@ -93,14 +93,12 @@ class TextOptions(ColumnOptions):
         role="place",
     )
     input_file: str | None = option(
-        None, f"UTF-8 files, comma-separated, with one text per line; or {_TABLES}", role="place"
+        None,
+        f"UTF-8 files, comma-separated, with one text per line; or {_TABLES}",
+        role="place",
+        instead_of=("texts",),
     )
     json: bool = option(False, "Print a JSON object per text, on one line.", role="place")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.texts and self.input_file:
-            raise ValueError("give either texts or --input_file, not both")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,27 +120,25 @@ class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, PredictorOpt
 
     keep_columns: bool = option(
         False,
-        "Keep the other columns of a table beside the predictions of --json or --output_file.",
+        "Keep the other columns of a table beside the predictions.",
+        needs=("json", "output_file"),
     )
     output_file: str | None = option(
         None,
         "File to write for --input_file, in place of printing: .jsonl, .csv, .tsv, .parquet or "
         ".tfrecord. A killed run resumes. FILE.rejected.jsonl lists rows that cannot be read.",
         role="place",
+        needs=("input_file",),
+        instead_of=("json",),
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.keep_columns and not (self.json or self.output_file):
-            raise ValueError("--keep_columns needs --json or --output_file")
         if not self.output_file:
             flags = (field.name for field in dataclasses.fields(RunnerOptions))
             self.refuse(flags, "has no effect without --output_file")
             return
         _check_ending(self.output_file, _PREDICTIONS)
-        if not self.input_file:
-            raise ValueError("--output_file needs an --input_file")
-        self.refuse(["json"], "has no effect with --output_file")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,7 @@ class SharedOptions(DeviceOptions):
         None,
         "A published size in place of --bert_config_file (layers x width, parameters with "
         f"bert-base-uncased's vocabulary): {describe_presets()}, or one such as L-6_H-256.",
+        instead_of=("bert_config_file",),
     )
     vocab_file: str | None = rare_option(
         None,
@@ -41,6 +42,7 @@ class SharedOptions(DeviceOptions):
         "Use --vocab_file although the records, the run or --init_checkpoint have another "
         "vocabulary. Only correct if ids keep their meaning, for example if you renamed [unused] "
         "tokens.",
+        needs=("vocab_file",),
     )
     do_lower_case: bool | None = rare_option(
         None,
@@ -189,6 +191,7 @@ class PretrainingOptions(SharedOptions):
         None,
         "Grow --init_checkpoint to an extended vocabulary: the .mapping.json that build_vocab "
         "--extend_vocab wrote.",
+        needs=("init_checkpoint",),
     )
     phases_file: str | None = rare_option(
         None,
@@ -202,5 +205,3 @@ class PretrainingOptions(SharedOptions):
         super().__post_init__()
         if not (self.do_train or self.do_eval):
             raise ValueError("nothing to do: give --do_train, --do_eval or both")
-        if self.init_vocab_mapping and not self.init_checkpoint:
-            raise ValueError("--init_vocab_mapping needs --init_checkpoint, the checkpoint to grow")

@@ -57,16 +57,12 @@ def _checked_name(options: DeviceOptions) -> str:
     ):
         if given and name not in fitting:
             raise ValueError(f"{flag} and --strategy={name} contradict each other: omit one")
-    if not options.tpu_name:
-        options.refuse(("tpu_zone", "gcp_project"), "has no effect without --tpu_name")
     return name
 
 
 def _set_tf_config(options: DeviceOptions) -> None:
     """Describes the workers in TF_CONFIG, where TensorFlow looks for them."""
     index = options.task_index
-    if index is None or not options.worker_hosts:
-        raise ValueError("--worker_hosts and --task_index go together: give both")
     hosts = [host.strip() for host in options.worker_hosts.split(",")]
     if not _are_hosts(hosts) or index >= len(hosts):
         raise ValueError(

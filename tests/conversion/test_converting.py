@@ -177,7 +177,7 @@ def test_a_model_is_cut_and_grown_on_the_way(tmp_path, capsys):
     assert grown.spec.config == dataclasses.replace(CONFIG, **changes)
     assert grown.spec.vocab.tokens == (*VOCAB.tokens, "ab")
     assert grown.tensors["pretrainer/masked_lm/output_bias"].shape == (8,)
-    with pytest.raises(ValueError, match="--init_vocab_mapping needs --vocab_file"):
+    with pytest.raises(ValueError, match="init_vocab_mapping has no effect without --vocab_file"):
         Options(from_=source, to="run", output_dir="b", init_vocab_mapping=str(mapping))
 
 

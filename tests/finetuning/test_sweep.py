@@ -209,7 +209,7 @@ def rows_of_tensorboard(folder) -> dict[tuple, dict[str, float]]:
 
 
 def test_bad_sweeps_are_one_clear_line(tmp_path, trained):
-    with pytest.raises(ValueError, match="are for training: add --do_train"):
+    with pytest.raises(ValueError, match="num_seeds has no effect without --do_train: omit it, or"):
         make_options(tmp_path, num_seeds=2, do_train=False, do_eval=True)
     with pytest.raises(ValueError, match="--learning_rate does not suit --grid, which tries"):
         sweep(make_options(tmp_path, grid=True, learning_rate=1e-3))

@@ -285,7 +285,7 @@ def test_pairs_choices_and_questions(fine_tuned, tmp_path, capsys):
         ("a.tfrecord", b"text", {}, "a.tfrecord, record 1: truncated"),
         ("a.tfrecord", b"text" * 9, {}, "a.tfrecord, record 1: truncated, or not a TFRecord file"),
         ("a.txt", b"a", {"ending": ".npz"}, "its name must end with .jsonl, .csv, .tsv, .parquet"),
-        ("a.txt", b"a", {"json": True}, "--json has no effect with --output_file"),
+        ("a.txt", b"a", {"json": True}, "--output_file and --json exclude each other: omit one"),
         ("a.txt", b"a", {"runner": "DirectRunner", "num_workers": 2}, "--num_workers has no eff"),
         ("a.txt", b"a", {"beam_options": "--x"}, "--beam_options has no effect with --runner=loc"),
     ],
@@ -304,7 +304,7 @@ def test_output_and_input_files_go_together():
     for flags in (dict(num_workers=2), dict(overwrite=True)):
         with pytest.raises(ValueError, match=f"{min(flags)} has no effect without --output_file"):
             predict.Options(checkpoint="x", **flags)
-    with pytest.raises(ValueError, match="--output_file needs an --input_file"):
+    with pytest.raises(ValueError, match="--output_file has no effect without --input_file"):
         predict.Options(checkpoint="x", output_file="a.csv", texts=("a",))
 
 

@@ -183,5 +183,5 @@ def test_a_checkpoint_without_masked_lm_head_is_an_error(pretrained, vocab, tmp_
     save_run(tmp_path, BertEncoder(pretrained[1].config), vocab, lower_case=False)
     with pytest.raises(ValueError, match=f"{tmp_path} has no masked-LM head, which predicts the"):
         run(Options(checkpoint=str(tmp_path), texts=("[MASK]",)))
-    with pytest.raises(ValueError, match="give either texts or --input_file, not both"):
+    with pytest.raises(ValueError, match="--input_file and --texts exclude each other: omit one"):
         Options(checkpoint=str(tmp_path), texts=("[MASK]",), input_file="texts.txt")

@@ -195,7 +195,7 @@ def test_other_columns_come_along(fine_tuned, tmp_path, capsys, ending):
                 ValueError, match=f"{re.escape(repr(name))}, like a part of the out"
             ):
                 run(dataclasses.replace(options, **bulk, output_file=f"{tmp_path}/{name}.csv"))
-        with pytest.raises(ValueError, match="--keep_columns needs --json or --output_file"):
+        with pytest.raises(ValueError, match="without --json or --output_file: omit it, or"):
             dataclasses.replace(options, **bulk)
         with pytest.raises(ValueError, match="--keep_columns is only for an --input_file named"):
             run(Options(checkpoint=folder, texts=("a",), json=True, keep_columns=True))
@@ -284,14 +284,15 @@ def test_answers_to_questions_of_a_file(fine_tuned, tmp_path):
     predictor = Predictor(module, 2)
     (examples,) = read_examples(options, predictor.signature)
     assert [[*example] for example in examples] == [["id", *INPUTS], [*INPUTS], [*INPUTS]]
-    for answer, row in zip(predictor.predict(examples), rows, strict=True):
+    answers, num_truncated = predictor.predict(examples)
+    for answer, row in zip(answers, rows, strict=True):
         inputs = (tf.constant([row[name]]) for name in INPUTS)
         expected = {name: values.numpy()[0] for name, values in module.serving(*inputs).items()}
         assert answer["text"] == expected["text"].decode()
         assert answer["text"] == row["context"][answer["start"] : answer["end"]]
         assert answer["score"] == pytest.approx(expected["score"], rel=1e-4)
         assert line_of(answer, row).endswith(f"%\t{row['question']}")
-    assert (predictor.num_truncated, predictor.truncates[0]) == (1, "question")
+    assert (num_truncated, predictor.truncates[0]) == (1, "question")
 
 
 @pytest.mark.parametrize("text_b", [None, "b"])
@@ -326,7 +327,7 @@ def test_tags_of_words(fine_tuned):
     """Oracles: the exported module on each text alone; the words, by hand."""
     _, module = fine_tuned("ner", TAGS)
     texts = ("the cat sat on the mat.", "é cats", "")
-    rows = Predictor(module, 2).predict([{"text": text} for text in texts])
+    rows, _ = Predictor(module, 2).predict([{"text": text} for text in texts])
     words = [["the", "cat", "sat", "on", "the", "mat", "."], ["é", "cats"], []]
     assert [[word["word"] for word in row["words"]] for row in rows] == words
     for row, text in zip(rows, texts, strict=True):
@@ -363,7 +364,7 @@ ENTITIES |= {"entity_start": [4, 0], "entity_end": [8, 0]}
 def test_answers_as_lines(outputs, labels, line):
     """Oracle: the lines; every answer can be written as JSON."""
     arrays = {name: x if isinstance(x, bytes) else np.array(x)[()] for name, x in outputs.items()}
-    answer = answer_of(arrays, labels, "the text")
+    answer = answer_of(arrays, labels, "the text", Head("classifier"))
     assert line_of(answer, {"text": "the text"}) == line
     json.dumps(answer)
 

@@ -58,8 +58,8 @@ def test_a_second_call_does_not_start_the_devices_again(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"worker_hosts": "a:1,b:1"}, "--worker_hosts and --task_index go together"),
-        ({"task_index": 0}, "--worker_hosts and --task_index go together"),
+        ({"worker_hosts": "a:1,b:1"}, "--worker_hosts has no effect without --task_index"),
+        ({"task_index": 0}, "--task_index has no effect without --worker_hosts"),
         ({"worker_hosts": "a:1,b:1", "task_index": 2}, "--worker_hosts=a:1,b:1 --task_index=2: n"),
         ({"worker_hosts": "a,b:1", "task_index": 0}, "--worker_hosts=a,b:1 .* name the host:port"),
         ({"worker_hosts": "a:1, a:1", "task_index": 0}, "--worker_hosts=a:1, a:1 .* each .* once"),

@@ -118,14 +118,16 @@ def test_fine_tuning_starts_from_a_grown_checkpoint(old, tmp_path, capsys):
 def test_flags_that_do_not_fit_are_named(old, tmp_path):
     flags = grown(old)
     for change, message in [
-        ({"init_checkpoint": None}, "--init_vocab_mapping needs --init_checkpoint"),
+        ({"init_checkpoint": None}, "--init_vocab_mapping has no effect without --init_checkpoint"),
         ({"init_vocab_mapping": "absent.json"}, "cannot read absent.json"),
         ({"init_vocab_mapping": None}, "give --init_vocab_mapping if build_vocab extended"),
     ]:
         with pytest.raises((ValueError, OSError), match=re.escape(message)):
             run_pretraining.run(pretraining_options(old, tmp_path / "run", **flags | change))
     options = dict(task="sst2", output_dir=str(tmp_path / "run"), preset="tiny", do_train=True)
-    with pytest.raises(ValueError, match="--init_vocab_mapping needs --init_checkpoint"):
+    with pytest.raises(
+        ValueError, match="--init_vocab_mapping has no effect without --init_checkpoint"
+    ):
         run_finetuning.run(run_finetuning.Options(**options, **flags))
     assert not (tmp_path / "run").exists()
 

@@ -43,13 +43,9 @@ def make_csv_task(name: str, options: FineTuningOptions, head: Head | None) -> T
     """
     if options.label_type == "tags":
         return make_tagging(name, options, head)
-    if options.label_separator and options.label_type != "classes":
-        raise ValueError("--label_separator is only for --label_type=classes: omit it")
     kind = options.label_type
     if kind == "similarity" and not options.text_b_column:
         raise ValueError("--label_type=similarity needs --text_b_column, the second texts")
-    if kind == "pairs" and options.negative_column and not options.text_b_column:
-        raise ValueError("--negative_column needs --text_b_column, the right second texts")
     if kind == "pairs" and options.label_column:
         raise ValueError(
             "--label_type=pairs treats every row as a right pair: omit --label_column and remove "

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import tensorflow as tf
-from support import save_run
+from support import one_line, save_run
 
 import bert_tf
 from bert_tf import predict
@@ -110,7 +110,7 @@ def test_wrong_arguments(run, tmp_path):
     write_settings(settings, 16, folder)
     with pytest.raises(ValueError, match="before a cased tokenizer reads it"):
         load_embedder(folder)
-    for length, message in ("256", "max_seq_length is '256', not an int"), (2, "length 2 is too"):
+    for length, message in ("256", "max_seq_length is '256', not a nu"), (2, "length is 2, not a"):
         write_settings(settings._replace(max_seq_length=length), 16, folder)
         with pytest.raises(ValueError, match=f"{folder}/sentence_bert_config.json.*{message}"):
             load_embedder(folder)
@@ -146,8 +146,23 @@ def test_newer_folders(tmp_path, stated, expected):
     (tmp_path / "tokenizer_config.json").write_text(f'{{"model_max_length": {stated}}}')
     settings = EmbeddingSettings(Head(EMBEDDING, pooling="max"), expected)
     assert read_settings(f"{tmp_path}/config.json") == settings
-    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": "12"}')
-    with pytest.raises(ValueError, match="tokenizer_config.json is .*.model_max_length is '"):
+    for length, message in ('"12"', " is .*model_max_length is '"), (12.5, ": the length is 12.5"):
+        (tmp_path / "tokenizer_config.json").write_text(f'{{"model_max_length": {length}}}')
+        with one_line(f"tokenizer_config.json{message}"):
+            read_settings(f"{tmp_path}/config.json")
+
+
+@pytest.mark.parametrize(("stated", "found"), [("16", 16), ("16.0", 16), ("16.5", 0), ("2", 0)])
+def test_the_length_is_a_whole_number(tmp_path, stated, found):
+    """Oracle: the number, which programs may write as a float, or the line that states it."""
+    write_settings(EmbeddingSettings(), 16, str(tmp_path))
+    path = tmp_path / "sentence_bert_config.json"
+    path.write_text(f'{{"max_seq_length": {stated}}}')
+    if found:
+        length = read_settings(f"{tmp_path}/config.json").max_seq_length
+        assert (length, type(length)) == (found, int)
+        return
+    with one_line(f"{path}: the length is {stated}, not a whole number from 3"):
         read_settings(f"{tmp_path}/config.json")
 
 

@@ -50,7 +50,7 @@ _POOLING_VALUES = {f"{name}?": bool for name in _FLAGS} | {"pooling_mode?": str 
 _SETTINGS = {
     "default_prompt_name?": str | None,
     "do_lower_case?": bool | None,
-    "max_seq_length?": int | None,
+    "max_seq_length?": float | None,
     "prompts?": dict[str, str] | None,
     "truncate_dim?": int | None,
 }
@@ -134,9 +134,11 @@ def read_settings(config_file: str | None, pooling: str | None = None) -> Embedd
         source = os.path.join(inner, TOKENIZER)
         stated = TokenizerFiles(inner).config.get("model_max_length")
         # Programs write 1e30 if there is no limit.
-        length = int(stated) if stated is not None and stated < 1e9 else None
-    if length is not None and length < SINGLE_LENGTH["at_least"]:
-        raise ValueError(f"{source}: the length {length} is too small")
+        length = stated if stated is not None and stated < 1e9 else None
+    least = SINGLE_LENGTH["at_least"]
+    if length is not None and not (length >= least and length % 1 == 0):
+        raise ValueError(f"{source}: the length is {length}, not a whole number from {least}")
+    length = length and int(length)  # which some programs write as 16.0
     lower_case = bool(values.get("do_lower_case"))
     return EmbeddingSettings(head, length, lower_case, MappingProxyType(others), dense)
 

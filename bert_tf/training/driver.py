@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import tensorflow as tf
+
+from bert_tf.base.output_files import make_folder
 from bert_tf.base.progress import say
 from bert_tf.finite import NonFinite
 from bert_tf.training.checkpoints import BEST, Checkpointer
@@ -116,6 +119,7 @@ class Driver:
         self._writes = is_chief(trainer.strategy)
         self._restored = False
         self._best_folder = f"{folder}/{BEST}"
+        self._kept_folder = self._best_folder if plan.best_metric else folder
         model, state, keep = trainer.model, trainer.state, plan.keep_checkpoints
         self._checkpointer = Checkpointer(folder, model, state, keep, self._writes)
         step = {"step": trainer.step}
@@ -160,12 +164,15 @@ class Driver:
         Raises:
             NonFinite: names the step whose loss, or whose gradients, are infinite or NaN.
             Interrupted: SIGTERM or Ctrl-C stopped training; a checkpoint was saved.
+            OSError: the folder was removed; it does not appear again with a part of the run.
         """
         self._checkpointer.tidy()
+        if self._writes:
+            make_folder(self._kept_folder)
         with self._reports(phases[-1].until_step) as reports:
             stop = StopRequest(reports.stopping)
             if self.step >= phases[-1].until_step and not self._restored:
-                self._checkpointer.save()
+                self._save()
             phase = next((p for p in phases if self.step <= p.until_step), phases[-1])
             if phase.evaluate and self._evaluation_is_due(phases, reports):
                 self._evaluate(phase.evaluate, reports)
@@ -191,6 +198,14 @@ class Driver:
             self._evaluate(evaluate, reports, alone=True)
         return reports.last_evaluation
 
+    def _save(self) -> None:
+        self._check_folder()
+        self._checkpointer.save()
+
+    def _check_folder(self) -> None:
+        if self._writes and not tf.io.gfile.isdir(self._kept_folder):
+            raise OSError(f"{self._kept_folder} was removed while the run trained: start it again")
+
     def _reports(self, num_train_steps: int) -> Reports:
         return Reports(self._folder, self.step, num_train_steps, self._peak_flops, self._writes)
 
@@ -215,6 +230,8 @@ class Driver:
         with self._evaluated_weights():
             with stop.raising() if interruptible else contextlib.nullcontext():
                 results = evaluate()
+            if not alone:
+                self._check_folder()
             for name, value in results.items():
                 if name.endswith("loss") and not math.isfinite(value):
                     raise NonFinite(
@@ -279,7 +296,7 @@ class Driver:
             stopped, microseconds = values_of_workers(trainer.strategy, noticed).max(axis=0)
             evaluate = step % plan.evaluation_steps == 0 or at_end
             if step % plan.save_checkpoints_steps == 0 or evaluate or stopped:
-                self._checkpointer.save()
+                self._save()
             if stopped:
                 raise Interrupted(stop.signal or signal.SIGTERM)
             if evaluate and phase.evaluate:

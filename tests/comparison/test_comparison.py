@@ -7,6 +7,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from support import one_line
 
 from bert_tf.base.output_files import atomic_write, make_folder
 from bert_tf.comparison import students as reporting
@@ -275,6 +276,20 @@ def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, run
     assert unfinished == [f"{runs}/fast"]
     (runs / "slow" / "compression.json").unlink()
     with pytest.raises(ValueError, match="no finished runs of compress, only unfinished .*/fast$"):
+        reporting.read_students(str(runs))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("student_bytes", 0), ("student_bytes", float("nan")), ("teacher_parameters", -1)]
+    + [("recipe", "pd7"), ("student_bytes", "1")],
+)
+def test_a_record_that_was_edited_is_named(add_student, runs, name, value):
+    """Oracle: the file, and the value that no student has."""
+    add_student("a", 0.4, "pd")
+    path = runs / "a" / "compression.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
+    with one_line(f"{path}.*{name} is {value!r}"):
         reporting.read_students(str(runs))
 
 

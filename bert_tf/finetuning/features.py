@@ -14,7 +14,7 @@ import tensorflow as tf
 from bert_tf.base.content import is_utf8
 from bert_tf.base.progress import counted, progress_bar
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.text.coverage import Coverage
+from bert_tf.text.coverage import TokenCounts
 from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
@@ -62,9 +62,9 @@ class Features:
         return counted(len(self), "example")
 
     @property
-    def coverage(self) -> Coverage:
+    def coverage(self) -> TokenCounts:
         """How the vocabulary covers what the model reads."""
-        return Coverage.of(self.ids.flat_values.numpy(), self.vocab)
+        return TokenCounts.of(self.ids.flat_values.numpy(), self.vocab)
 
     def advice(self, longest: int | None) -> str | None:
         """Returns what saves examples from truncation, if an encoder reads up to `longest`."""

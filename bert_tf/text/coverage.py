@@ -12,7 +12,7 @@ _MOST_TOKENS, _MOST_UNKNOWN = 2.5, 0.05
 
 
 @dataclass(frozen=True)
-class Coverage:
+class TokenCounts:
     """The numbers of words, among them those that became [UNK], and of their tokens."""
 
     words: int
@@ -20,7 +20,7 @@ class Coverage:
     tokens: int
 
     @classmethod
-    def of(cls, ids: np.ndarray, vocab: Vocabulary) -> "Coverage":
+    def of(cls, ids: np.ndarray, vocab: Vocabulary) -> "TokenCounts":
         """Counts in the ids of tokens, int [N]; [CLS], [SEP] and [PAD] are no words."""
         counts = np.bincount(ids, minlength=len(vocab))
         counts[[vocab.cls_id, vocab.sep_id, vocab.pad_id]] = 0

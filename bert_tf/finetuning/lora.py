@@ -125,7 +125,13 @@ class LoraLearner(TaskLearner):
     """Trains a `LoraModel`. The best weights are merged; adapters.npz has what trained."""
 
     def build_model(self, session: Session, spec: ModelSpec) -> LoraModel:
-        options, model = session.options, super().build_model(session, spec)
+        options, width = session.options, spec.config.hidden_size
+        if options.lora_rank > width:
+            raise ValueError(
+                f"--lora_rank={options.lora_rank} is larger than the hidden size, {width}, and so "
+                "than the rank of any matrix of the model: choose a smaller one, such as 8"
+            )
+        model = super().build_model(session, spec)
         reads_pooler = self.task.head.reads_pooler
         return LoraModel(model, options.lora_rank, options.lora_alpha, reads_pooler)
 

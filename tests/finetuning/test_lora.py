@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import one_device, save_run, tuning_options, two_replicas
+from support import one_device, one_line, save_run, tuning_options, two_replicas
 
 import bert_tf
 from bert_tf.checkpoint import open_checkpoint
@@ -134,6 +134,14 @@ def test_the_best_weights_are_merged_and_the_adapters_stand_alone(options, pack,
     match = f"{name} is from the middle of a --lora_rank training.*give the run folder"
     with pytest.raises(ValueError, match=match):
         open_checkpoint(f"{options.output_dir}/{name}")
+
+
+def test_a_rank_that_no_matrix_has(options, tmp_path):
+    """Oracle: the size of the model's hidden layers, and one more."""
+    size = Run(options.init_checkpoint).config.hidden_size
+    changed = dataclasses.replace(options, output_dir=str(tmp_path / "run"), lora_rank=size + 1)
+    with one_line(f"--lora_rank={size + 1} is larger than the hidden size, {size}, and"):
+        run(changed)
 
 
 def test_adapters_of_vectors(options, pack, tmp_path, capsys):

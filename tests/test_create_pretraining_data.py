@@ -402,6 +402,10 @@ def test_much_lost_text_is_noticed(files, tmp_path, capsys):
         ({"text_field": "body"}, "--text_field has no effect without a JSON file"),
         ({"cross_documents": False, "objective": "sop"}, "--cross_documents has no effect"),
         ({"beam_options": "--region=R"}, "--beam_options has no effect"),
+        (
+            {"runner": "DirectRunner", "beam_options": "--region='R"},
+            "^--beam_options=--region='R: No closing quotation",
+        ),
         ({"runner": "DirectRunner", "num_workers": 2}, "--num_workers has no effect"),
         ({"masking": "span", "do_whole_word_mask": True}, "--masking=span and --do_whole"),
         ({"lexicon_file": "{}/text.txt"}, "--lexicon_file has no effect with --masking=wordpiece"),

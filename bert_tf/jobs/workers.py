@@ -16,6 +16,7 @@ from multiprocessing.connection import wait as wait_for_any
 from typing import Any
 
 from bert_tf.base import command
+from bert_tf.base.files import errors_at
 from bert_tf.base.process import needed
 from bert_tf.base.progress import progress_bar, say
 from bert_tf.flags import RunnerOptions
@@ -113,12 +114,14 @@ def _run_here(
 
 def _beam_runner(name: str, beam_options: str) -> RunChunks:
     """Returns a function that runs a pipeline of Beam, whose workers must see the folders."""
+    with errors_at(f"--beam_options={beam_options}"):
+        others = shlex.split(beam_options)
     with needed("apache-beam", "--runner needs"):
         import apache_beam as beam
         import grpc
         from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
     full_name = _FULL_NAMES.get(name, name)
-    options = PipelineOptions([f"--runner={full_name}", *shlex.split(beam_options)])
+    options = PipelineOptions([f"--runner={full_name}", *others])
     # Workers import what they need by name. The main session contains nothing else for them.
     options.view_as(SetupOptions).save_main_session = False
 

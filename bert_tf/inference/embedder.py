@@ -2,20 +2,24 @@
 
 import dataclasses
 import functools
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Any
 
 import keras
 import numpy as np
 
+from bert_tf.base.calling import checked
 from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.serving import TextModule
 from bert_tf.finetuning.task import make_model
+from bert_tf.inference.engine import Engine
 from bert_tf.inference.models import load_model
-from bert_tf.inference.texts import in_chunks
 from bert_tf.models.encoder import skip_padding
 from bert_tf.models.task_model import BertEmbedder
 from bert_tf.resolution import check_length, fitting_length, resolve_vocab
+from bert_tf.tables.memory import is_table, plain
 from bert_tf.text.preprocessor import BertPreprocessor, without_shared_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
@@ -48,6 +52,8 @@ class TextEmbedder(keras.layers.Layer):
         self._allow_non_tensor_positional_args = True
         self.supports_jit = False
         self.preprocessor, self.embedder = preprocessor, embedder
+        module = embedding_module(embedder, preprocessor.tokenizer, preprocessor.seq_length)
+        self._engine = Engine(module)
         self.built = True
 
     def call(self, text, training=None):
@@ -57,23 +63,32 @@ class TextEmbedder(keras.layers.Layer):
     def compute_output_spec(self, text, training=None):
         return keras.KerasTensor((text.shape[0], self.embedder.width), "float32")
 
-    def encode(self, texts: Iterable[str], batch_size: int = 32) -> np.ndarray:
-        """Returns the vectors of any number of texts, float32 [N, V].
+    @checked
+    def encode(self, texts: Any, batch_size: int = 32) -> np.ndarray:
+        """Returns the vectors of any number of texts, with the current weights.
 
-        Texts of similar length are computed together.
+        Texts of similar length are computed together; a progress bar shows work of more than a few
+        seconds. Several threads may call it at once.
+
+        Args:
+            texts: a string; or a list, tuple, Series, array or generator of strings.
+            batch_size: the most texts that are computed together.
+
+        Returns:
+            float32 [V] for a string, [N, V] for N texts.
+
+        Raises:
+            ValueError: `texts` is something else, such as a data frame, or holds what is not a
+                string; the message names the row, counted from 1.
         """
-        if isinstance(texts, str | bytes):
-            raise ValueError("encode takes a list of texts, not a single one")
         if batch_size < 1:
-            raise ValueError(f"batch_size {batch_size} must be at least 1")
-        texts = list(texts)
-        if wrong := [text for text in texts if not isinstance(text, str | bytes)]:
-            raise ValueError(f"encode takes texts, not {wrong[0]!r}")
-        vectors = np.zeros((len(texts), self.embedder.width), np.float32)
-        order = np.argsort([len(text) for text in texts], kind="stable")
-        for batch in in_chunks(order, batch_size):
-            vectors[batch] = self([texts[index] for index in batch], training=False)
-        return vectors
+            raise ValueError(f"batch_size is {batch_size}: it must be 1 or more")
+        values = texts if is_table(texts) else plain(texts)
+        rows = [(text,) for text in _checked([values] if isinstance(values, str) else values)]
+        vectors = np.zeros((len(rows), self.embedder.width), np.float32)
+        for batch, outputs, _ in self._engine.run(rows, batch_size, "Encoding"):
+            vectors[batch] = outputs["embedding"]
+        return vectors[0] if isinstance(values, str) else vectors
 
     def get_config(self):
         parts = {"preprocessor": self.preprocessor, "embedder": self.embedder}
@@ -89,8 +104,22 @@ class TextEmbedder(keras.layers.Layer):
         return cls(**config)
 
 
+def _checked(texts: Any) -> Iterator[bytes]:
+    """Yields texts as UTF-8; raises a ValueError if something is not text."""
+    if is_table(texts) or isinstance(texts, Mapping | Set) or not isinstance(texts, Iterable):
+        forms = "give a string, or a list, Series or array of strings"
+        raise ValueError(f"texts is of the type {type(texts).__name__}: {forms}")
+    for number, text in enumerate(map(plain, texts), 1):
+        if not isinstance(text, str):
+            shown = "missing" if text is None else f"{text!r:.60}"
+            raise ValueError(f"row {number:,} of texts is {shown}: it must be a string")
+        # The tokenizer drops lone surrogates as it does bytes that are not UTF-8.
+        yield text.encode(errors="surrogatepass")
+
+
+@checked
 def load_embedder(
-    path: str,
+    path: str | os.PathLike,
     pooling: str | None = None,
     normalize: bool | None = None,
     max_seq_length: int | None = None,

@@ -30,13 +30,15 @@ def predict(options: PredictOptions) -> None:
         if options.output_file:
             _predict_file(options)
             return
-        predictor = open_predictor(options)
+        predictor, num_truncated = open_predictor(options), 0
         for examples in read_examples(options, predictor.signature, predictor.columns):
-            for example, answer in zip(examples, predictor.predict(examples), strict=True):
+            answers, truncated = predictor.predict(examples)
+            num_truncated += truncated
+            for example, answer in zip(examples, answers, strict=True):
                 line = json_line(example, answer) if options.json else line_of(answer, example)
                 print(line, file=out)
             out.flush()
-        predictor.warn_about_length(predictor.num_truncated)
+        predictor.warn_about_length(num_truncated)
 
 
 def _predict_file(options: PredictOptions) -> None:
@@ -75,11 +77,9 @@ def _write_part(
 ) -> dict[str, int]:
     """Writes the predictions for some rows as JSON lines."""
     predictor = _predictor(options)
-    before, names = predictor.num_truncated, [spec.name for spec in predictor.signature]
+    names = [spec.name for spec in predictor.signature]
     examples = [example_of(row, names) for row in rows if row]
-    lines = (
-        json_line(example, answer) + "\n"
-        for example, answer in zip(examples, predictor.predict(examples), strict=True)
-    )
+    answers, num_truncated = predictor.predict(examples)
+    lines = (f"{json_line(*both)}\n" for both in zip(examples, answers, strict=True))
     atomic_write(file, "".join(lines))
-    return {"truncated": predictor.num_truncated - before}
+    return {"truncated": num_truncated}

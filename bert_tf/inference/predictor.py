@@ -1,18 +1,18 @@
 """Predicts examples with the module of a fine-tuning task, from any form on disk."""
 
 import dataclasses
-import itertools
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.base.calling import called_options, in_python
 from bert_tf.base.files import shortened
-from bert_tf.base.progress import counted, say, with_progress
+from bert_tf.base.progress import counted, say
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
-from bert_tf.finite import check_computed
 from bert_tf.inference.answers import JsonAnswer, Prediction, Predictions, answer_of
+from bert_tf.inference.engine import Engine
 from bert_tf.inference.inference_options import (
     LITE,
     ONNX,
@@ -23,14 +23,12 @@ from bert_tf.inference.inference_options import (
 from bert_tf.inference.models import load_tokenizer
 from bert_tf.inference.prediction_files import cells_of
 from bert_tf.inference.single_file import open_single_file
-from bert_tf.inference.texts import Example, columns_of_run, given_examples, in_groups, is_frame
+from bert_tf.inference.texts import Example, columns_of_run, given_examples, is_frame
 from bert_tf.models.encoder import skip_padding
 from bert_tf.tables.columns import Columns
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.saved_model import is_text_model
 
-# Batches of longer examples are smaller, because all windows of their texts are in memory at once.
-_CHARACTERS = 4096
 # What a model without labels predicts, by its last input.
 _OUTPUTS = {"context": "answer", "choices": "index"}
 
@@ -48,7 +46,6 @@ class Predictor:
         signature: the inputs of the model.
         truncates: what the module truncates, and the flag that sets how many tokens it reads; None
             if it reads everything, in windows, or does not count.
-        num_truncated: how many of these were truncated so far.
         columns: the columns of the tables that the model was trained on.
         labels: the names of classes or tags; () if there are none.
     """
@@ -60,15 +57,12 @@ class Predictor:
         path: str = "",
         checkpoint: Checkpoint | None = None,
     ):
-        self.truncates, self.num_truncated = getattr(module, "truncates", None), 0
-        self.signature = module.serving.input_signature
+        self._engine, self._batch_size = Engine(module), batch_size
+        self.signature, self.truncates = self._engine.signature, self._engine.truncates
+        # Whoever takes it warns: a server does not repeat itself, whatever its threads.
+        self._warning = threading.Lock()
         self.columns = columns_of_run(checkpoint and checkpoint.run)
         self.path, self.checkpoint = path, checkpoint
-        # What was loaded from a SavedModel lives only as long as its module.
-        self._module, self._batch_size = module, batch_size
-        if self.truncates:
-            # As a graph, because tokenizing a text takes most of the time otherwise.
-            self._count = tf.function(module.num_truncated, self.signature, autograph=False)
         labels = getattr(module, "labels", None)
         self.labels = () if labels is None else tuple(x.decode() for x in labels.numpy())
 
@@ -101,35 +95,35 @@ class Predictor:
         Raises:
             ValueError: an input is missing or not text; the message names its row, counted from 1.
         """
-        before = self.num_truncated
         with in_python(PredictOptions):
             given = Columns(text_column, text_b_column)
             examples, single = given_examples(texts, self.signature, self.columns, given)
-            found = zip(examples, self.predict(examples, progress=True), strict=True)
+            found, num_truncated = self.predict(examples, progress=True)
+            found = zip(examples, found, strict=True)
             answers = Predictions(Prediction(example | answer) for example, answer in found)
-            self.warn_about_length(self.num_truncated - before)
+            if num_truncated and self._warning.acquire(blocking=False):
+                self.warn_about_length(num_truncated)
         if is_frame(texts):
             return _with_answers(texts, answers, [spec.name for spec in self.signature])
         return answers[0] if single else answers
 
-    def predict(self, examples: Sequence[Example], progress: bool = False) -> list[JsonAnswer]:
-        """Returns the answers to examples, in their order, and shows the `progress`."""
+    def predict(
+        self, examples: Sequence[Example], progress: bool = False
+    ) -> tuple[list[JsonAnswer], int]:
+        """Returns the answers to examples, in their order, and how many examples were truncated.
+
+        Several threads may call it at once. It shows the `progress` if that takes some seconds.
+        """
         answers: list[JsonAnswer | None] = [None] * len(examples)
-        names = [spec.name for spec in self.signature]
-        strings = [tf.nest.flatten([example[name] for name in names]) for example in examples]
-        batches = [*self._batches([(len(texts), sum(map(len, texts))) for texts in strings])]
-        hidden = not progress or len(batches) == 1
-        for batch in with_progress(batches, "Predicting", len(batches), disable=hidden):
-            columns = [tf.constant([examples[i][name] for i in batch]) for name in names]
-            if self.truncates:
-                self.num_truncated += int(self._count(*columns))
-            outputs = self._module.serving(*columns)
-            outputs = {name: values.numpy() for name, values in outputs.items()}
-            check_computed(outputs)
+        names, num_truncated = [spec.name for spec in self.signature], 0
+        rows = [tuple(example[name] for name in names) for example in examples]
+        bar = "Predicting" if progress else None
+        for batch, outputs, truncated in self._engine.run(rows, self._batch_size, bar):
+            num_truncated += truncated
             for row, index in enumerate(batch):
                 own = {name: values[row] for name, values in outputs.items()}
-                answers[index] = answer_of(own, self.labels, examples[index][names[0]])
-        return answers
+                answers[index] = answer_of(own, self.labels, rows[index][0])
+        return answers, num_truncated
 
     def warn_about_length(self, num_truncated: int) -> None:
         """Prints how many examples were truncated, if any."""
@@ -137,13 +131,6 @@ class Predictor:
             noun, flag = self.truncates
             what = counted(num_truncated, noun)
             say(f"WARNING: truncated {what}: {flag} sets how many tokens the model reads.")
-
-    def _batches(self, sizes: Sequence[tuple[int, int]]) -> Iterator[list[int]]:
-        """Yields indices of examples with as many strings, given this number and their length."""
-        order = sorted(range(len(sizes)), key=sizes.__getitem__)
-        for _, same in itertools.groupby(order, lambda i: sizes[i][0]):
-            characters = self._batch_size * _CHARACTERS
-            yield from in_groups(same, lambda i: max(sizes[i][1], _CHARACTERS), characters)
 
 
 def _with_answers(frame: Any, answers: Predictions, inputs: Sequence[str]) -> Any:

@@ -105,7 +105,7 @@ def test_padding_is_skipped(tmp_path, monkeypatch):
     predictor = open_predictor(PredictOptions(checkpoint=run))
     texts = ["a b c d", "e", ""]
     with without_tracing():
-        answers = predictor.predict([{"text": text} for text in texts])
+        answers, _ = predictor.predict([{"text": text} for text in texts])
     # [CLS] and [SEP] belong to each text.
     assert set(counts) == {6 + 3 + 2}
     expected = tf.nn.softmax(model(packed(32, texts))).numpy()

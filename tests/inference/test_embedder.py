@@ -1,10 +1,15 @@
 """Turning text into vectors."""
 
+import copy
+import functools
 import json
+import pickle
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import safetensors.numpy
 import tensorflow as tf
@@ -36,6 +41,11 @@ TEXTS = ["a b c", "", "h " * 40, "d"]
 def run(tmp_path_factory) -> str:
     """A run folder."""
     return save_run(tmp_path_factory.mktemp("run"), BertEncoder(CONFIG), VOCAB, lower_case=True)
+
+
+@pytest.fixture(scope="module")
+def embedder(run) -> TextEmbedder:
+    return load_embedder(run)
 
 
 def convert(source: str, to: str, folder, **flags) -> str:
@@ -73,10 +83,32 @@ def test_pools_the_last_layer(run, pooling, normalize):
     np.testing.assert_allclose(embedder(TEXTS), expected, atol=1e-5)
 
 
+def test_encode_is_one_graph_that_threads_share(run, monkeypatch):
+    """Oracles: the layer, called eagerly; Python runs the model once, to trace it."""
+    calls, call = [], BertEmbedder.call
+
+    @functools.wraps(call)
+    def counted(self, *inputs, **others):
+        calls.append(inputs)
+        return call(self, *inputs, **others)
+
+    monkeypatch.setattr(BertEmbedder, "call", counted)
+    embedder = load_embedder(run)
+    expected = np.array(embedder(TEXTS))
+    calls.clear()
+    with ThreadPoolExecutor(4) as pool:
+        found = [*pool.map(functools.partial(embedder.encode, TEXTS), [1, 2, 3, 4, 32] * 4)]
+    for vectors in found:
+        np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    np.testing.assert_allclose(embedder.encode("d e"), embedder(["d e"])[0], atol=1e-5)
+    assert len(calls) == 2
+
+
 def test_a_keras_model_with_it_trains_and_is_saved(run, tmp_path):
-    """Oracle: the outputs before; the loss falls."""
-    text = keras.Input([], dtype="string")
-    model = keras.Model(text, keras.layers.Dense(1)(load_embedder(run)(text)))
+    """Oracles: the outputs before; the loss falls; the layer, called eagerly."""
+    text, embedder = keras.Input([], dtype="string"), load_embedder(run)
+    model = keras.Model(text, keras.layers.Dense(1)(embedder(text)))
+    before = embedder.encode(TEXTS)
     model.compile("adam", "mse", jit_compile=False)
     data = tf.data.Dataset.from_tensors((tf.constant(TEXTS), tf.constant([[0.0], [1], [2], [3]])))
     steps = dict(epochs=2, steps_per_epoch=10, verbose=0, shuffle=False)
@@ -87,6 +119,61 @@ def test_a_keras_model_with_it_trains_and_is_saved(run, tmp_path):
     assert isinstance(loaded.layers[1], TextEmbedder)
     inputs = tf.constant(TEXTS)
     np.testing.assert_allclose(loaded(inputs), model(inputs), atol=1e-5)
+    trained = np.array(embedder(TEXTS))
+    assert np.abs(trained - before).max() > 1e-3
+    for layer in (embedder, loaded.layers[1], pickle.loads(pickle.dumps(embedder))):
+        np.testing.assert_allclose(layer.encode(TEXTS), trained, atol=1e-5)
+    weights = embedder.get_weights()
+    embedder.set_weights([np.zeros_like(x) if x.dtype == np.float32 else x for x in weights])
+    assert not embedder.encode(TEXTS).any()
+    np.testing.assert_allclose(copy.deepcopy(loaded.layers[1]).encode("d"), trained[3], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (*TEXTS,),
+        iter(TEXTS),
+        np.array(TEXTS),
+        np.array(TEXTS, object),
+        pd.Series(TEXTS, index=[*"wxyz"]),
+        pd.Series(TEXTS, dtype="string"),
+        tf.constant(TEXTS),
+        [text.encode() for text in TEXTS],
+        [f"{text}\ud800" for text in TEXTS],
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_encode_takes_texts_in_every_form(run, given):
+    """Oracle: the vectors of a list; what is not UTF-8 is dropped, as in `predict`."""
+    np.testing.assert_array_equal(
+        load_embedder(run).encode(given), load_embedder(run).encode(TEXTS)
+    )
+
+
+FORMS, FRAME = "give a string, or a list, Series or array of strings", pd.DataFrame({"a": TEXTS})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (FRAME, f"texts is of the type DataFrame: {FORMS}"),
+        ({"text": "a"}, f"texts is of the type dict: {FORMS}"),
+        ({"a", "b"}, f"texts is of the type set: {FORMS}"),
+        (5, f"texts is of the type int: {FORMS}"),
+        (None, f"texts is of the type NoneType: {FORMS}"),
+        (["a", float("nan")], "row 2 of texts is missing: it must be a string"),
+        (pd.Series(["a", pd.NA], dtype="string"), "row 2 of texts is missing: it must be a string"),
+        (["a", "b", 5], "row 3 of texts is 5: it must be a string"),
+        ([["a", "b"]], r"row 1 of texts is \['a', 'b'\]: it must be a string"),
+        (np.array([["a"]]), r"row 1 of texts is \['a'\]: it must be a string"),
+        (FRAME.iterrows(), r"row 1 of texts is \[0, \['a b c'\]\]: it must be a string"),
+    ],
+)
+def test_encode_refuses_what_is_not_text(embedder, given, message):
+    """Oracle: the message names what was given, and its row."""
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        embedder.encode(given)
 
 
 def test_wrong_arguments(run, tmp_path):
@@ -94,16 +181,12 @@ def test_wrong_arguments(run, tmp_path):
     with pytest.raises(ValueError, match="pooling 'sum' is not one of mean, cls, max"):
         BertEmbedder(CONFIG, "sum")
     embedder = load_embedder(run)
-    with pytest.raises(ValueError, match="a list of texts, not a single one"):
-        embedder.encode("a b")
-    with pytest.raises(ValueError, match="encode takes texts, not nan"):
-        embedder.encode(["a", float("nan")])
-    with pytest.raises(ValueError, match="batch_size 0 must be at least 1"):
-        embedder.encode(TEXTS, batch_size=0)
+    for size, message in ((0, "1 or more"), ("8", "an integer"), (2.5, "an int"), (None, "an int")):
+        with pytest.raises(ValueError, match=f"^batch_size is {size!r}: it must be {message}"):
+            embedder.encode(TEXTS, batch_size=size)
     for length in 2, 0:
         with pytest.raises(ValueError, match=f"seq_length {length} is too small"):
             load_embedder(run, max_seq_length=length)
-    np.testing.assert_array_equal(embedder.encode(iter(TEXTS)), embedder.encode(TEXTS))
     settings = EmbeddingSettings(do_lower_case=True)
     cased = save_run(tmp_path / "cased", BertEncoder(CONFIG), VOCAB, lower_case=False)
     folder = convert(cased, "huggingface", tmp_path / "folder")

@@ -3,6 +3,7 @@
 import html.parser
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -51,8 +52,6 @@ def test_pairs_in_every_form_are_those_of_the_command(folder, predict, capsys):
     objects = [{"text": a, "text_b": b} for a, b in PAIRS]
     for given in (texts, PAIRS, iter(PAIRS), [*map(list, PAIRS)], (*PAIRS,), objects, *arrays):
         assert predict(given) == expected
-    shown = capsys.readouterr().out
-    assert shown.count("WARNING: truncated 1 example: max_seq_length sets how many") == 10
     assert predict(ROWS) == [{"id": n} | answer for n, answer in enumerate(expected)]
     assert json.loads(json.dumps(predict(PAIRS))) == expected
     one = predict(PAIRS[0])
@@ -60,6 +59,20 @@ def test_pairs_in_every_form_are_those_of_the_command(folder, predict, capsys):
     assert type(one) is Prediction and one["label"] == expected[0]["label"]
     assert predict([]) == [] == predict(np.array([], str)) and type(predict([])) is Predictions
     assert repr(predict) == f"Predictor({folder!r}: text, text_b -> no, yes)"
+
+
+def test_threads_share_a_predictor(folder, capsys):
+    """Oracles: the answers to a single call; one row of four is truncated, by hand."""
+    predict = bert_tf.load_predictor(folder, batch_size=2)
+    with ThreadPoolExecutor(8) as pool:
+        answers = [*pool.map(predict, [ROWS] * 24)]
+        counts = [truncated for _, truncated in pool.map(predict.predict, [ROWS] * 24)]
+    assert answers == [predict(ROWS)] * 24 and counts == [1] * 24
+    shown = capsys.readouterr().out
+    assert (
+        shown == "WARNING: truncated 1 example: max_seq_length sets how many tokens the model "
+        "reads.\n"
+    )
 
 
 def test_questions_and_choices(fine_tuned, tmp_path, capsys):

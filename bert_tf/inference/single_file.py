@@ -22,6 +22,7 @@ from bert_tf.finetuning.serving import ServingModule
 from bert_tf.finetuning.tasks.tagging import TaggingTask
 from bert_tf.inference.embedder import embedding_module
 from bert_tf.inference.inference_options import LITE, ONNX
+from bert_tf.jobs.workers import available_cores
 from bert_tf.models.inputs import INPUTS
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
@@ -58,7 +59,7 @@ class LiteFile:
             self.texts = {name: archive.read(name).decode() for name in archive.namelist()}
         # It warns that a package of its own will replace tf.lite.
         with silent(), warnings.catch_warnings(action="ignore"):
-            interpreter = tf.lite.Interpreter(model_content=data, num_threads=os.cpu_count())
+            interpreter = tf.lite.Interpreter(model_content=data, num_threads=available_cores())
             interpreter.allocate_tensors()
         self._run = interpreter.get_signature_runner()
 

@@ -15,6 +15,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
 from typing import Any
 
+import joblib
+
 from bert_tf.base import command
 from bert_tf.base.files import errors_at
 from bert_tf.base.process import needed
@@ -37,10 +39,8 @@ RunChunks = Callable[..., None]
 
 
 def available_cores() -> int:
-    """Returns the number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Returns the number of cores that this process may use, in a container its quota."""
+    return joblib.cpu_count()
 
 
 def num_processes(asked: int | None, useful: int) -> int:

@@ -1,5 +1,6 @@
 """Tests worker processes. Oracles: results in this process, and the process table."""
 
+import builtins
 import math
 import os
 import signal
@@ -10,7 +11,25 @@ import time
 import pytest
 import tensorflow as tf
 
-from bert_tf.jobs.workers import open_workers
+from bert_tf.jobs.workers import available_cores, open_workers
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"),
+    [("max 100000", 8), ("250000 100000", 3), ("50000 100000", 1), ("1600000 100000", 8)],
+)
+def test_a_container_uses_its_quota(monkeypatch, tmp_path, quota, cores):
+    """Oracle: cgroup-v2 of the kernel's documentation: microseconds of each period, or "max"."""
+    (tmp_path / "cpu.max").write_text(f"{quota}\n")
+    faked = {"/sys/fs/cgroup/cpu.max": tmp_path / "cpu.max"}
+    for module, name in ((os.path, "exists"), (builtins, "open")):
+        real = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda path, *rest, real=real: real(faked.get(path, path), *rest)
+        )
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {*range(8)})
+    assert available_cores() == cores
 
 
 def test_one_worker_is_this_process():

@@ -126,8 +126,8 @@ class Options:
 
     def _check_relations(self) -> None:
         """Raises a ValueError for a flag without those it needs, or with one that excludes it."""
-        unusual = self.unusual
-        stated = {*unusual} | {f"{x}={y}" for x, y in self.values().items()}
+        unusual, values = self.unusual, self.values()
+        stated = {*unusual, *filter(values.get, values), *(f"{x}={values[x]}" for x in values)}
         for field in dataclasses.fields(self):
             name, needs = flag_name(field), field.metadata["needs"]
             if field.name not in unusual:

@@ -18,7 +18,7 @@ from bert_tf.config import EMBEDDING, BertConfig, ModelSpec
 from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.fine_tuned import in_task_order
 from bert_tf.finetuning.registry import make_task, task_name, with_length
-from bert_tf.finetuning.saved_run import is_finished
+from bert_tf.finetuning.saved_run import run_is_finished
 from bert_tf.finetuning.sweep import sweep
 from bert_tf.finetuning.task import Task
 from bert_tf.models.encoder import BertEncoder
@@ -78,7 +78,7 @@ def compress(options: CompressionOptions) -> dict[str, float]:
     if task.head.kind == EMBEDDING:
         raise ValueError(f"compress has no --label_type={options.label_type}: omit it")
     teacher = in_task_order(teacher, task, say)
-    if is_finished(options, run):
+    if run_is_finished(options, run):
         results = fine_tune(options, learner_type.evaluated_task(task, run.path))
     else:
         learner = learner_type(options, task, teacher, recipe.loss)

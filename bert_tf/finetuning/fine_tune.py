@@ -74,7 +74,7 @@ def fine_tune(
         for flag in ("train_batch_size", "eval_batch_size"):
             check_batch_size(strategy, flag, getattr(options, flag))
         run = Run(options.output_dir)
-        if options.do_train and not saved_run.is_finished(options, run):
+        if options.do_train and not saved_run.run_is_finished(options, run):
             return _train(options, strategy, run, task, init, learner)
         if options.do_train:
             chief_say(strategy)(f"{run.path} holds a finished run: not training again.")

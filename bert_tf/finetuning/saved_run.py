@@ -43,7 +43,7 @@ def recorded(options: FineTuningOptions) -> dict[str, Any]:
     return flags | dict.fromkeys(in_memory) | {IN_MEMORY: in_memory}
 
 
-def is_finished(options: FineTuningOptions, run: Run) -> bool:
+def run_is_finished(options: FineTuningOptions, run: Run) -> bool:
     """Returns whether the run in the output folder is complete; it may also be there in part.
 
     Raises:

@@ -36,7 +36,7 @@ def parquet_rows(path: str, column: str | None = None) -> Iterator[tuple[int, di
         batches = content.iter_batches(_BATCH_ROWS, columns=[column] if column else None)
         rows = (row for batch in batches for row in _with_plain_times(batch).to_pylist())
         for number, row in enumerate(rows, 1):
-            yield number, plain(row)
+            yield number, plain_cell(row)
 
 
 def parquet_texts(path: str, column: str) -> Iterator[str]:
@@ -92,14 +92,14 @@ def _with_plain_times(batch: Any) -> Any:
     return pyarrow.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
-def plain(value: Any) -> Any:
+def plain_cell(value: Any) -> Any:
     """Returns a value with the types of JSON; NaN and infinity are None, as in JSON."""
     if isinstance(value, dict):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {str(name): plain_cell(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         # Vectors of numbers are long, and no texts or ids.
         is_vector = value and isinstance(value[0], int | float)
-        return value if is_vector else [plain(item) for item in value]
+        return value if is_vector else [plain_cell(item) for item in value]
     if isinstance(value, bytes):
         return value.decode(errors="surrogateescape")
     if isinstance(value, float):

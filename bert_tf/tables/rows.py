@@ -15,7 +15,7 @@ from bert_tf.base.progress import say
 from bert_tf.base.storage import file_size
 from bert_tf.tables.delimited import DELIMITER_LINE, Numbered, csv_rows, is_quoted, tsv_rows
 from bert_tf.tables.memory import TableInMemory
-from bert_tf.tables.parquet import parquet_rows, plain
+from bert_tf.tables.parquet import parquet_rows, plain_cell
 from tfrecords.features import parse_example
 from tfrecords.records import FRAME_BYTES, compression_of, serialized_records
 
@@ -128,7 +128,7 @@ def _tfrecord_rows(path: str) -> Iterator[Numbered]:
 def _value(feature: tf.train.Feature) -> Any:
     """Returns the value of a feature, a list if it has several, or None if it has none."""
     kind = feature.WhichOneof("kind")
-    values = plain([*getattr(feature, kind).value]) if kind else []
+    values = plain_cell([*getattr(feature, kind).value]) if kind else []
     return values if len(values) > 1 else next(iter(values), None)
 
 

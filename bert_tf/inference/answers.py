@@ -1,11 +1,14 @@
 """Answers of a model: as JSON, as lines to read, and as notebooks show them."""
 
+import itertools
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
 
+from bert_tf.config import Head
 from bert_tf.finetuning.predictions import one_line
 from bert_tf.inference.texts import PAIR
 
@@ -23,26 +26,41 @@ _MOST_CHARACTERS = 1000
 _COLORS = ("#ffd8a8", "#b2d8ff", "#b8f0c2", "#e3c8f5", "#f7c6d9", "#fff0a3", "#c9d3df")
 
 
-def answer_of(outputs: Mapping[str, Any], labels: Sequence[str], text: str) -> JsonAnswer:
+def answer_of(
+    outputs: Mapping[str, Any], labels: Sequence[str], text: str | Sequence[str], head: Head
+) -> JsonAnswer:
     """Returns what a module predicts for one example, without padding, for JSON.
 
     `labels` name the columns of `probabilities`, which are then by label. For a tagged text, the
-    first input, `words` has an object for each word, and `entities` one for each entity.
+    first input, `words` has an object for each word, and `entities` one for each entity. Labels
+    have the types that the `head` states.
     """
     values = {name: _plain(outputs[name]) for name in sorted(outputs, key=_ORDER.find)}
     if "tag" in values:
         entities = {n: values.pop(n) for n in list(values) if n.startswith("entity")}
-        data = text.encode()
+        data = joined(text).encode()
         spans = zip(values["start"], values["end"], strict=True)
         words = [data[start:end].decode("utf-8", "replace") for start, end in spans]
         answer = {"words": _objects({"word": words} | values)}
+        for word in answer["words"]:
+            word["tag"] = head.value_of(word["tag"])
         if entities:
             names = {name: name.removeprefix("entity_") for name in entities} | {"entity": "text"}
             answer["entities"] = _objects({names[n]: column for n, column in entities.items()})
         return answer
     if "probabilities" in values and labels:
         values["probabilities"] = dict(zip(labels, values["probabilities"], strict=True))
+    if "label" in values:
+        values["label"] = head.value_of(values["label"])
+    if head.listed_labels:
+        chosen = itertools.compress(labels, outputs["probabilities"] >= 0.5)
+        values["labels"] = [*map(head.value_of, chosen)]
     return values
+
+
+def joined(text: str | Sequence[str]) -> str:
+    """Returns a text, or its words with spaces between them."""
+    return text if isinstance(text, str) else " ".join(text)
 
 
 def _plain(value: Any) -> Any:
@@ -64,7 +82,7 @@ def line_of(answer: JsonAnswer, example: Mapping[str, Any]) -> str:
     """Returns an answer of `answer_of`, and the text, pair or question, as a line to read."""
     if "words" in answer:
         # The entities, or the tag of each word, are in the text: "[Ann PER 99.1%] came".
-        parts = _marked(example["text"], _tags(answer))
+        parts = _marked(joined(example["text"]), _tags(answer))
         return one_line("".join(f"[{x} {kind} {p:.1%}]" if kind else x for x, kind, p in parts))
     texts = [example[name] for name in ("text", "text_b", "question") if name in example]
     return f"{one_line(_shown(answer))}\t{one_line(PAIR.join(texts))}"
@@ -72,7 +90,7 @@ def line_of(answer: JsonAnswer, example: Mapping[str, Any]) -> str:
 
 def _shown(answer: JsonAnswer) -> str:
     if "label" in answer:
-        return f"{answer['label']} {max(answer['probabilities'].values()):.1%}"
+        return f"{_name(answer['label'])} {max(answer['probabilities'].values()):.1%}"
     if "labels" in answer:
         shares = sorted(answer["probabilities"].items(), key=lambda item: -item[1])
         return ", ".join(f"{label} {p:.1%}" for label, p in shares if p >= 0.5) or "(none)"
@@ -83,11 +101,16 @@ def _shown(answer: JsonAnswer) -> str:
     return " ".join(f"{value}" for value in answer.values())
 
 
+def _name(label: Any) -> str:
+    """Returns the name of a label, which may be a number or a boolean."""
+    return label if isinstance(label, str) else json.dumps(label)
+
+
 def _tags(answer: Mapping[str, Any]) -> list[_Span]:
     """Returns start, end, kind and probability of each entity, or of each word."""
     name = "type" if "entities" in answer else "tag"
     spans = answer["entities" if name == "type" else "words"]
-    return [(x["start"], x["end"], x[name], x["probability"]) for x in spans]
+    return [(x["start"], x["end"], _name(x[name]), x["probability"]) for x in spans]
 
 
 def _marked(text: str, spans: Iterable[_Span]) -> list[tuple[str, str, float]]:
@@ -109,7 +132,7 @@ def drawing_of(row: Mapping[str, Any]) -> dict[str, list]:
         bars: names, each as a `token`, and their `probability`, the largest first.
         note: a number, a vector, that there is no answer, or how many bars are left out.
     """
-    texts = [row[name] for name in ("text", "text_b") if name in row]
+    texts = [joined(row[name]) for name in ("text", "text_b") if name in row]
     marks, bars, note, shares = [], [], "", row.get("probabilities", ())
     if "words" in row:
         marks = _tags(row)

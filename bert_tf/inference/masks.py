@@ -12,12 +12,12 @@ import tensorflow as tf
 from bert_tf.base.calling import called_options, in_python
 from bert_tf.base.process import check_not_forked
 from bert_tf.base.progress import counted, say
-from bert_tf.checkpoint import open_checkpoint
+from bert_tf.checkpoint import absolute_path, open_checkpoint
 from bert_tf.finite import check_computed
 from bert_tf.inference.answers import Prediction, Predictions
 from bert_tf.inference.encoding import EncodedLine, encode_lines, padded_inputs
 from bert_tf.inference.inference_options import FillerOptions, FillMaskOptions
-from bert_tf.inference.models import load_model, load_tokenizer
+from bert_tf.inference.models import Loaded, load_model, load_tokenizer
 from bert_tf.inference.texts import Example, given_examples, in_chunks, read_examples
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
@@ -55,7 +55,7 @@ def target_ids(tokenizer: WordPieceTokenizer, words: Sequence[str]) -> list[int]
     return list(dict.fromkeys(ids))
 
 
-class MaskFiller:
+class MaskFiller(Loaded):
     """Predicts the most likely tokens for every [MASK] in a text, each independently of the others.
 
     If a text is longer than the encoder takes, the tokens around each [MASK] decide.
@@ -192,7 +192,8 @@ def load_filler(options: FillerOptions) -> MaskFiller:
     words = [w for x in options.targets for w in ([x] if x in ids else x.split(","))]
     targets = target_ids(tokenizer, words)
     model = load_model(checkpoint, BertPretrainer, ("encoder", "projection", "masked_lm"))
-    return MaskFiller(model, tokenizer, options.top_k, targets)
+    filler = MaskFiller(model, tokenizer, options.top_k, targets)
+    return filler.loaded_by(load_filler, options, checkpoint=absolute_path(options.checkpoint))
 
 
 def load_mask_filler(checkpoint: str, **settings: Any) -> MaskFiller:

@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Callable, Collection
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 import keras
 
+from bert_tf.checkpoint import absolute_path
 from bert_tf.config import BertConfig
 from bert_tf.inference.inference_options import TokenizerOptions
 from bert_tf.resolution import resolve_vocab
@@ -14,6 +15,22 @@ from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.names import part_of
 
 Model = TypeVar("Model", bound=keras.Model)
+
+
+class Loaded:
+    """What flags load. It is pickled and copied as these, because its model cannot be."""
+
+    def loaded_by(
+        self, open_: Callable[[TokenizerOptions], Any], options: TokenizerOptions, **paths: Any
+    ) -> Self:
+        """Notes what to call to load it again, and the absolute `paths` among the flags."""
+        paths |= {"vocab_file": options.vocab_file and absolute_path(options.vocab_file)}
+        self._loading = open_, options.changed(**paths)
+        return self
+
+    def __reduce__(self) -> tuple:
+        open_, options = self._loading
+        return open_, (options,)
 
 
 def with_parts(checkpoint: Checkpoint, parts: Collection[str]) -> Checkpoint:

@@ -1,15 +1,19 @@
 """Predicts examples with the module of a fine-tuning task, from any form on disk."""
 
 import dataclasses
+import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.base.calling import called_options, in_python
+from bert_tf.base.calling import called_options, checked, in_python
 from bert_tf.base.files import shortened
+from bert_tf.base.process import check_not_forked
 from bert_tf.base.progress import counted, say
+from bert_tf.checkpoint import absolute_path
+from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
 from bert_tf.inference.answers import JsonAnswer, Prediction, Predictions, answer_of
 from bert_tf.inference.engine import Engine
@@ -20,7 +24,7 @@ from bert_tf.inference.inference_options import (
     PredictOptions,
     PredictorOptions,
 )
-from bert_tf.inference.models import load_tokenizer
+from bert_tf.inference.models import Loaded, load_tokenizer
 from bert_tf.inference.prediction_files import cells_of
 from bert_tf.inference.single_file import open_single_file
 from bert_tf.inference.texts import Example, columns_of_run, given_examples, is_frame
@@ -33,7 +37,18 @@ from bert_tf.weights.formats.saved_model import is_text_model
 _OUTPUTS = {"context": "answer", "choices": "index"}
 
 
-class Predictor:
+class _OfWords(tf.Module):
+    """Serves texts whose words are known, strings [B, N], with the module of a tagger."""
+
+    truncates = None
+
+    def __init__(self, module: tf.Module):
+        super().__init__()
+        signature = [tf.TensorSpec([None, None], tf.string)]
+        self.serving = tf.function(module.serve_words, signature, autograph=False)
+
+
+class Predictor(Loaded):
     """Predicts texts with a fine-tuned model. A call takes strings, dicts, lists and data frames.
 
     Args:
@@ -41,6 +56,7 @@ class Predictor:
         batch_size: the most examples per call of the model.
         path: where the model comes from.
         checkpoint: the model, also as an attribute; None for one that was exported.
+        head: what the model predicts; None if that is unknown.
 
     Attributes:
         signature: the inputs of the model.
@@ -56,13 +72,17 @@ class Predictor:
         batch_size: int,
         path: str = "",
         checkpoint: Checkpoint | None = None,
+        head: Head | None = None,
     ):
         self._engine, self._batch_size = Engine(module), batch_size
+        takes_words = hasattr(module, "serve_words")
+        self._engine_of_words = Engine(_OfWords(module)) if takes_words else None
         self.signature, self.truncates = self._engine.signature, self._engine.truncates
         # Whoever takes it warns: a server does not repeat itself, whatever its threads.
         self._warning = threading.Lock()
-        self.columns = columns_of_run(checkpoint and checkpoint.run)
+        self.columns = columns_of_run(checkpoint and checkpoint.run, takes_words)
         self.path, self.checkpoint = path, checkpoint
+        self._head = head or Head("classifier")
         labels = getattr(module, "labels", None)
         self.labels = () if labels is None else tuple(x.decode() for x in labels.numpy())
 
@@ -72,6 +92,7 @@ class Predictor:
         outputs = self.labels or (_OUTPUTS.get(names[-1], "value"),)
         return f"Predictor({self.path!r}: {', '.join(names)} -> {shortened(outputs, 6)})"
 
+    @checked
     def __call__(
         self, texts: Any, *, text_column: str | None = None, text_b_column: str | None = None
     ) -> Any:
@@ -82,29 +103,33 @@ class Predictor:
         Args:
             texts: a string, or a dict of the model's inputs, such as `text`, `text` and `text_b`,
                 or `question` and `context`, with an optional `id`. For a model of pairs, also a
-                tuple of two strings, or a string as the command takes it, "a ||| b". Or several of
-                these: a list, a pandas Series, a NumPy array, a generator. Or a pandas data frame.
+                tuple of two strings, or a string as the command takes it, "a ||| b". For a tagger,
+                a text may be a list of its words. Or several of these: a list, a pandas Series, a
+                NumPy array, a generator. Or a pandas data frame.
             text_column, text_b_column: columns of a data frame, or keys of dicts. Default: as
                 `predict` finds them in a table.
 
         Returns:
             for one example, a dict; for several, a list of dicts in the same order; for a data
             frame, the frame with added columns: `p(LABEL)` for the probability of a label, and
-            `predicted_NAME` if it already has a column NAME. Notebooks draw dicts and lists.
+            `predicted_NAME` if it already has a column NAME. Labels are numbers, booleans or lists
+            if those of the training data were. Notebooks draw dicts and lists.
 
         Raises:
             ValueError: an input is missing or not text; the message names its row, counted from 1.
+                Or a data frame has a column NAME and a column `predicted_NAME`.
         """
         with in_python(PredictOptions):
             given = Columns(text_column, text_b_column)
             examples, single = given_examples(texts, self.signature, self.columns, given)
+            added = self._names_in(texts) if is_frame(texts) else {}
             found, num_truncated = self.predict(examples, progress=True)
-            found = zip(examples, found, strict=True)
-            answers = Predictions(Prediction(example | answer) for example, answer in found)
+            pairs = zip(examples, found, strict=True)
+            answers = Predictions(Prediction(example | answer) for example, answer in pairs)
             if num_truncated and self._warning.acquire(blocking=False):
                 self.warn_about_length(num_truncated)
         if is_frame(texts):
-            return _with_answers(texts, answers, [spec.name for spec in self.signature])
+            return _with_answers(texts, [*map(cells_of, found)], added)
         return answers[0] if single else answers
 
     def predict(
@@ -118,12 +143,33 @@ class Predictor:
         names, num_truncated = [spec.name for spec in self.signature], 0
         rows = [tuple(example[name] for name in names) for example in examples]
         bar = "Predicting" if progress else None
-        for batch, outputs, truncated in self._engine.run(rows, self._batch_size, bar):
+        for batch, outputs, truncated in self._run(rows, bar):
             num_truncated += truncated
             for row, index in enumerate(batch):
                 own = {name: values[row] for name, values in outputs.items()}
-                answers[index] = answer_of(own, self.labels, rows[index][0])
+                answers[index] = answer_of(own, self.labels, rows[index][0], self._head)
         return answers, num_truncated
+
+    def _run(self, rows: Sequence[tuple], bar: str | None) -> Iterator[tuple]:
+        """Yields what `Engine.run` does, of texts and of lists of words."""
+        for engine, kind in ((self._engine, str), (self._engine_of_words, list)):
+            own = [index for index, row in enumerate(rows) if isinstance(row[0], kind)]
+            if own:
+                found = engine.run([rows[index] for index in own], self._batch_size, bar)
+                for batch, *others in found:
+                    yield [own[index] for index in batch], *others
+
+    def _names_in(self, frame: Any) -> dict[str, tuple[str, Any]]:
+        """Returns the names of columns to add to a data frame, and a value of each, by its name."""
+        example = {x.name: "a" if x.shape.rank == 1 else ["a"] for x in self.signature}
+        found, known = cells_of(self.predict([example])[0][0]), {*frame.columns}
+        names = {name: f"predicted_{name}" if name in known else name for name in found}
+        if lost := next((name for name in names if names[name] in known), None):
+            raise ValueError(
+                f"the input has the columns {lost!r} and {names[lost]!r}: rename the second one, "
+                "which the predictions would replace"
+            )
+        return {name: (names[name], value) for name, value in found.items()}
 
     def warn_about_length(self, num_truncated: int) -> None:
         """Prints how many examples were truncated, if any."""
@@ -133,17 +179,21 @@ class Predictor:
             say(f"WARNING: truncated {what}: {flag} sets how many tokens the model reads.")
 
 
-def _with_answers(frame: Any, answers: Predictions, inputs: Sequence[str]) -> Any:
-    """Returns a data frame with a column for each value of the answers."""
-    known, columns = {*frame.columns}, {}
-    for answer in answers:
-        values = {name: x for name, x in answer.items() if name not in ("id", *inputs)}
-        for name, value in cells_of(values).items():
-            columns.setdefault(f"predicted_{name}" if name in known else name, []).append(value)
-    return frame.assign(**columns)
+def _with_answers(
+    frame: Any, rows: Sequence[dict[str, Any]], added: dict[str, tuple[str, Any]]
+) -> Any:
+    """Returns a data frame with the columns that `_names_in` names."""
+    columns = {}
+    for name, (new, value) in added.items():
+        # An empty frame, too, has columns of the right types.
+        columns[new] = [row[name] for row in rows] or [value]
+    made = type(frame)(columns)
+    return frame.assign(**{name: made[name].array[: len(rows)] for name in columns})
 
 
-def load_predictor(checkpoint: str | Sequence[str], **settings: Any) -> Predictor:
+def load_predictor(
+    checkpoint: str | os.PathLike | Sequence[str | os.PathLike], **settings: Any
+) -> Predictor:
     """Loads a fine-tuned model to predict new texts, as the command `predict` does.
 
     Args:
@@ -171,18 +221,24 @@ def load_predictor(checkpoint: str | Sequence[str], **settings: Any) -> Predicto
 
 def open_predictor(options: PredictorOptions) -> Predictor:
     """Loads the best weights of one or several fine-tuned models, or an exported one."""
-    paths, path = member_paths(options.checkpoint), options.checkpoint
+    check_not_forked()
+    paths = member_paths(options.checkpoint)
     if alone := [path for path in paths if path.endswith((LITE, ONNX)) or is_text_model(path)]:
+        path = alone[0]
         if len(paths) > 1:
-            raise ValueError(f"{alone[0]} cannot be averaged: give it alone, or only checkpoints")
+            raise ValueError(f"{path} cannot be averaged: give it alone, or only checkpoints")
         flags = (field.name for field in dataclasses.fields(FineTunedOptions))
         options.refuse(flags, f"has no effect, as {path} states its own")
         open_ = open_single_file if path.endswith((LITE, ONNX)) else tf.saved_model.load
-        return Predictor(open_(path), options.batch_size, path)
-    flags = options.max_seq_length, options.pairs, options.null_score_diff_threshold
-    checkpoint, task, length = open_members(path, *flags, options.vocab_file)
-    tokenizer = load_tokenizer(checkpoint, options)
-    model = load_task_model(task, checkpoint)
-    skip_padding(model)
-    module = task.serving(model, tokenizer, length)
-    return Predictor(module, options.batch_size, path, checkpoint)
+        predictor = Predictor(open_(path), options.batch_size, path)
+    else:
+        flags = options.max_seq_length, options.pairs, options.null_score_diff_threshold
+        checkpoint, task, length = open_members(paths, *flags, options.vocab_file)
+        tokenizer = load_tokenizer(checkpoint, options, task.is_pretrained)
+        model = load_task_model(task, checkpoint)
+        skip_padding(model)
+        module = task.serving(model, tokenizer, length)
+        path = ",".join(paths)
+        predictor = Predictor(module, options.batch_size, path, checkpoint, task.head)
+    again = tuple(map(absolute_path, paths))
+    return predictor.loaded_by(open_predictor, options, checkpoint=again)

@@ -231,15 +231,17 @@ def table_columns(options: ColumnOptions, path: str | None) -> Columns | None:
     return None
 
 
-def columns_of_run(run: Run | None) -> Columns:
-    """Returns the columns of texts and labels that a fine-tuning run was trained on."""
+def columns_of_run(run: Run | None, words: bool = False) -> Columns:
+    """Returns the columns of texts and labels that a fine-tuning run was trained on.
+
+    `words` says whether texts may be lists of words, as runs on tags learned them.
+    """
     flags = run.flags if run else {}
     names = ("text_column", "text_b_column", "label_column", "label_type")
     *found, kind = map(flags.get, names)
-    # Where sentences are lists of words, the model takes whole texts.
-    if flags.get("task") != "csv" or kind == "tags":
-        return Columns()
-    return replace(Columns.of(*found, kind), tsv_quotes=flags.get("tsv_quotes"))
+    if flags.get("task") != "csv" or (kind == "tags" and not words):
+        return Columns(words=words)
+    return replace(Columns.of(*found, kind), tsv_quotes=flags.get("tsv_quotes"), words=words)
 
 
 def texts_of_rows(
@@ -269,8 +271,10 @@ def texts_of_rows(
                 raise chunk[0][1]
             table = Table.of(path, good, unit)
             flags = ((given.text, trained.text), (given.text_b, trained.text_b))
-            wanted = Columns(*map(_choose, [table] * 2, flags, inputs), labels=trained.labels)
+            usual = [("tokens", "text")] if trained.words else [(name,) for name in inputs]
+            wanted = Columns(*map(_choose, [table] * 2, flags, usual), labels=trained.labels)
             columns = find_columns(table, wanted, labelled=False)
+            columns = replace(columns, words=trained.words)
             names = [name for name in (columns.text, columns.text_b, columns.id) if name]
         for line, row in chunk:
             if not isinstance(row, ValueError):
@@ -290,7 +294,12 @@ def texts_of_rows(
 def _row(table: Table, columns: Columns, has_choices: bool) -> TextRow:
     """Returns the only row of a table."""
     names = [name for name in (columns.text, columns.text_b) if name]
-    texts = [table.texts(name)[0] for name in names[: len(names) - has_choices]]
+    if columns.words and isinstance(table.columns[columns.text][0], list):
+        texts = [[*table.words(0, columns.text, "word")]]
+        if not texts[0]:
+            raise ValueError(f"{table.at(0)}: {columns.text!r} holds no word")
+    else:
+        texts = [table.texts(name)[0] for name in names[: len(names) - has_choices]]
     if has_choices:
         texts.append([*table.words(0, names[-1], "choice")])
         if not texts[-1]:
@@ -299,13 +308,13 @@ def _row(table: Table, columns: Columns, has_choices: bool) -> TextRow:
     return TextRow(tuple(texts), table.columns[columns.id][0] if columns.id else None)
 
 
-def _choose(table: Table, flags: tuple[str | None, str | None], name: str) -> str | None:
-    """Returns the column of an input: that of a flag, or else of the run, or of its own name."""
+def _choose(table: Table, flags: tuple[str | None, str | None], names: Sequence[str]) -> str | None:
+    """Returns the column of an input: that of a flag, or else of the run, or of a usual name."""
     given, saved = flags
     known = set(map(fold, table.columns))
     # A single text is also found under other names.
-    default = saved or (name if name != "text" else None)
-    return given or next((x for x in (saved, name) if x and fold(x) in known), default)
+    default = saved or (names[0] if "text" not in names else None)
+    return given or next((x for x in (saved, *names) if x and fold(x) in known), default)
 
 
 def given_examples(
@@ -347,16 +356,20 @@ def _given_rows(
         raise ValueError(f"{_SOURCE} is {values!r:.60}: give {needed}")
     else:
         numbered = enumerate(map(plain, values), 1)
-        rows = ((number, _cells(number, value, signature)) for number, value in numbered)
+        words = trained.words
+        rows = ((number, _cells(number, value, signature, words)) for number, value in numbered)
     names, has_choices = [spec.name for spec in signature], signature[-1].shape.rank == 2
     found = texts_of_rows(_SOURCE, _UNIT, rows, given, trained, names, has_choices)
     return (row for _, row in found)
 
 
 def _cells(
-    number: int, value: Any, signature: Sequence[tf.TensorSpec]
+    number: int, value: Any, signature: Sequence[tf.TensorSpec], words: bool
 ) -> dict[str, Any] | ValueError:
-    """Returns the inputs of an example by their names; a string is read as a line."""
+    """Returns the inputs of an example by their names; a string is read as a line.
+
+    `words` says whether a list may be the words of a text.
+    """
     names = [spec.name for spec in signature]
     needed, texts = f"the model needs {' and '.join(names)}", value
     if isinstance(value, str):
@@ -369,7 +382,7 @@ def _cells(
         except ValueError as error:
             needed = error
     elif len(names) == 1 and not isinstance(value, Mapping):
-        texts = None
+        texts = [value] if words and isinstance(value, list) else None
     if isinstance(texts, list) and len(texts) == len(names):
         value = dict(zip(names, texts, strict=True))
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):

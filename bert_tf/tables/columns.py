@@ -25,6 +25,7 @@ class Columns:
     labels: tuple[str, ...] = ()
     id: str | None = None
     negative: str | None = None  # wrong second texts
+    words: bool = False  # whether a text may be a list of words
     tsv_quotes: bool | None = None  # whether quotes enclose the fields of .tsv files, if known
 
     @classmethod

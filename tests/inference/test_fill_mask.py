@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 import re
 import sys
 
@@ -160,7 +161,7 @@ def test_in_python(pretrained, capsys):
     run(Options(checkpoint=folder, texts=tuple(TEXTS), top_k=2, json=True))
     fill = bert_tf.load_mask_filler(folder, top_k=2)
     found = fill([*TEXTS])
-    assert found == answers(capsys)
+    assert found == answers(capsys) == pickle.loads(pickle.dumps(fill))([*TEXTS])
     first = fill([*TEXTS][0])
     for mask, expected in zip(first["masks"], found[0]["masks"], strict=True):
         assert mask[0]["token"] == expected[0]["token"]

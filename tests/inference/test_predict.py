@@ -5,7 +5,6 @@ import dataclasses
 import gzip
 import io
 import json
-import pathlib
 import re
 import shutil
 import sys
@@ -35,7 +34,6 @@ from bert_tf.runs.run import Run
 from bert_tf.tables.columns import Columns
 from bert_tf.tables.rows import read_rows
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.training.checkpoints import BEST
 
 INPUTS = ("question", "context")
 PAIR = [tf.TensorSpec([None], tf.string, name) for name in ("text", "text_b")]
@@ -147,16 +145,13 @@ def test_tables_are_read_as_fine_tuning_reads_them(fine_tuned, tmp_path, capsys,
     (tmp_path / name).write_text(content)
     head = Head("classifier", ("no", "yes"))
     folder, _ = fine_tuned("csv", head, label_type="class", finished=True, **flags)
-    for path in pathlib.Path(folder, BEST).glob("ckpt-*"):
-        shutil.copy(path, folder)
-    file = str(tmp_path / name)
-    run_finetuning.run(
-        run_finetuning.Options(task="csv", output_dir=folder, do_predict=True, test_file=file)
-    )
+    file, output = str(tmp_path / name), str(tmp_path / "predictions")
+    flags = dict(init_checkpoint=folder, do_predict=True, test_file=file)
+    run_finetuning.run(run_finetuning.Options(task="csv", output_dir=output, **flags))
     capsys.readouterr()
     run(Options(checkpoint=folder, input_file=file, json=True))
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    with open(f"{folder}/predictions_test.tsv") as lines:
+    with open(f"{output}/predictions_test.tsv") as lines:
         expected = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
     assert len(rows) == len(expected) > 1
     for row, other in zip(rows, expected, strict=True):

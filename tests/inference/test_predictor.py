@@ -1,13 +1,19 @@
 """bert_tf.load_predictor, against what the command prints, and what notebooks show."""
 
+import copy
 import html.parser
 import json
+import pickle
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
+from support import one_line
 
 import bert_tf
 from bert_tf.config import Head
@@ -107,7 +113,124 @@ def test_a_data_frame_comes_back_with_the_answers(predict):
     other = predict(frame.rename(columns=names), text_column="a", text_b_column="B")
     assert [*other.columns] == ["A", "B", "id", "p(no)", "p(yes)", "label"]
     np.testing.assert_array_equal(other["p(no)"], found["p(no)"])
-    assert [*predict(frame[:0]).columns] == [*frame.columns]
+    pd.testing.assert_frame_equal(predict(frame[:0]), found[:0], check_index_type=False)
+    # Another model's answers, or a column of the user's, are not replaced.
+    both = predict(other, text_column="A", text_b_column="B")
+    names = ["predicted_p(no)", "predicted_p(yes)", "predicted_label"]
+    assert [*both.columns] == [*other.columns, *names]
+    for full in (found, frame.assign(predicted_label="mine"), frame[:0].assign(predicted_label=1)):
+        with one_line("has the columns 'label' and 'predicted_label': rename the second one"):
+            predict(full)
+
+
+@pytest.mark.parametrize(
+    ("names", "several", "dtype"),
+    [(("0", "1"), False, int), (("false", "true"), False, bool), (("3", "4"), True, object)],
+)
+def test_labels_have_the_types_of_the_training_data(fine_tuned, capsys, names, several, dtype):
+    """Oracles: the names that the exported module gives; what the command prints."""
+    head = Head("classifier", names, several, json_labels=True, listed_labels=several)
+    folder, module = fine_tuned("csv", head, label_type="classes" if several else "class")
+    predict, texts = bert_tf.load_predictor(folder), ["the cat", "on", "mat é a b"]
+    key = "labels" if several else "label"
+    served = [x.decode() for x in module.serving(tf.constant(texts))[key].numpy()]
+    expected = [json.loads(f"[{name}]" if several else name) for name in served]
+    answers = predict(texts)
+    assert [answer[key] for answer in answers] == expected and predict.labels == names
+    assert {type(answer[key]) for answer in answers} == {list if several else dtype}
+    assert printed(capsys, *texts, checkpoint=folder) == answers
+    run(Options(checkpoint=folder, texts=(texts[0],)))
+    shown = capsys.readouterr().out
+    assert several or shown.startswith(f"{served[0]} ")
+    frame = pd.DataFrame({"text": texts, key: expected})
+    found = predict(frame)
+    assert (found[f"predicted_{key}"] == frame[key]).all()
+    assert found[f"predicted_{key}"].dtype == predict(frame[:0])[f"predicted_{key}"].dtype == dtype
+
+
+def test_a_tagger_takes_lists_of_words(fine_tuned, tmp_path, capsys):
+    """Oracles: the module on these words; by hand, the words, where they are, and the errors."""
+    head = Head("tagger", ("0", "7"), json_labels=True)
+    folder, module = fine_tuned("csv", head, label_type="tags")
+    predict, rows = bert_tf.load_predictor(folder), [["the", "cat-sat."], ["é b", "on", "mat"]]
+    answers = predict(rows)
+    for row, answer in zip(rows, answers, strict=True):
+        served = module.serve_words(tf.constant([row]))
+        found = [{**word} for word in answer["words"]]
+        assert [word["word"] for word in found] == answer["text"] == row
+        assert [word["tag"] for word in found] == [*map(int, served["tag"][0].numpy())]
+        assert [word["end"] for word in found] == served["end"][0].numpy().tolist()
+    assert {type(word["tag"]) for answer in answers for word in answer["words"]} == {int}
+    frame = pd.DataFrame({"text": "no", "tokens": rows, "tags": [["0"] * 2, ["0"] * 3]})
+    columns = frame.to_dict("records")
+    for given in (columns, [{"tokens": row} for row in rows], pd.Series(rows)):
+        assert predict(given) == answers
+    assert [*predict(frame)["words"]] == [answer["words"] for answer in answers]
+    assert predict({"tokens": rows[0]}) == predict(rows[:1])[0]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, [*columns, {"tokens": "a b"}])))
+    flags = dict(checkpoint=folder, input_file=f"{tmp_path}/a.jsonl")
+    assert printed(capsys, **flags) == [*answers, predict("a b")] == predict([*rows, "a b"])
+    run(Options(**flags))
+    assert capsys.readouterr().out.splitlines()[0].split(" ")[0] == "[the"
+    assert Shown(answers).text.startswith(("[the", "the"))
+    for given, line in (
+        ([rows[0], []], "the input, row 2: 'text' holds no word"),
+        ([["a", 5.5]], "the input, row 1: 'text' is not a list of strings"),
+        ([["a", ""]], "the input, row 1: word 2 of 'text' is empty"),
+    ):
+        with one_line(line):
+            predict(given)
+
+
+def test_a_predictor_is_pickled_by_its_paths(folder, predict, tmp_path, monkeypatch):
+    """Oracles: the answers of the first; those of the ensemble of its members."""
+    for name in ("ft,1", "ft2"):
+        shutil.copytree(folder, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    loaded = bert_tf.load_predictor("ft2", batch_size=np.int64(2))
+    both = bert_tf.load_predictor(["ft,1", tmp_path / "ft2"], batch_size=2)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    expected = predict(PAIRS)
+    for found in (loaded, pickle.loads(pickle.dumps(loaded)), copy.deepcopy(loaded)):
+        assert found(PAIRS) == expected
+    shares = [[*x["probabilities"].values()] for x in pickle.loads(pickle.dumps(both))(PAIRS)]
+    np.testing.assert_allclose(shares, [[*x["probabilities"].values()] for x in expected], 1e-4)
+    with one_line(r"checkpoint is \('ft2', 5\): it must be a string"):
+        bert_tf.load_predictor(["ft2", 5])
+
+
+FORKED = """
+import os, signal
+import bert_tf
+
+def fork(work):
+    if not os.fork():
+        signal.alarm(60)
+        try:
+            print(work()["label"], flush=True)
+        except OSError as error:
+            print(error, flush=True)
+        os._exit(0)
+    os.wait()
+
+folder = {!r}
+fork(lambda: bert_tf.load_predictor(folder)("a ||| b"))
+predict = bert_tf.load_predictor(folder)
+print(predict("a ||| b")["label"], flush=True)
+fork(lambda: predict("a ||| b"))
+fork(lambda: bert_tf.load_predictor(folder)("a ||| b"))
+"""
+
+
+def test_a_process_that_was_forked_says_so(folder, predict):
+    """Oracles: the label, also in a process that was forked before; one line, not a hang."""
+    command = [sys.executable, "-c", FORKED.format(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    label, line = predict("a ||| b")["label"], "this process was forked after TensorFlow had start"
+    first, second, *others = done.stdout.splitlines()
+    assert (first, second) == (label, label) and len(others) == 2
+    assert all(text.startswith(line) and "spawn" in text for text in others)
 
 
 @pytest.mark.parametrize(

@@ -38,15 +38,21 @@ _MANY = 10
 _FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 
 
-def check_label(table: Table, row: int, value: Any) -> None:
-    """Checks that a row has a label, other than a list of spans such as [0, 4, "PER"]."""
+def check_no_spans(table: Table, row: int, value: Any) -> None:
+    """Raises a ValueError for a list of spans, such as [0, 4, "PER"] or {"start": 0, "end": 4}."""
     item = value[0] if isinstance(value, list) and value else None
     is_span = isinstance(item, dict) and any("start" in key for key in item)
     if is_span or (isinstance(item, list) and {*map(type, item[:2])} == {int}):
         raise ValueError(
             f"{table.at(row)}: {shown(value)} seems to hold character spans, which are not "
-            "supported: write a list of words and a list of their tags, for --label_type=tags"
+            "supported: write a list of words and a list of their tags, for --label_type=tags; "
+            "docs/tags.md shows how to convert spans"
         )
+
+
+def check_label(table: Table, row: int, value: Any) -> None:
+    """Checks that a row has a label, other than spans."""
+    check_no_spans(table, row, value)
     if is_empty(value):
         raise ValueError(
             f"{table.at(row)} has no label: label every row; only --test_file may lack labels, and "
@@ -281,8 +287,8 @@ def _class_name(table: Table, row: int, value: Any) -> str:
     check_label(table, row, value)
     if not isinstance(value, str | bool | int | float):
         raise ValueError(
-            f"{table.at(row)}: label {shown(value)} is not a string: lists are for "
-            "--label_type=classes"
+            f"{table.at(row)}: label {shown(value)} is not a string: write the name of one class, "
+            "or, for --label_type=classes, a list of names"
         )
     # See `_FLAGS`.
     if isinstance(value, float) and value.is_integer():

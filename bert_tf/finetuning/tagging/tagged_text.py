@@ -141,11 +141,13 @@ def _warn_about_units(text: TaggedText) -> None:
     joined = [a + b for a, b in pairs if _JOINED.fullmatch(a[-1] + b[0])]
     single = [a + b for a, b in pairs if _SINGLE.fullmatch(a + b)]
     divided = [word for word in text.words if _DIVIDED.search(word)]
+    spaced = [word for word in text.words if len(word.split()) > 1]
     apart = "one word", "two", "put a space after each word of texts to predict"
     for found, least, (theirs, ours, advice) in (
         (joined, 0.05 * len(pairs), apart),
         (single, max(2, 0.5 * len(pairs)), apart),
         (divided, 0.05 * len(text.words), ("several words", "one", "tag each character")),
+        (spaced, 0, ("several words", "one", "tag each of them")),
     ):
         if len(found) > least:
             say(

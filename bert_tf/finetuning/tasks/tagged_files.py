@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_tf.config import Head
 from bert_tf.corpus.sources import is_json
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.labels import check_label, forms_of, has_labels
+from bert_tf.finetuning.labels import check_label, check_no_spans, forms_of, has_labels
 from bert_tf.finetuning.tagging.conll import CONLL_FORM, DOCUMENT, read_conll, read_tfds
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText, label_names
 from bert_tf.finetuning.tagging.tags import entity_types
@@ -134,9 +134,15 @@ def _sentence(table: Table, row: int, words: str, tags: str | None) -> Sentence:
 
 
 def check_rows_are_texts(table: Table, labels: Sequence[str]) -> None:
-    """Raises a ValueError if a row is a word with its tag; `labels` are the columns to predict."""
+    """Raises a ValueError if a row is a word with its tag, or a text with spans.
+
+    `labels` are the columns to predict.
+    """
     names = {fold(name): name for name in table.columns}
     labels = [names[name] for name in map(fold, labels) if name in names]
+    for column in [] if labels else table.columns.values():
+        filled = next((row for row, cell in enumerate(column) if cell), 0)
+        check_no_spans(table, filled, column[filled])
     columns = [table.columns[name] for name in labels or table.columns]
     words = [table.columns[name] for key, name in names.items() if key in _WORDS]
     named = not labels and names.keys() & _TAGS and any(map(_are_words, words))

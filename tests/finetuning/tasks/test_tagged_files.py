@@ -78,6 +78,19 @@ def test_words_that_raw_text_does_not_show_are_said(folder, raw, words, warning,
         assert (len(starts) == len(words.split())) == known
 
 
+@pytest.mark.parametrize("word", ["New York", "New\u00a0York", "10 000"])
+@pytest.mark.parametrize("lists", [False, True])
+def test_words_with_spaces_are_said(folder, capsys, word, lists):
+    """Oracle: the number of such words, and how many `split_words` finds in each."""
+    rows = _row(["in", word, "now"], ["O", "B-LOC", "O"]) * 3
+    text = "".join(f"{a}\t{b}\n" for a, b in zip(*rows[0].values(), strict=True)) + "\n"
+    _read(folder, "train", rows if lists else text * 3)
+    message = f"read {word!r} as several words, not as one (3 such cases): tag each of them."
+    assert message in capsys.readouterr().out
+    tokenizer = WordPieceTokenizer(Vocabulary((*SPECIAL_TOKENS, "x")))
+    assert split_words(tf.constant([word]), tokenizer).starts.row_lengths().numpy() == 2
+
+
 @pytest.mark.parametrize("flags", [{"train_file": "train.txt"}, {"data_dir": "."}])
 def test_without_a_dev_file_a_tenth_is_held_out(folder, flags):
     """Oracle: the counts; a file of dev data is read instead."""
@@ -91,6 +104,13 @@ def test_without_a_dev_file_a_tenth_is_held_out(folder, flags):
 
 
 _OTHER = {"train_file": None, "data_dir": "."}
+
+
+# As Prodigy writes them.
+_SPANS = [
+    {"text": text, "spans": spans, "answer": "accept"}
+    for text, spans in (("Go", []), ("To X", [{"start": 3, "end": 4, "label": "LOC"}]))
+]
 
 
 @pytest.mark.parametrize(
@@ -127,6 +147,7 @@ _OTHER = {"train_file": None, "data_dir": "."}
         ("train", _row([], []), {}, "line 1: 'tokens' is empty"),
         ("train", [{"tokens": []}], {}, "train.jsonl has no column 'tags', only 'tokens': name"),
         ("train", [{"x": []}], {}, "train.jsonl has no column 'tokens' or 'tags', only 'x'"),
+        ("train", _SPANS, {}, "jsonl, line 2: .*hold character spans, .*docs/tags.md shows"),
         ("train", "a O", {"task": "csv", "label_type": "tags"}, "must end in .* For CoNLL files"),
     ],
 )

@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import re
+import threading
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
@@ -62,6 +63,8 @@ class LiteFile:
             interpreter = tf.lite.Interpreter(model_content=data, num_threads=available_cores())
             interpreter.allocate_tensors()
         self._run = interpreter.get_signature_runner()
+        # Inputs and outputs are places in the interpreter, which threads would overwrite.
+        self._lock = threading.Lock()
 
     def run(self, inputs: Arrays, pad_id: int = 0) -> Arrays:
         """Maps the encoder's inputs by name, int32 [B, S], to the model's outputs by name.
@@ -76,10 +79,11 @@ class LiteFile:
             name: np.pad(x, [(0, 0), (0, length - own)], constant_values=padding[name])
             for name, x in inputs.items()
         }
-        rows = [
-            self._run(**{name: x[row : row + 1] for name, x in padded.items()})
-            for row in range(len(padded[INPUTS[0]]))
-        ]
+        with self._lock:
+            rows = [
+                self._run(**{name: x[row : row + 1] for name, x in padded.items()})
+                for row in range(len(padded[INPUTS[0]]))
+            ]
         found = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
         return {name: x[:, :own] if x.ndim == 3 else x for name, x in found.items()}
 

@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import pathlib
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from unittest import mock
 
@@ -128,7 +129,7 @@ def test_a_classifier_and_its_text_side(
     [(LiteFile, "mean"), (OnnxFile, "mean"), (OnnxFile, "max"), (OnnxFile, "cls")],
 )
 def test_an_embedder_and_its_text_side(tmp_path, capsys, pooling, form):
-    """Oracle: `load_embedder` for the same run."""
+    """Oracle: `load_embedder` for the same run, also in threads."""
     command, ending = (lite, "tflite") if form is LiteFile else (onnx, "onnx")
     plain = {"cls": dict(normalize=True), "max": dict(outputs=24, activation="tanh"), "mean": {}}
     head = Head(EMBEDDING, pooling=pooling, **plain[pooling])
@@ -143,6 +144,10 @@ def test_an_embedder_and_its_text_side(tmp_path, capsys, pooling, form):
     found = [json.loads(line)["embedding"] for line in printed.out.splitlines()]
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert f"truncated 1 example: {command.__name__} --max_seq_length" in printed.err
+    serve = open_single_file(file).serving
+    with ThreadPoolExecutor(8) as pool:
+        shared = [*pool.map(lambda text: serve(tf.constant([text]))["embedding"][0], texts * 64)]
+    np.testing.assert_allclose(shared, [*expected] * 64, atol=1e-5)
 
 
 @pytest.mark.parametrize("form", [LiteFile, OnnxFile])

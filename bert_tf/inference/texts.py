@@ -304,8 +304,10 @@ def _row(table: Table, columns: Columns, has_choices: bool) -> TextRow:
         texts.append([*table.words(0, names[-1], "choice")])
         if not texts[-1]:
             raise ValueError(f"{table.at(0)}: {names[-1]!r} holds no choice")
-    table.ids(columns.id)  # checks it
-    return TextRow(tuple(texts), table.columns[columns.id][0] if columns.id else None)
+    own = table.columns[columns.id][0] if columns.id else None
+    if isinstance(own, str):
+        table.ids(columns.id)  # checks it; an id of another type comes back as it is
+    return TextRow(tuple(texts), own)
 
 
 def _choose(table: Table, flags: tuple[str | None, str | None], names: Sequence[str]) -> str | None:

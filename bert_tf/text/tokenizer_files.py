@@ -97,7 +97,12 @@ class TokenizerFiles:
     @cached_property
     def config(self) -> dict[str, Any]:
         """The content of tokenizer_config.json; {} without one."""
-        return read_json(os.path.join(self._folder, TOKENIZER), _CONFIG)
+        values = read_json(os.path.join(self._folder, TOKENIZER), _CONFIG)
+        # transformers keeps our checksum when it saves a tokenizer, perhaps with other tokens.
+        others = (os.path.join(self._folder, name) for name in (WHOLE, _ADDED, _SPECIAL))
+        if any(map(tf.io.gfile.exists, others)):
+            values.pop(CHECKSUM, None)
+        return values
 
     @cached_property
     def _whole(self) -> dict[str, Any]:

@@ -3,7 +3,8 @@
   python tests/weights/formats/make_tokenizer_golden.py
 
 The file holds folders of tokenizers. "..., saved again" is what `save_pretrained` made of the one
-before. Made with transformers 5.24.0.
+before, and "saved over bert_tf's files" what it and `add_tokens` made of a folder that
+convert_checkpoint had written. Made with transformers 5.24.0; version 4 is 4.57.6.
 """
 
 import json

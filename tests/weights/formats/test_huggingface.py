@@ -224,6 +224,7 @@ def test_ids_of_tokens_equal_those_of_transformers(tmp_path, name):
     vocab, lower_case = files.vocab, files.lower_case is not False
     tokenizer = WordPieceTokenizer(vocab, lower_case)
     assert tokenizer.tokenize_flat(TEXTS).to_list() == TOKENIZERS[name]["ids"]
+    assert Run(str(tmp_path)).vocab == vocab
     run = Run(str(tmp_path / "run"))
     run.write(ModelSpec(BertConfig(99, 4, 1, 1, 4), vocab, lower_case))
     assert (run.vocab, run.lower_case) == (vocab, lower_case)

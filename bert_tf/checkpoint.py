@@ -110,7 +110,7 @@ def local_path(path: str) -> str:
     return DOWNLOADS[prefix](name) if _is_download(path) else path
 
 
-def absolute_path(path: str) -> str:
+def anchored_path(path: str) -> str:
     """Returns a local path as one that does not depend on the current folder; others as is."""
     return path if "://" in path or _is_download(path) else os.path.abspath(path)
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.base.calling import checked, in_python, with_home
 from bert_tf.base.files import read_file
-from bert_tf.checkpoint import absolute_path
+from bert_tf.checkpoint import anchored_path
 from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.runs.run import COMMAND, SWEEP_RESULTS, Run
@@ -48,8 +48,8 @@ class TrainedRun:
     models: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", absolute_path(self.path))
-        object.__setattr__(self, "models", tuple(map(absolute_path, self.models)))
+        object.__setattr__(self, "path", anchored_path(self.path))
+        object.__setattr__(self, "models", tuple(map(anchored_path, self.models)))
 
     def __reduce__(self) -> tuple:
         # Without the predictor, which takes a while to load.

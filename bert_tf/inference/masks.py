@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_tf.base.calling import called_options, in_python
 from bert_tf.base.process import check_not_forked
 from bert_tf.base.progress import counted, say
-from bert_tf.checkpoint import absolute_path, open_checkpoint
+from bert_tf.checkpoint import anchored_path, open_checkpoint
 from bert_tf.finite import check_computed
 from bert_tf.inference.answers import Prediction, Predictions
 from bert_tf.inference.encoding import EncodedLine, encode_lines, padded_inputs
@@ -193,7 +193,7 @@ def load_filler(options: FillerOptions) -> MaskFiller:
     targets = target_ids(tokenizer, words)
     model = load_model(checkpoint, BertPretrainer, ("encoder", "projection", "masked_lm"))
     filler = MaskFiller(model, tokenizer, options.top_k, targets)
-    return filler.loaded_by(load_filler, options, checkpoint=absolute_path(options.checkpoint))
+    return filler.loaded_by(load_filler, options, checkpoint=anchored_path(options.checkpoint))
 
 
 def load_mask_filler(checkpoint: str, **settings: Any) -> MaskFiller:

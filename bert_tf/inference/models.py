@@ -6,7 +6,7 @@ from typing import Any, Self, TypeVar
 
 import keras
 
-from bert_tf.checkpoint import absolute_path
+from bert_tf.checkpoint import anchored_path
 from bert_tf.config import BertConfig
 from bert_tf.inference.inference_options import TokenizerOptions
 from bert_tf.resolution import resolve_vocab
@@ -24,7 +24,7 @@ class Loaded:
         self, open_: Callable[[TokenizerOptions], Any], options: TokenizerOptions, **paths: Any
     ) -> Self:
         """Notes what to call to load it again, and the absolute `paths` among the flags."""
-        paths |= {"vocab_file": options.vocab_file and absolute_path(options.vocab_file)}
+        paths |= {"vocab_file": options.vocab_file and anchored_path(options.vocab_file)}
         self._loading = open_, options.changed(**paths)
         return self
 

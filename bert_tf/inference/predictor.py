@@ -12,7 +12,7 @@ from bert_tf.base.calling import called_options, checked, in_python
 from bert_tf.base.files import shortened
 from bert_tf.base.process import check_not_forked
 from bert_tf.base.progress import counted, say
-from bert_tf.checkpoint import absolute_path
+from bert_tf.checkpoint import anchored_path
 from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
 from bert_tf.inference.answers import JsonAnswer, Prediction, Predictions, answer_of
@@ -240,5 +240,5 @@ def open_predictor(options: PredictorOptions) -> Predictor:
         module = task.serving(model, tokenizer, length)
         path = ",".join(paths)
         predictor = Predictor(module, options.batch_size, path, checkpoint, task.head)
-    again = tuple(map(absolute_path, paths))
+    again = tuple(map(anchored_path, paths))
     return predictor.loaded_by(open_predictor, options, checkpoint=again)

@@ -312,23 +312,9 @@ class AblationOptions(SharedOptions):
             raise ValueError(
                 f"--num_train_steps={self.num_train_steps}: --grid=steps needs a multiple of 5"
             )
-        self.selected_rows  # noqa: B018 - raises an error
+        select_rows(self.grid, self.rows)  # raises an error
 
     @property
     def folder(self) -> str:
         """The folder of this grid's runs."""
         return f"{self.output_dir.rstrip('/')}/{self.grid}"
-
-    @property
-    def selected_rows(self) -> tuple[GridRow, ...]:
-        """The rows to run."""
-        return select_rows(self.grid, self.rows)
-
-    @property
-    def data_dirs(self) -> dict[str, str | None]:
-        """The folder of each task's data, by the name that the user gave the task."""
-        given = ",".join(GRIDS[self.grid].tasks) if self.tasks is None else self.tasks
-        pairs = [part.strip().partition("=") for part in given.split(",")]
-        return {
-            name: folder or self.data_dir for name, _, folder in pairs if name not in ("", "none")
-        }

@@ -7,7 +7,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.ablations.ablation_options import AblationOptions, GridRow, TaskColumn, columns
+from bert_tf.ablations.ablation_options import (
+    GRIDS,
+    AblationOptions,
+    GridRow,
+    TaskColumn,
+    columns,
+    select_rows,
+)
 from bert_tf.base.files import lines_sha256, read_json
 from bert_tf.base.output_files import check_free
 from bert_tf.base.process import machine_memory
@@ -77,7 +84,7 @@ def make_plan(options: AblationOptions) -> list[RowPlan]:
     tasks = _read_tasks(options)
     contents = describe_records(named)
     plans = []
-    for row in options.selected_rows:
+    for row in select_rows(options.grid, options.rows):
         config = dataclasses.replace(spec.config, is_decoder=row.is_decoder)
         if row.size:
             config = sized_config(row.size, config.vocab_size)
@@ -168,8 +175,15 @@ def _pretraining(options: AblationOptions, row: GridRow) -> PretrainingOptions:
 
 def _read_tasks(options: AblationOptions) -> dict[str, str | None]:
     """Returns the folder of each task's data, after a look at the data."""
-    tasks = {task_name(name): folder for name, folder in options.data_dirs.items()}
-    features = next((row.features for row in options.selected_rows if row.features), None)
+    given = ",".join(GRIDS[options.grid].tasks) if options.tasks is None else options.tasks
+    pairs = [part.strip().partition("=") for part in given.split(",")]
+    tasks = {
+        task_name(name): folder or options.data_dir
+        for name, _, folder in pairs
+        if name not in ("", "none")
+    }
+    rows = select_rows(options.grid, options.rows)
+    features = next((row.features for row in rows if row.features), None)
     for name, folder in tasks.items():
         flags = FineTuningOptions(task=name, data_dir=folder, output_dir="unused", do_eval=True)
         try:

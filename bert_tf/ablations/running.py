@@ -279,17 +279,11 @@ def choose_entities(
             found[row].append((column, column + end - start))
     lengths, share = batch["input_mask"].sum(axis=1), records.masking.masked_lm_prob
     budgets = graph_budget(lengths, share, records.max_predictions_per_seq).numpy()
-    return [
-        _within(budget, [spans[i] for i in random.permutation(len(spans))])
-        for budget, spans in zip(budgets, found, strict=True)
-    ]
-
-
-def _within(budget: int, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Returns the spans, in order, that fit into the budget; skips the others."""
-    taken = []
-    for start, end in spans:
-        if end - start <= budget:
-            taken.append((start, end))
-            budget -= end - start
-    return taken
+    chosen: list[list[tuple[int, int]]] = [[] for _ in range(rows)]
+    for row, budget in enumerate(budgets):
+        for index in random.permutation(len(found[row])):
+            start, end = found[row][index]
+            if end - start <= budget:
+                chosen[row].append((start, end))
+                budget -= end - start
+    return chosen

@@ -59,11 +59,6 @@ class Topology:
         """Bytes of memory of a replica."""
         return self.chip.memory / self.chip.replicas
 
-    @property
-    def links(self) -> int:
-        """The number of links over which a chip sends at a time: one per dimension."""
-        return sum(size > 1 for size in self.shape)
-
     def peak_flops(self, precision: str) -> float:
         """Returns the FLOP/s of a replica in products of matrices; raises a ValueError if none."""
         peak = self.chip.replica_flops(precision)
@@ -85,14 +80,14 @@ def estimate_step_time(
     """Estimates the seconds of a data-parallel step from peak figures.
 
     In a ring all-reduce over n chips, each chip sends 2 (n - 1) / n of the gradient (Patarasuk and
-    Yuan, 2009), here over all of its links at once. Every replica holds the whole gradient; all
-    other figures are those of one replica.
+    Yuan, 2009), here over all of its links at once, one per dimension. Every replica holds the
+    whole gradient; all other figures are those of one replica.
 
     Returns the times of the arithmetic at the peak rate, of all memory accesses at full bandwidth,
     which overlap with it, of the all-reduce, which follows, and of the whole step.
     """
     chip, chips = topology.chip, topology.num_chips
-    sent = 2 * (chips - 1) / chips * gradient_bytes
+    sent, links = 2 * (chips - 1) / chips * gradient_bytes, sum(size > 1 for size in topology.shape)
     compute, memory = flops / peak_flops, bytes_accessed * chip.replicas / chip.bandwidth
-    all_reduce = sent / (topology.links * chip.link_bandwidth) if chips > 1 else 0.0
+    all_reduce = sent / (links * chip.link_bandwidth) if chips > 1 else 0.0
     return compute, memory, all_reduce, max(compute, memory) + all_reduce

@@ -34,10 +34,9 @@ def compressed_models(
     models: Sequence[Compressed],
     published: Sequence[Compressed] = (),
     title: str = "Size, quality and speed of compressed models",
-    ax: Axes | None = None,
 ) -> Figure:
     """Draws models as discs of size, quality and speed (area); circles have an unknown speed."""
-    axes = ax or style.new_axes(9, 5.5)
+    axes = style.new_axes(9, 5.5)
     original = Compressed("original", 1.0, 1.0, None, 1.0)
     axes.set_xscale("log")
     _draw(axes, [original], style.INK, "")

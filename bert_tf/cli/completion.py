@@ -8,7 +8,6 @@ and file names.
 
 import dataclasses
 import importlib
-from collections.abc import Iterator
 from typing import ClassVar
 
 from bert_tf.base import command
@@ -51,20 +50,16 @@ def _case(name: str, module: object) -> str:
         for flag, field in fields.items()
         if field.metadata["choices"]
     ]
-    flags = f"--*=*) ;;\n -*) words='{' '.join(_typed_flags(fields))}' ;;"
-    return "\n ".join([f"{name}) case $word in", *choices, f"{flags}\n esac ;;"])
-
-
-def _typed_flags(fields: dict[str, dataclasses.Field]) -> Iterator[str]:
-    """Yields flags as they are typed; those that take a value end with "="."""
-    for name, field in fields.items():
+    # As they are typed: those that take a value end with "=".
+    typed = []
+    for flag, field in fields.items():
         switch = value_type(field) is bool
-        yield f"--{name}" if switch else f"--{name}="
+        typed.append(f"--{flag}" if switch else f"--{flag}=")
         if switch and field.default is not False:
-            yield f"--no{name}"
-    for name, _ in COMMON_FLAGS:
-        yield name.partition("=")[0] + ("=" if "=" in name else "")
-    yield from ("--help", "--helpfull")
+            typed.append(f"--no{flag}")
+    typed += [flag.partition("=")[0] + ("=" if "=" in flag else "") for flag, _ in COMMON_FLAGS]
+    flags = f"--*=*) ;;\n -*) words='{' '.join([*typed, '--help', '--helpfull'])}' ;;"
+    return "\n ".join([f"{name}) case $word in", *choices, f"{flags}\n esac ;;"])
 
 
 if __name__ == "__main__":

@@ -81,7 +81,8 @@ def convert(options: ConversionOptions) -> None:
     if embedding and any(matches(path, extra) for path in embedding.dense):
         embedding = None
     dense = embedding.dense if embedding else {}
-    tensors = {p: t for p, t in checkpoint.tensors.items() if p not in {*left_out, *dense}}
+    gone = {*left_out, *dense}
+    tensors = {path: checkpoint.tensors[path] for path in checkpoint.tensors if path not in gone}
     head = checkpoint.head if "head" in map(part_of, tensors) else None
     if options.to == "run" and embedding:
         tensors, head = {**tensors, **dense}, embedding.head

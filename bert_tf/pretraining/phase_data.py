@@ -21,7 +21,7 @@ from bert_tf.pretraining.records import PhaseRecords
 from bert_tf.runs.run import Run
 from bert_tf.session import Learner, Session, Training
 from bert_tf.training.driver import Phase
-from bert_tf.training.trainer import Batch, Objective, Shortcut, open_batches
+from bert_tf.training.trainer import Batch, Objective, open_batches
 from bert_tf.weights.names import training_flops
 from tfrecords import reader
 from tfrecords.statistics import label_warning, prediction_warning
@@ -65,7 +65,14 @@ class PhaseData:
 
     def phase(self) -> Phase:
         """Returns the phase for the driver."""
-        config, train = self.training.spec.config, self.records.train
+        config, train, shortcut = self.training.spec.config, self.records.train, None
+        if self.options.do_train:
+            shortcut = self.training.session.shortcut(
+                self.training.model,
+                lambda: (reader.sample_batch(train)["input_mask"].sum(1), train.max_seq_length),
+                self.records.train_batch_size,
+                self.options.gradient_accumulation_steps,
+            )
         return Phase(
             until_step=self.records.until_step,
             batch_size=self.records.train_batch_size,
@@ -74,17 +81,8 @@ class PhaseData:
             flops_per_sequence=self.training.learner.training_flops(
                 config, train.max_seq_length, train.max_predictions_per_seq
             ),
-            shortcut=self._shortcut() if self.options.do_train else None,
+            shortcut=shortcut,
             describe_batch=self._describe_batch,
-        )
-
-    def _shortcut(self) -> Shortcut | None:
-        train = self.records.train
-        return self.training.session.shortcut(
-            self.training.model,
-            lambda: (reader.sample_batch(train)["input_mask"].sum(axis=1), train.max_seq_length),
-            self.records.train_batch_size,
-            self.options.gradient_accumulation_steps,
         )
 
     def _training_batches(self, step: int) -> tf.distribute.DistributedDataset:
@@ -104,7 +102,12 @@ class PhaseData:
         metrics = self.training.trainer.evaluate(batches, self.options.max_eval_steps)
         if "masked_lm_loss" not in metrics:
             return metrics
-        self._warn_of_constant_predictions(metrics["masked_lm_accuracy"])
+        options, step = self.options, int(self.training.trainer.step.numpy())
+        if not self.warned and (not options.do_train or step > options.num_warmup_steps):
+            accuracy, vocab = metrics["masked_lm_accuracy"], self.training.spec.vocab
+            if warning := constant_prediction(self.counts, step, accuracy, vocab):
+                self.warned.append(warning)
+                self.training.session.say(warning)
         # TensorBoard's numbers are float32.
         perplexity = math.exp(min(metrics["masked_lm_loss"], 88.0))
         return metrics | {"masked_lm_perplexity": perplexity}
@@ -119,14 +122,6 @@ class PhaseData:
                 for ids, weights in zip(*(of_replicas(batch[x]) for x in names), strict=True):
                     np.add.at(self.counts, ids.numpy(), weights.numpy())
                 yield batch
-
-    def _warn_of_constant_predictions(self, accuracy: float) -> None:
-        options, step = self.options, int(self.training.trainer.step.numpy())
-        if self.warned or options.do_train and step <= options.num_warmup_steps:
-            return
-        if warning := constant_prediction(self.counts, step, accuracy, self.training.spec.vocab):
-            self.warned.append(warning)
-            self.training.session.say(warning)
 
     def _describe_batch(self, step: int) -> str:
         """Writes the names of a step's records to a file; returns a sentence with some of them."""
@@ -159,15 +154,13 @@ _BASE_UTILIZATION, _BASE_WIDTH = 0.35, 768
 _NO_BETTER = 1.1
 _TEXTS = 4
 
-Flops = Callable[[BertConfig, int, int], int]
-
 
 def announce_duration(
     config: BertConfig,
     phases: Sequence[PhaseRecords],
     step: int,
     peak_flops: float,
-    flops_per_sequence: Flops = training_flops,
+    flops_per_sequence: Callable[[BertConfig, int, int], int] = training_flops,
 ) -> str:
     """Estimates how long the steps after `step` take, at the peak FLOP/s of all devices."""
     flops = 0

@@ -246,7 +246,7 @@ def _length(named: NamedRecords, name: str) -> int:
         dynamic = [path for path, kind in named.settings("masking").items() if kind == "dynamic"]
         # `check_files` explains the error if there are masked records as well.
         if getattr(named.phase, name) is not None or len(dynamic) < len(stated):
-            stated = {k: v for k, v in stated.items() if k not in dynamic}
+            stated = {path: value for path, value in stated.items() if path not in dynamic}
     _, length = agreed(name, {f"--{name}": getattr(named.phase, name)} | stated)
     return _DEFAULT_LENGTHS[name] if length is None else length
 

@@ -41,7 +41,9 @@ _MAPPING_END = ".mapping.json"
 def build_vocab(options: VocabularyOptions) -> None:
     """Builds, extends or measures a vocabulary, as the flags ask."""
     if options.report_vocab:
-        report_coverage(options)
+        vocab, options = _read_vocab(options, "report_vocab")
+        counts = _count_words(options, _texts(options), vocab)
+        print(_coverage(options, options.report_vocab, vocab, counts))
     else:
         make_vocabulary(options)
 
@@ -70,7 +72,10 @@ def make_vocabulary(options: VocabularyOptions) -> None:
         old, lower_case = None, options.do_lower_case is not False
         options = dataclasses.replace(options, do_lower_case=lower_case)
     manifest = _describe(options, texts)
-    if _is_complete(options, manifest, files):
+    before = _read_manifest(options)
+    recorded = dict.fromkeys(files) | {file: before.get("sha256")}
+    path = file + MANIFEST_END
+    if len(kept_files(path, before, manifest, recorded, options.overwrite)) == len(files):
         print(f"{' and '.join(files)} {'are' if old else 'is'} complete: nothing to do.")
     else:
         counts = _count_words(options, texts, old)
@@ -110,13 +115,6 @@ def _extend(
     return extended, mapping.to_json()
 
 
-def report_coverage(options: VocabularyOptions) -> None:
-    """Prints how well a vocabulary covers the text. Writes nothing."""
-    vocab, options = _read_vocab(options, "report_vocab")
-    counts = _count_words(options, _texts(options), vocab)
-    print(_coverage(options, options.report_vocab, vocab, counts))
-
-
 def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
     """Returns the input files, grouped by the name under which their coverage is reported."""
     files = input_files(options)
@@ -134,14 +132,6 @@ def _describe(options: VocabularyOptions, texts: dict[str, list[str]]) -> dict[s
         inputs.append({"file": old, "sha256": file_sha256(old)})
     settings = options.with_corpus_defaults().values("place")
     return describe(settings, inputs)
-
-
-def _is_complete(options: VocabularyOptions, manifest: dict[str, Any], files: list[str]) -> bool:
-    """Returns whether the files exist and were made as the manifest says, the vocabulary first."""
-    before = _read_manifest(options)
-    recorded = dict.fromkeys(files) | {files[0]: before.get("sha256")}
-    path = files[0] + MANIFEST_END
-    return len(kept_files(path, before, manifest, recorded, options.overwrite)) == len(files)
 
 
 def _read_manifest(options: VocabularyOptions) -> dict[str, Any]:

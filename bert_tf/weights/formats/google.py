@@ -67,7 +67,12 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     names = (CONFIG, _ALBERT_CONFIG)
     config_file = next((f for f in map(folder.file, names) if tf.io.gfile.exists(f)), None)
     if config_file == folder.file(_ALBERT_CONFIG):
-        config = _read_albert_config(config_file)
+        # google-research/albert computes "gelu" by the tanh form, and drops 0.1 before a head.
+        values = {"classifier_dropout_prob": 0.1, **read_json(config_file)}
+        if values.get("hidden_act") == "gelu":
+            values["hidden_act"] = "gelu_new"
+        with errors_at(config_file):
+            config = BertConfig.from_dict(values)
     spec = ModelSpec(folder.config_or(config), lower_case=folder.lower_case)
     _check(spec.config, config_file or prefix, "it cannot be read")
     kind = next((kind for kind, scope in _HEADS.items() if f"{scope}output_bias" in theirs), None)
@@ -83,16 +88,6 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     )
     checkpoint = import_tensors(checkpoint, rows(spec.config, kind), (*_IGNORED, *ignored))
     return with_vocab(checkpoint, lambda: folder.vocab)
-
-
-def _read_albert_config(path: str) -> BertConfig:
-    """Reads albert_config.json."""
-    # google-research/albert computes "gelu" by the tanh form, and drops 0.1 before a head.
-    values = {"classifier_dropout_prob": 0.1, **read_json(path)}
-    if values.get("hidden_act") == "gelu":
-        values["hidden_act"] = "gelu_new"
-    with errors_at(path):
-        return BertConfig.from_dict(values)
 
 
 def write(checkpoint: Checkpoint, folder: str) -> None:

@@ -18,7 +18,6 @@ from bert_tf.base.output_files import make_folder, write_json
 from bert_tf.base.process import needed
 from bert_tf.base.storage import download_errors
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats.tensor_files import hdf5_tensors, write_hdf5
 from bert_tf.weights.names import HEAD_BIAS, weights
@@ -76,7 +75,11 @@ def recognizes(path: str) -> bool:
 
 def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -> Checkpoint:
     """Opens a preset, which always has a configuration of its own."""
-    theirs = _tensors(path)
+    in_backbone = hdf5_tensors(os.path.join(path, _WEIGHTS))
+    theirs = {_renamed(name): tensor for name, tensor in in_backbone.items()}
+    task = os.path.join(path, _TASK_WEIGHTS)
+    if tf.io.gfile.exists(task):
+        theirs |= {f"task/{name}": tensor for name, tensor in hdf5_tensors(task).items()}
     config = _read_config(path)
     if any(name.startswith(_MASKED_LM) for name in theirs):
         config = dataclasses.replace(config, **_MASKED_LM_FORM)
@@ -180,16 +183,6 @@ def _check_config(config: BertConfig, masked_lm: bool) -> None:
                 "convert_checkpoint, --hidden_act=gelu_new takes slightly different outputs for "
                 "gelu, and --allow_extra='pretrainer/masked_lm/*' leaves the masked-LM head out"
             )
-
-
-def _tensors(folder: str) -> dict[str, Tensor]:
-    """Returns the weights in all files of a preset."""
-    tensors = hdf5_tensors(os.path.join(folder, _WEIGHTS))
-    found = {_renamed(name): tensor for name, tensor in tensors.items()}
-    task = os.path.join(folder, _TASK_WEIGHTS)
-    if tf.io.gfile.exists(task):
-        found |= {f"task/{name}": tensor for name, tensor in hdf5_tensors(task).items()}
-    return found
 
 
 def _renamed(name: str) -> str:

@@ -26,22 +26,18 @@ def open_tensors(folder: str) -> tuple[dict[str, Tensor], set[str]]:
     """Returns the tensors of a folder by their names, and the types of the numbers on disk."""
     if tf.io.gfile.exists(os.path.join(folder, FILE)):
         return _open(os.path.join(folder, FILE))
+    index = os.path.join(folder, INDEX)
+    shards = read_json(index, {"weight_map": dict[str, str]})["weight_map"].values()
+    for name in shards:
+        # A name with a folder could lead to any file of the machine.
+        if not re.fullmatch(r"[^/\\:]+\.safetensors", name):
+            raise ValueError(f"{index} names {name!r}, which is not a .safetensors file beside it")
     tensors, types = {}, set()
-    for shard in _read_index(os.path.join(folder, INDEX)):
+    for shard in sorted(set(shards)):
         found, shard_types = _open(os.path.join(folder, shard))
         tensors |= found
         types |= shard_types
     return tensors, types
-
-
-def _read_index(path: str) -> list[str]:
-    """Returns the names of the shards."""
-    shards = read_json(path, {"weight_map": dict[str, str]})["weight_map"]
-    for name in shards.values():
-        # A name with a folder could lead to any file of the machine.
-        if not re.fullmatch(r"[^/\\:]+\.safetensors", name):
-            raise ValueError(f"{path} names {name!r}, which is not a .safetensors file beside it")
-    return sorted(set(shards.values()))
 
 
 def _open(path: str) -> tuple[dict[str, Tensor], set[str]]:

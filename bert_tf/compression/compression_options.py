@@ -128,19 +128,16 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
             )
         if self.bits and not re.fullmatch(r"[2-8](/[2-8])?", self.bits):
             raise ValueError(f"--bits={self.bits}: give a number from 2 to 8, or two such as 2/3")
-        self.refuse(sorted(self._unsuited), f"does not suit --recipe={self.recipe}")
-
-    @property
-    def _unsuited(self) -> set[str]:
-        recipe, loss = RECIPES[self.recipe], RECIPES[self.recipe].loss
-        names = {"feature_based", "lora_rank", "sparsity", "bits", *recipe.unsuited}
-        if loss.compares:
-            names |= {"class_weights", "freeze_encoder"}
-        if loss.last_stage:
-            names.add("early_stopping")  # it would end the run before the last stage
-        if not loss.terms:
-            names.add("augment")  # without a teacher, copies have no labels
-        return names.difference(recipe.flags)
+        recipe = RECIPES[self.recipe]
+        unsuited = {"feature_based", "lora_rank", "sparsity", "bits", *recipe.unsuited}
+        if recipe.loss.compares:
+            unsuited |= {"class_weights", "freeze_encoder"}
+        if recipe.loss.last_stage:
+            unsuited.add("early_stopping")  # it would end the run before the last stage
+        if not recipe.loss.terms:
+            unsuited.add("augment")  # without a teacher, copies have no labels
+        unsuited = sorted(unsuited.difference(recipe.flags))
+        self.refuse(unsuited, f"does not suit --recipe={self.recipe}")
 
     @property
     def layer_bits(self) -> tuple[int, ...]:

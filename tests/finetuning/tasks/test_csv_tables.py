@@ -314,7 +314,7 @@ GOOD, SEVERAL = "text,label\na,ham\nb,spam\n", {"label_type": "classes"}
         ('{"text": "a", "label": ["x"]}', GOOD, {}, "is not a string: write the name of one class"),
         ('{"text": "a", "label": {"x": true}}', GOOD, SEVERAL, "is not the name of a class: writ"),
         ('{"text": "a", "label": {"x": 1}}', GOOD, {}, 'line 1: label {"x": 1} is not a string'),
-        (GOOD, GOOD, {"label_separator": "|"}, "--label_separator is only for"),
+        (GOOD, GOOD, {"label_separator": "|"}, "without --label_type=classes: omit it"),
         (GOOD, GOOD, {"data_dir": "x"}, "--data_dir has no effect with --task=csv"),
     ],
 )

@@ -15,7 +15,7 @@ from bert_tf.base import command
 from bert_tf.base.command import option
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options(command.Options):
     """The flags of the command."""
 

@@ -85,7 +85,7 @@ def test_sound_records_pass(tmp_path, vocab_file, compression, original, capsys)
     ]
     records = [STATIC, STATIC, *others]
     file = write(tmp_path / "a", *records, compression=compression, original=original)
-    run(Options(file, vocab_file, num_examples=2))
+    run(Options(input_file=file, vocab_file=vocab_file, num_examples=2))
     out = capsys.readouterr().out
     shown = "(NotNext, label 1) [CLS] the [MASK→cat]s sat [SEP] {on} the [dog→mat] [SEP]"
     assert out.count(shown) == 2
@@ -102,7 +102,7 @@ def test_sound_records_pass(tmp_path, vocab_file, compression, original, capsys)
 
 def test_dynamic_records_pass(tmp_path, vocab_file, capsys, monkeypatch):
     file = write(tmp_path / "a", DYNAMIC, DYNAMIC)
-    run(Options(file, vocab_file, num_examples=1))
+    run(Options(input_file=file, vocab_file=vocab_file, num_examples=1))
     out = capsys.readouterr().out
     manifest = {"shards": [shard_entry(file, 2)], "settings": {"objective": "sop"}}
     write_manifest(manifest_path(file), manifest)
@@ -113,12 +113,12 @@ def test_dynamic_records_pass(tmp_path, vocab_file, capsys, monkeypatch):
     ):
         assert f"{line}\n" in out
     monkeypatch.setenv("BERT_TF_QUIET", "1")
-    run(Options(file, vocab_file))
+    run(Options(input_file=file, vocab_file=vocab_file))
     manifest = f"matches {manifest_path(file)}"
     last = out.splitlines(keepends=True)[-1].replace("no manifest to compare with", manifest)
     assert capsys.readouterr() == (last, "")
     monkeypatch.undo()
-    run(Options(file, vocab_file, num_examples=1))
+    run(Options(input_file=file, vocab_file=vocab_file, num_examples=1))
     assert "1. (InOrder, label 0) [CLS] the" in capsys.readouterr().out
 
 
@@ -134,7 +134,8 @@ def test_what_teaches_nothing_gives_a_warning(tmp_path, vocab_file, capsys):
         ([STATIC] * 9, None),
         ([empty], "the records predict no token"),
     ):
-        run(Options(write(tmp_path / "a", *records), vocab_file, num_examples=0))
+        files = write(tmp_path / "a", *records)
+        run(Options(input_file=files, vocab_file=vocab_file, num_examples=0))
         out = capsys.readouterr().out
         assert ("WARNING" in out) == bool(warning)
         assert f"WARNING: {warning}" in out or not warning
@@ -205,14 +206,14 @@ def test_all_bad_records_are_named_and_the_others_read(tmp_path, capsys, monkeyp
     write_records(file := str(tmp_path / "bad"), serialized)
     good = write(tmp_path / "good", STATIC)
     with pytest.raises(ValueError, match="^5 problems found: see the lines that start with BAD$"):
-        run(Options(f"{file},{good}", num_examples=0))
+        run(Options(input_file=f"{file},{good}", num_examples=0))
     out = capsys.readouterr().out
     for number, (_, message) in bad.items():
         assert f"BAD {file}, record {number}: {message}" in out
     assert out.count("BAD") == 5 and "records: 1,030, masked" in out
     monkeypatch.setattr(inspection, "_MOST_LINES", 2)
     with pytest.raises(ValueError, match="^5 problems found"):
-        run(Options(file, num_examples=0))
+        run(Options(input_file=file, num_examples=0))
     assert capsys.readouterr().out.endswith("-1, outside 0 to 2147483646\n... and 3 more\n")
 
 
@@ -238,14 +239,14 @@ def test_damaged_files_are_named_and_the_others_read(tmp_path, capsys):
         write_records(str(tmp_path / name), records)
     bad = damage | odd
     with pytest.raises(ValueError, match="^6 problems found"):
-        run(Options(",".join([good, *(str(tmp_path / name) for name in bad)])))
+        run(Options(input_file=",".join([good, *(str(tmp_path / name) for name in bad)])))
     out = capsys.readouterr().out
     for name, (_, message) in bad.items():
         assert f"BAD {tmp_path / name}, {message}" in out
     assert len(re.findall("^BAD ", out, re.M)) == 6
     (tmp_path / "text").write_bytes(b"this is not a TFRecord file")
     with pytest.raises(ValueError, match="^1 problem found"):
-        run(Options(str(tmp_path / "text")))
+        run(Options(input_file=str(tmp_path / "text")))
     assert f"BAD {tmp_path}/text is damaged or not a TFRecord file" in capsys.readouterr().out
 
 
@@ -256,7 +257,7 @@ def test_compares_with_the_manifest(tmp_path, capsys):
     def inspect(entries: list[dict], file: str = "a.tfrecord-*") -> str:
         write_manifest(manifest, {"shards": entries})
         try:
-            run(Options(f"{tmp_path}/{file}", num_examples=0))
+            run(Options(input_file=f"{tmp_path}/{file}", num_examples=0))
         except ValueError as error:
             assert "problem" in str(error)
         return capsys.readouterr().out
@@ -283,26 +284,26 @@ def test_the_vocabulary_comes_from_the_manifest(tmp_path, vocab_file, capsys):
     manifest["vocabulary"] = "\n".join(TOKENS)
     write_manifest(path, manifest)
     for flag, source in ((None, path), (vocab_file, vocab_file)):
-        run(Options(file, vocab_file=flag))
+        run(Options(input_file=file, vocab_file=flag))
         out = capsys.readouterr().out
         assert f"vocabulary: 14 tokens from {source}\n" in out
         assert "the [MASK→cat]s sat [SEP]" in out and "BAD" not in out
     other = tmp_path / "other.txt"
     other.write_text("\n".join([*TOKENS[:-2], "york", "new"]))
     with pytest.raises(ValueError, match="^1 problem found"):
-        run(Options(file, vocab_file=str(other)))
+        run(Options(input_file=file, vocab_file=str(other)))
     message = f"BAD {path}: the records were created with a vocabulary other than that of {other}\n"
     assert message in capsys.readouterr().out
     # A manifest that holds the vocabulary without its checksum proves it as well.
     write_manifest(path, manifest | {"settings": {"do_lower_case": False}})
     with pytest.raises(ValueError, match="^1 problem found"):
-        run(Options(file, vocab_file=str(other)))
+        run(Options(input_file=file, vocab_file=str(other)))
     out = capsys.readouterr().out
     assert message in out and out.count("WARNING") == 1
     assert f"WARNING: the vocabulary of {path} is uncased, but the text is not lower-cased: " in out
     write_manifest(path, manifest | {"vocabulary": "the\ncat"})
     with pytest.raises(ValueError, match=f"{path}: not a BERT vocabulary: it lacks"):
-        run(Options(file))
+        run(Options(input_file=file))
 
 
 def test_plot(tmp_path):
@@ -312,9 +313,9 @@ def test_plot(tmp_path):
         file = write(tmp_path / "a", record)
         (tmp_path / name).write_text("mine")
         with pytest.raises(FileExistsError, match=f"{name} exists: .*--overwrite"):
-            run(Options(file, plot=str(tmp_path / name)))
+            run(Options(input_file=file, plot=str(tmp_path / name)))
         assert (tmp_path / name).read_text() == "mine"
-        run(Options(file, plot=str(tmp_path / name), overwrite=True))
+        run(Options(input_file=file, plot=str(tmp_path / name), overwrite=True))
         assert (tmp_path / name).read_bytes().startswith(magic)
         with pytest.raises(ValueError, match="--plot: .*a is an input file too"):
-            run(Options(file, plot=str(tmp_path / "a"), overwrite=True))
+            run(Options(input_file=file, plot=str(tmp_path / "a"), overwrite=True))

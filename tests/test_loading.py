@@ -152,6 +152,7 @@ def test_a_path_in_the_home_folder(tmp_path, monkeypatch):
         assert found.get_config() | {"name": ""} == expected | {"name": ""}
     assert bert_tf.load("~/run").tokenizer.vocab == bert_tf.load_vocab("~/run/vocab.txt") == VOCAB
     assert bert_tf.BertPreprocessor("~/run/vocab.txt", True).tokenizer.vocab == VOCAB
+    assert BertConfig.from_json_file("~/run/bert_config.json") == CONFIG
     with one_line(f"^{tmp_path}/run holds no run: give the folder"):
         bert_tf.open_run("~/run")
 

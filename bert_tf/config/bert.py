@@ -2,10 +2,12 @@
 
 import dataclasses
 import math
+import os
 from collections.abc import Mapping, Sequence
 from types import UnionType
 from typing import Any, ClassVar, Self
 
+from bert_tf.base.calling import checked
 from bert_tf.base.process import check_memory
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "linear", "tanh")
@@ -312,7 +314,8 @@ class BertConfig:
         return values
 
     @classmethod
-    def from_json_file(cls, path: str) -> Self:
+    @checked
+    def from_json_file(cls, path: str | os.PathLike) -> Self:
         """Reads a `bert_config.json`; errors name the file."""
         # Flags know the presets, and --help imports no TensorFlow.
         import tensorflow as tf

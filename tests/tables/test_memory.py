@@ -164,7 +164,7 @@ def test_other_objects_are_refused_where_they_are_read(value):
         table.texts("text")
     with pytest.raises(ValueError, match="^train, row 2: the id is .*, not text or a number$"):
         table.ids("id")
-    with pytest.raises(ValueError, match="^train, row 2: label .* is not a string: write the name of"):
+    with pytest.raises(ValueError, match="^train, row 2: label .* is not a string: write"):
         labels.read_single(table, "text")
     times = pd.DataFrame({"text": _TEXTS, "x": pd.to_datetime([_DAY] * 2)})
     assert table_in_memory(times, "train").columns["text"] == _TEXTS

@@ -111,7 +111,7 @@ def _checked(texts: Any) -> Iterator[bytes]:
         raise ValueError(f"texts is of the type {type(texts).__name__}: {forms}")
     for number, text in enumerate(map(plain, texts), 1):
         if not isinstance(text, str):
-            shown = "missing" if text is None else f"{text!r:.60}"
+            shown = "missing" if text is None else f"of the type {type(text).__name__}"
             raise ValueError(f"row {number:,} of texts is {shown}: it must be a string")
         # The tokenizer drops lone surrogates as it does bytes that are not UTF-8.
         yield text.encode(errors="surrogatepass")

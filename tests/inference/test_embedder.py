@@ -164,10 +164,10 @@ FORMS, FRAME = "give a string, or a list, Series or array of strings", pd.DataFr
         (None, f"texts is of the type NoneType: {FORMS}"),
         (["a", float("nan")], "row 2 of texts is missing: it must be a string"),
         (pd.Series(["a", pd.NA], dtype="string"), "row 2 of texts is missing: it must be a string"),
-        (["a", "b", 5], "row 3 of texts is 5: it must be a string"),
-        ([["a", "b"]], r"row 1 of texts is \['a', 'b'\]: it must be a string"),
-        (np.array([["a"]]), r"row 1 of texts is \['a'\]: it must be a string"),
-        (FRAME.iterrows(), r"row 1 of texts is \[0, \['a b c'\]\]: it must be a string"),
+        (["a", "b", 5], "row 3 of texts is of the type int: it must be a string"),
+        ([["a", "b"]], "row 1 of texts is of the type list: it must be a string"),
+        (np.array([["a"]]), "row 1 of texts is of the type list: it must be a string"),
+        (FRAME.iterrows(), "row 1 of texts is of the type list: it must be a string"),
     ],
 )
 def test_encode_refuses_what_is_not_text(embedder, given, message):

@@ -69,14 +69,16 @@ class BertModel(Configured, keras.Model):
             names[2] += " (without it, 0)"
             takes = f"{type(self).__name__} takes a dict of {', '.join([*names, *self.reads])}"
             raise ValueError(f"{takes}, not {found}")
+        given = dict(zip(INPUTS, INPUTS, strict=True))
+        given |= {_OUR_NAMES.get(name, name): name for name in inputs}
         for name in (*INPUTS, *self.reads):
             if name in named:
                 rank = 2 if name == POSITIONS else self.input_rank
-                named[name] = _checked(name, named[name], rank)
+                named[name] = _checked(name, given[name], named[name], rank)
         ids = named["input_word_ids"]
         if "input_type_ids" not in named:
             named["input_type_ids"] = ops.zeros_like(ids)
-        _check_sizes(named, self.config)
+        _check_sizes(named, given, self.config)
         return named
 
     def dropout_seeds(self, inputs: dict, training: bool | None) -> DropoutSeeds | None:
@@ -117,24 +119,27 @@ def _with_our_names(inputs: Any, reads: tuple[str, ...]) -> dict[str, Any] | Non
     return named
 
 
-def _checked(name: str, x: Any, rank: int) -> Any:
-    """Returns an input as a tensor or array, after checking its type and number of axes."""
-    if isinstance(x, list | tuple):
-        x = np.asarray(x)
+def _checked(name: str, given: str, x: Any, rank: int) -> Any:
+    """Returns an input, `given` by the user's name, after checking its type and number of axes."""
+    try:
+        x = np.asarray(x) if isinstance(x, list | tuple) else x
+    except ValueError:
+        raise ValueError(f"{given} has rows of different lengths: add padding") from None
     if not hasattr(x, "ndim"):
-        raise ValueError(f"{name} is a {type(x).__name__}: give a dense tensor, with padding")
-    dtype = keras.backend.standardize_dtype(x.dtype)
+        raise ValueError(f"{given} is a {type(x).__name__}: give a dense tensor, with padding")
+    # Keras' function knows no strings.
+    dtype = x.dtype.name if isinstance(x, np.ndarray) else keras.backend.standardize_dtype(x.dtype)
     if "int" not in dtype and (dtype, name) != ("bool", "input_mask"):
-        raise ValueError(f"{name} is of the type {dtype}: give integers, such as int32")
+        raise ValueError(f"{given} is of the type {dtype}: give integers, such as int32")
     if dtype not in ("int16", "int32", "int64", "bool"):
         x = ops.cast(x, "int32")
     if x.ndim not in (None, rank):
         shape = "[batch, choices, length]" if rank == 3 else "[batch, length]"
-        raise ValueError(f"{name} has the shape {list(x.shape)}: give {shape}")
+        raise ValueError(f"{given} has the shape {list(x.shape)}: give {shape}")
     return x
 
 
-def _check_sizes(named: Mapping[str, Any], config: BertConfig) -> None:
+def _check_sizes(named: Mapping[str, Any], given: Mapping[str, str], config: BertConfig) -> None:
     ids = named["input_word_ids"]
     if ids.ndim is None:
         return
@@ -143,7 +148,8 @@ def _check_sizes(named: Mapping[str, Any], config: BertConfig) -> None:
         sizes = zip(x.shape, ids.shape, strict=True) if x.ndim else ()
         if any(None not in pair and pair[0] != pair[1] for pair in sizes):
             raise ValueError(
-                f"{name} has the shape {list(x.shape)}, and input_word_ids {list(ids.shape)}"
+                f"{given[name]} has the shape {list(x.shape)}, and {given[INPUTS[0]]} "
+                f"{list(ids.shape)}"
             )
     length, longest = ids.shape[-1], config.longest_input
     if length and longest and length > longest:
@@ -159,4 +165,5 @@ def _check_sizes(named: Mapping[str, Any], config: BertConfig) -> None:
         if size and isinstance(values, np.ndarray) and values.size:
             found = values.min() if values.min() < 0 else values.max()
             if not 0 <= found < size:
-                raise ValueError(f"{name} has the value {found}: the model takes 0 to {size - 1}")
+                found = f"{given[name]} has the value {found}"
+                raise ValueError(f"{found}: the model takes 0 to {size - 1}")

@@ -81,7 +81,7 @@ def test_in_graphs_and_functional_models_that_are_saved(encoder, tmp_path):
         np.testing.assert_allclose(found, expected, atol=1e-5)
     with pytest.raises(ValueError, match="a sequence of 41 tokens .* max_position_embeddings 40"):
         encoder({name: keras.Input([41], dtype="int32") for name in given})
-    with pytest.raises(ValueError, match="input_word_ids is of the type float32"):
+    with pytest.raises(ValueError, match="input_ids is of the type float32"):
         encoder({name: keras.Input([8]) for name in given})
 
 
@@ -97,6 +97,11 @@ def test_in_graphs_and_functional_models_that_are_saved(encoder, tmp_path):
         (INPUTS | {"input_mask": MASK.astype("float32")}, "input_mask is of the type float32"),
         (INPUTS | {"input_word_ids": IDS[0]}, r"input_word_ids has the shape \[17\]"),
         (INPUTS | {"input_mask": MASK[:, :9]}, r"input_mask has the shape \[3, 9\]"),
+        ({"input_ids": IDS * 1.0, "attention_mask": MASK}, "^input_ids is of the type float64"),
+        ({"token_ids": IDS, "padding_mask": MASK[:2]}, "^padding_mask has .*, and token_ids "),
+        ({"input_ids": IDS, "input_mask": MASK, "segment_ids": IDS}, "^segment_ids has the value"),
+        (INPUTS | {"input_mask": [[1, 1], [1]]}, "input_mask has rows of different lengths: add"),
+        (INPUTS | {"input_mask": [["1"]]}, "input_mask is of the type str32"),
         (INPUTS | {"input_word_ids": tf.ragged.constant([[1]])}, "dense"),
         (INPUTS | {"input_word_ids": IDS + 101}, "input_word_ids has the value .* 0 to 100"),
         (INPUTS | {"input_word_ids": IDS - 101}, "input_word_ids has the value -101"),

@@ -33,12 +33,19 @@ class Configured:
             **{name: getattr(self, name) for name in self.arguments},
             "name": self.name,
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            # Also of the layers inside, which may be frozen one by one.
+            "trainable": [layer.trainable for layer in self._flatten_layers()],
         }
 
     @classmethod
     def from_config(cls, config):
         """Creates a layer or model from the result of `get_config`."""
-        return cls(**config | {"config": BertConfig.from_dict(config["config"])})
+        config = config | {"config": BertConfig.from_dict(config["config"])}
+        trainable = config.pop("trainable", ())
+        made = cls(**config)
+        for layer, value in zip(made._flatten_layers(), trainable, strict=False):
+            layer.trainable = value
+        return made
 
 
 class Layer(Configured, keras.layers.Layer):

@@ -7,6 +7,7 @@ for rows with padding, decoders and shared layers, too.
 import dataclasses
 import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,6 +17,7 @@ import bert_tf
 from bert_tf.config import PRESETS, BertConfig, preset_config
 from bert_tf.models.encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.models.task_model import BertTaskModel
 from bert_tf.weights.names import training_flops
 
 BATCH, LENGTH, PREDICTIONS = 2, 36, 5
@@ -134,6 +136,22 @@ def test_probabilities_in_mixed_precision():
     np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-6)
     exact = bert_tf.attention_probabilities(encoder, inputs).numpy()
     np.testing.assert_allclose(found, exact, atol=0.05)
+
+
+@pytest.mark.parametrize("left", ["head", "head pooler", "head pooler layer_1 layer_2"])
+def test_what_is_frozen_is_frozen_in_a_file(left, tmp_path):
+    """Oracle: the weights that the saved model trains."""
+    model = BertTaskModel(SMALL, 2)
+    layers = [model.encoder.embeddings, *model.encoder.blocks, model.encoder.pooler]
+    model.encoder.trainable = False
+    for layer in layers:
+        layer.trainable = layer.name in left.split()
+    inputs = {name: keras.Input([None], dtype="int32", name=name) for name in random_inputs(SMALL)}
+    keras.Model(inputs, model(inputs)).save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    found, expected = ([x.path for x in y.trainable_weights] for y in (loaded, model))
+    assert found == expected
+    assert {path.split("/")[1] for path in found} == set(left.split())
 
 
 def product_flops(graph: tf.Graph) -> int:

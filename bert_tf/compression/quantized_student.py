@@ -171,7 +171,10 @@ def layer_eigenvalues(
     """
     batches, layers, rows = list(batches), layer_matrices(model), []
     # Of any length: tracing the product takes seconds.
-    specs = {x: tf.TensorSpec([None] * y.shape.rank, y.dtype) for x, y in batches[0].items()}
+    specs = {
+        name: tf.TensorSpec([None] * values.shape.rank, values.dtype)
+        for name, values in batches[0].items()
+    }
     with progress_bar(total=len(layers) * len(batches), desc="Hessian", unit="value") as bar:
         for weights in layers:
             product = functools.partial(hessian_product, model, objective, weights)

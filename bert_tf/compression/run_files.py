@@ -59,8 +59,8 @@ class Outcome:
 
     def write(self, folder: str) -> None:
         """Writes what is known to a run folder."""
-        values = {name: x for name, x in dataclasses.asdict(self).items() if x is not None}
-        write_json(Run(folder).file(COMPRESSION), values)
+        known = {name: value for name, value in vars(self).items() if value is not None}
+        write_json(Run(folder).file(COMPRESSION), known)
 
     @property
     def teacher_bytes(self) -> int:

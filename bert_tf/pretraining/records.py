@@ -160,9 +160,12 @@ def stated_by_manifests(
     records: Sequence[NamedRecords],
 ) -> tuple[dict[str, Vocabulary | None], dict[str, bool | None]]:
     """Returns the vocabularies and the casings that manifests state, by the manifest's path."""
-    manifests = [entry for phase in records for entry in phase.manifests.items()]
-    casings = [entry for phase in records for entry in phase.settings("do_lower_case").items()]
-    return {path: manifest.stored_vocabulary(path, x) for path, x in manifests}, dict(casings)
+    vocabs, casings = {}, {}
+    for phase in records:
+        casings |= phase.settings("do_lower_case")
+        for path, content in phase.manifests.items():
+            vocabs[path] = manifest.stored_vocabulary(path, content)
+    return vocabs, casings
 
 
 def resolve_objective(options: PretrainingOptions, records: Sequence[NamedRecords]) -> str:

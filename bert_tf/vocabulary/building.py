@@ -223,8 +223,8 @@ def _coverage(options: VocabularyOptions, name: str, vocab: Vocabulary, counts: 
 
 def _say_next(options: VocabularyOptions) -> None:
     stated = options.do_lower_case or _tokenizer_folder(options.output_file)
-    given = options.unusual
-    text = {x.name: given[x.name] for x in dataclasses.fields(CorpusOptions) if x.name in given}
+    flags = [field.name for field in dataclasses.fields(CorpusOptions)]
+    text = {flag: options.unusual[flag] for flag in flags if flag in options.unusual}
     command = command_line(
         "bert_tf.create_pretraining_data",
         **text,

@@ -219,7 +219,9 @@ def write_settings(settings: EmbeddingSettings, width: int, folder: str) -> None
         files[f"{_DENSE}/{_CONFIG}"] = {
             "in_features": width,
             "out_features": head.outputs,
-            "activation_function": next(x for x, y in _ACTIVATIONS.items() if y == head.activation),
+            "activation_function": next(
+                theirs for theirs, ours in _ACTIVATIONS.items() if ours == head.activation
+            ),
         }
     if settings.others:
         files[_OTHERS] = dict(settings.others)

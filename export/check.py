@@ -7,8 +7,9 @@ Any program may have written the folder. It is checked as one of these:
 - a model from text to predictions, such as a classifier, for TensorFlow Serving.
 
 Each line says "ok", "WRONG" with what was found, or "advice" for what is recommended but not
-required. The command calls the model with different batch sizes and lengths, in training, and after
-the model was saved again and moved. If a check fails, the command ends with an error.
+required. The command calls the model with different batch sizes and lengths, in training, after the
+model was saved again and moved, and, in a process of its own, with inputs of other shapes. If a
+check fails, the command ends with an error.
 """
 
 from dataclasses import dataclass
@@ -29,12 +30,13 @@ class Options(command.Options):
 
 def run(options: Options) -> None:
     """Checks a SavedModel and prints a line for each point."""
+    from export.checks import calls
     from export.checks.examining import RESULTS, examine, open_subject
 
     subject, kind, points = open_subject(options.saved_model_dir)
     say(f"{options.saved_model_dir} is {kind}.")
     counts = dict.fromkeys(RESULTS, 0)
-    for result, line in examine(subject, points):
+    for result, line in examine(subject, [*points, calls.POINT]):
         counts[result] += 1
         show = say if result == "ok" else print
         show(f"{result:<8}{line}")

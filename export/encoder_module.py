@@ -205,7 +205,7 @@ def _checked(inputs: dict[str, tf.Tensor], longest: int) -> dict[str, tf.Tensor]
     # Hides the length from TensorFlow's shape inference, whose own error for a length that is too
     # long would come first and not name the limit.
     hide = tf.compat.v1.placeholder_with_default
-    inputs = {name: hide(x, x.shape) for name, x in inputs.items()}
+    inputs = {name: tf.ensure_shape(hide(x, None, name), x.shape) for name, x in inputs.items()}
     shape = tf.shape(inputs[INPUTS[0]])
     message = f"the encoder takes sequences of at most {longest} tokens"
     checks = [tf.debugging.assert_less_equal(shape[1], longest, message)]

@@ -43,9 +43,15 @@ class ServingModule(tf.Module):
         self._weights = [variable.value for variable in model.variables]
         self._tokenizer = tokenizer
         signature = [tf.TensorSpec([None] * rank, tf.string, x) for x, rank in inputs.items()]
-        serve = tf.function(serve, signature, autograph=False)
-        self.__call__ = in_any_shape(serve)
-        self.serving = serve
+
+        @tf.function(autograph=False, input_signature=signature)
+        def checked(*texts):
+            # Servers do not compare shapes.
+            pairs = zip(texts, signature, strict=True)
+            return serve(*with_equal_rows(*(tf.ensure_shape(x, spec.shape) for x, spec in pairs)))
+
+        self.__call__ = in_any_shape(checked)
+        self.serving = checked
 
 
 class TextModule(ServingModule):
@@ -71,7 +77,7 @@ class TextModule(ServingModule):
         labels: tuple[str, ...] = (),
     ):
         def serve(*texts):
-            segments = [tokenizer.tokenize_flat(text) for text in with_equal_rows(*texts)]
+            segments = [tokenizer.tokenize_flat(text) for text in texts]
             rows = [[segment] for segment in segments] if apart else [segments]
             inputs = [pack_segments(row, max_seq_length, tokenizer.vocab) for row in rows]
             return outputs(*(model(without_shared_padding(x), training=False) for x in inputs))
@@ -116,7 +122,6 @@ class ChoiceModule(ServingModule):
 
     def __init__(self, model: BertTaskModel, tokenizer: WordPieceTokenizer, max_seq_length: int):
         def serve(text, choices):
-            text, choices = with_equal_rows(text, choices)
             shape = tf.shape(choices)
             rows = tf.repeat(tf.range(shape[0]), shape[1])
             segments = [

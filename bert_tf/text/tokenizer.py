@@ -301,6 +301,9 @@ class WordPieceTokenizer(tf.Module):
 def _split(
     added: AddedTokens | None, text: tf.Tensor, tokenize: Callable[[tf.Tensor], Pieces]
 ) -> Pieces:
+    # TensorFlow Text ends the process for other shapes than [B], and where a server calls a graph,
+    # nothing compares shapes. An optimizer would drop the check if it knew the shape of the input.
+    text = tf.ensure_shape(tf.compat.v1.placeholder_with_default(text, None), [None])
     return added.split(text, tokenize) if added else tokenize(text)
 
 

@@ -140,7 +140,7 @@ def test_the_folder_keeps_the_contract(folder, capsys):
     check.run(check.Options(saved_model_dir=folder))
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith(("WRONG", "advice"))] == []
-    assert lines[-1] == "11 of 11 checks passed."
+    assert lines[-1] == "12 of 12 checks passed."
 
 
 def test_the_code_of_the_card_runs(folder, tokenizer, run_card):

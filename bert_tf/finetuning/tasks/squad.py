@@ -31,7 +31,6 @@ from bert_tf.finetuning.squad.questions import SquadExamples, read_squad_file, r
 from bert_tf.finetuning.task import DataFiles, Outputs, Task
 from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.text.preprocessor import with_equal_rows
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 _FLAGS = (
@@ -68,7 +67,6 @@ class AnswerModule(ServingModule):
         contexts.check_lengths(max_seq_length, options.max_query_length)
 
         def serve(question, context):
-            question, context = with_equal_rows(question, context)
             queries = tokenizer.tokenize_flat(question)[:, : options.max_query_length]
             tokens = tokenizer.tokenize_with_offsets(context)
             ids, starts, limits = (values.merge_dims(1, 2) for values in tokens)

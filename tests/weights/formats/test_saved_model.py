@@ -204,7 +204,7 @@ def test_the_check_passes(garden, capsys):
     *lines, last = capsys.readouterr().out.splitlines()
     (advice,) = [line for line in lines if line.startswith(("WRONG", "advice"))]
     assert advice.startswith("advice  the outputs of serving_default are named default, pooled")
-    assert last == "18 of 19 checks passed."
+    assert last == "19 of 20 checks passed."
 
 
 def test_download(garden, monkeypatch):

@@ -9,7 +9,8 @@ Source: tensorflow/serving docs saved_model_warmup.md; apis/prediction_log.proto
 model.proto.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 
 import keras
 import tensorflow as tf
@@ -118,12 +119,11 @@ def write_text_model(
     model card, and `call` is the arguments of an example call.
     """
     precision, source = options.precision, options.checkpoint
-    int8, before = precision == "int8", keras.config.dtype_policy()
+    int8 = precision == "int8"
     # The precision of the export does not depend on that of training.
-    keras.config.set_dtype_policy("float32" if int8 else precision)
-    model = build_model()
+    with _policy("float32" if int8 else precision):
+        model = build_model()
     skip_padding(model)
-    keras.config.set_dtype_policy(before)
     served = Int8Model(model) if int8 else model
     module = make_module(served)
     if int8:
@@ -148,6 +148,16 @@ def write_text_model(
         converted_from=f"{source} ({checkpoint.format})" if checkpoint.format else None,
         files={WARMUP: warmup_requests(inputs)} | batching_files(inputs),
     )
+
+
+@contextlib.contextmanager
+def _policy(name: str) -> Iterator[None]:
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 def batching_files(inputs: Sequence[tf.TensorSpec]) -> dict[str, str]:

@@ -165,7 +165,7 @@ def test_heads_and_precisions_of_other_programs(
         # The vocabulary has strings and integers; in 8 bits, biases and scales are float32.
         assert types - {"string", "int64"} == {precision, *["float32"] * (precision == "int8")}
         # One more copy on disk would take seconds; that of a classifier of pairs is examined.
-        points = [point for point in serving.POINTS if point.name != "moves"]
+        points = [point for point in serving.POINTS if point.name != "predictor_moves"]
         assert "WRONG" not in {result for result, _ in examine(Subject(folder, model), points)}
     assert keras.config.dtype_policy().name == "float32"
 
@@ -205,14 +205,15 @@ def test_what_cannot_be_exported(tmp_path):
     refuse("--pairs is only for classifiers, but .*run is not one: omit it", Head("tagger"))
     for kind in ("classifier", "tagger"):
         match = r"kernel has shape \(16, 3\) there but \(16, 2\) in"
-        refuse(match, Head(kind, ("a", "b")), pairs=False)
+        refuse(match, Head(kind, ("a", "b")), pairs=False, precision="bfloat16")
+        assert keras.config.dtype_policy().name == "float32"
     run.write_head(Head("classifier", ("a", "b", "c"), multi_label=True))
     _, task, _ = open_fine_tuned(run.path, None, None, pairs=True)
     assert isinstance(task, MultiLabelTask) and task.labels == ("a", "b", "c")
     refuse("max_seq_length 33 is more than", Head("classifier"), max_seq_length=33)
 
 
-def test_a_converted_classifier_is_exported(pairs, run_card, capsys, monkeypatch):
+def test_a_converted_classifier_is_exported(pairs, run_card, capsys, monkeypatch, one_process):
     """Oracles: the model, for the card's code and saved_model_cli; export.check."""
     assert f"Next: python -m export.check --saved_model_dir={pairs.folder}" in pairs.printed
     check.run(check.Options(saved_model_dir=pairs.folder))

@@ -91,9 +91,10 @@ def own_flags(options: FineTuningOptions, run: Run) -> FineTuningOptions:
     options_of(run)  # checks them
     files = {x: y or run.flags.get(x) for x, y in DataFiles.of(options)._asdict().items()}
     if run.flags.get(IN_MEMORY) and not any(files.values()):
+        names = " and ".join(f"--{name}" for name in run.flags[IN_MEMORY])
         raise ValueError(
-            f"{run.path} was trained on data in memory, which it does not keep: give --train_file, "
-            f"--dev_file or --test_file again; {_OTHER_DATA.format(run.path)}"
+            f"{run.path} was trained on data in memory, which it does not keep: give {names} "
+            f"again; {_OTHER_DATA.format(run.path)}"
         )
     options = options.changed(**files).with_saved(run.flags, "training", "evaluation")
     advice = "omit the flag, or give the task that was trained"
@@ -135,7 +136,7 @@ def check_same_data(run: Run, checksums: Mapping[str, int], needed: Collection[s
         {f"the {name} set": {"crc32": x[name]} for name in compared if name in x}
         for x in (before, checksums)
     )
-    check_same(run.path, then, now, f"restore the files; {_OTHER_DATA.format(run.path)}")
+    check_same(run.path, then, now, f"restore the data; {_OTHER_DATA.format(run.path)}")
 
 
 def record_evaluation(folder: str, model: Checkpoint, checksums: Mapping[str, int]) -> None:

@@ -80,24 +80,24 @@ def _columns_of(data: Any, name: str) -> Mapping[Any, Any]:
     elif hasattr(data, "as_numpy_iterator"):  # of tf.data
         data = list(data.as_numpy_iterator())
         if data and isinstance(data[0], tuple):
-            data = tuple(zip(*data, strict=True))
+            data = tuple(map(list, zip(*data, strict=True)))
     elif hasattr(data, "to_pydict"):  # PyArrow
+        _check_unique(data.column_names, name)
         data = data.to_pydict()
     elif hasattr(data, "iter_columns"):  # polars
         data = data.to_dict()
     elif hasattr(data, "assign"):  # pandas
-        if not data.columns.is_unique:
-            raise ValueError(f"{name} has several columns of the same name: rename them")
+        _check_unique(data.columns, name)
         return data.astype(object).where(data.notna(), None).to_dict("list")
     if isinstance(data, Mapping):
-        if splits := [key for key, part in data.items() if hasattr(part, "with_format")]:
+        if splits := [key for key, part in data.items() if is_table(part)]:
             one = f"{name}=data[{splits[0]!r}]"
             raise ValueError(f"{name} holds several data sets: give one of them, such as {one}")
-        return data
+        return _aligned(data, name)
     if isinstance(data, str | bytes | Set) or not isinstance(data, Iterable):
         raise ValueError(f"{name} is {_shown(data)}: {_FORMS}")
     if _is_pair(data):
-        return dict(zip(("text", "label"), data, strict=True))
+        return _aligned(dict(zip(("text", "label"), data, strict=True)), name)
     rows = [*map(plain, data)]
     if any(isinstance(row, str) for row in rows):
         rows = [{"text": row} if isinstance(row, str | None) else row for row in rows]
@@ -109,14 +109,31 @@ def _columns_of(data: Any, name: str) -> Mapping[Any, Any]:
 
 
 def _is_pair(data: Any) -> bool:
-    """Returns whether data are texts and their labels; a list of two tuples may be two rows."""
+    """Returns whether data are texts and their labels, and not two rows."""
     if not isinstance(data, tuple | list) or len(data) != 2:
         return False
-    rows = (str, bytes, Mapping, Set, *([tuple] if isinstance(data, list) else []))
-    return all(isinstance(x, Iterable) and not isinstance(x, rows) for x in data)
+    rows = (str, bytes, Mapping, Set, tuple)
+    if any(isinstance(x, rows) or not isinstance(x, Iterable) for x in data):
+        return False
+    return isinstance(data, tuple) or [*map(len, data)] != [2, 2]
+
+
+def _check_unique(names: Iterable[Any], name: str) -> None:
+    if len({*names}) < len([*names]):
+        raise ValueError(f"{name} has several columns of the same name: rename them")
+
+
+def _aligned(columns: Mapping[Any, Any], name: str) -> Mapping[Any, Any]:
+    """Returns columns; raises a ValueError for Series of pandas whose rows are not the same."""
+    indexes = [cells.index for cells in columns.values() if hasattr(cells, "iloc")]
+    if not all(indexes[0].equals(index) for index in indexes[1:]):
+        raise ValueError(f"the Series of {name} have different indexes: give a data frame or lists")
+    return columns
 
 
 def _cells(column: Any, name: str) -> list[Any]:
+    if is_table(column):
+        raise ValueError(f"{name} is {_shown(column)}: a column is a list of cells")
     column = plain(column)
     if isinstance(column, str | bytes | Mapping | Set) or not isinstance(column, Iterable):
         raise ValueError(f"{name} is {_shown(column)}: a column is a list of cells")

@@ -103,7 +103,7 @@ _PAGE = b'<!DOCTYPE html>\n<html lang="en"><head><title>404</title></head></html
         (b"version https://git-lfs.github.com/spec/v1\n", "a Git LFS pointer: run git lfs pull"),
         (_PAGE, "a web page: download the file itself"),
         (b"\xef\xbb\xbf\n " + _PAGE.lower(), "a web page: download the file itself"),
-        (gzip.compress(b"<HTML>" + _PAGE), "a web page: download the file itself"),
+        (gzip.compress(b"<HTML>" + _PAGE, mtime=0), "a web page: download the file itself"),
     ],
 )
 def test_files_that_are_no_text_are_recognized_by_content(tmp_path, data, message):

@@ -27,9 +27,9 @@ def _with_data(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _vocabulary(options: command.Options, _: None) -> "Vocabulary":
-    from tfrecords.vocabulary import load_vocab
+    from bert_tf.resolution import read_vocab_file
 
-    return load_vocab(options.report_vocab or options.output_file)
+    return read_vocab_file(options.report_vocab or options.output_file, None)[0]
 
 
 def _records(options: command.Options, _: object) -> str:

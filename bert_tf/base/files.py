@@ -78,27 +78,16 @@ def read_file(path: str, size: int = -1) -> bytes:
     return data
 
 
-def read_json(
-    path: str, kind: Any = dict[str, Any], advice: str = "download or copy it again"
-) -> Any:
-    """Reads a JSON file and checks its types, see `parse_json`; returns {} if there is no file.
-
-    Raises a ValueError if a value has another type, and one that ends with `advice` if the file is
-    not JSON.
-    """
+def read_json(path: str, kind: Any = dict[str, Any]) -> Any:
+    """Reads a JSON file and checks its types, see `parse_json`; returns {} if there is no file."""
     if not tf.io.gfile.exists(path):
         return {}
     try:
-        value = parse_json(read_file(path), Any)
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}): {advice}") from None
-    try:
-        check_kind(value, kind)
+        return parse_json(read_file(path), kind)
     except ValueError as error:
         raise ValueError(
             f"{path} is damaged or another program's ({error}): restore it, or move it away"
         ) from None
-    return value
 
 
 def parse_json(text: str | bytes, kind: Any = dict[str, Any]) -> Any:

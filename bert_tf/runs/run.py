@@ -113,7 +113,7 @@ class Run:
 
     def read_json(self, name: str, kind: Any = dict[str, Any]) -> Any:
         """Reads a JSON file of the folder, of a declared kind; returns {} if there is none."""
-        return read_json(self.file(name), kind, "remove it")
+        return read_json(self.file(name), kind)
 
     @cached_property
     def flags(self) -> dict[str, Any]:

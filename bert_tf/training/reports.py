@@ -189,7 +189,7 @@ def read_results(path: str) -> dict[str, float]:
         values = {key: float(value) for key, value in (line.rsplit(" = ", 1) for line in lines)}
         return values | {"global_step": int(values["global_step"])}
     except (ValueError, KeyError):
-        raise ValueError(f"{path} is damaged: remove it or move it away") from None
+        raise ValueError(f"{path} is damaged: restore it, or move it away") from None
 
 
 def _summarize(writer: tf.summary.SummaryWriter, step: int, values: Mapping[str, float]) -> None:

@@ -32,7 +32,7 @@ with StopRequest(lambda: print("noticed", flush=True)).listen():
 def test_damaged_results_are_named(text, tmp_path):
     path = tmp_path / "eval_results.txt"
     path.write_text(text)
-    with pytest.raises(ValueError, match="eval_results.txt is damaged: remove it"):
+    with pytest.raises(ValueError, match="eval_results.txt is damaged: restore it"):
         read_results(str(path))
 
 

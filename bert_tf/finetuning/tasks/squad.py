@@ -227,13 +227,14 @@ class SquadTask(Task):
 
     def problem(self, outputs: Outputs, features: contexts.SquadFeatures) -> str | None:
         """Reports an F1 that needs no model: of answering no question, or of comparing words."""
-        found, least = self.score(outputs, features)[self.metrics[0]], _SLIDING_WINDOW_F1
+        scores, least = self.score(outputs, features), _SLIDING_WINDOW_F1
+        found, answerable = scores[self.metrics[0]], scores.get("HasAns_f1", 0.0)
         comparison = f"below the {least:.2f} that comparing words reaches without training"
         if self._nulls:
             questions = features.examples.questions
             least = sum(not question.answers for question in questions) / len(questions)
             comparison = f"hardly above the {least:.3f} of leaving every question unanswered"
-        if found >= min(1.0, least + _MARGIN * self._nulls):
+        if found >= min(1.0, least + _MARGIN * self._nulls) or answerable >= _SLIDING_WINDOW_F1:
             return None
         return f"the model's {self.metrics[0]} is {found:.3f}, {comparison}: {IGNORES_INPUT}"
 

@@ -113,18 +113,19 @@ def test_squad2_says_whether_all_questions_are_of_one_kind(threshold, answers, n
 
 
 @pytest.mark.parametrize(
-    ("threshold", "right", "odds", "warns"),
+    ("threshold", "answered", "right", "odds", "warns"),
     [
         # Two of ten questions have no answer; at best, none is answered.
-        (0.0, "z", 1.0, "best_f1 is 0.200, hardly above the 0.200 of leaving every"),
-        (0.0, "b", -1.0, None),
-        (None, "z", 0.0, "f1 is 0.000, below the 0.20 that comparing words"),
-        (None, "b", 0.0, None),
+        (0.0, 8, "z", 1.0, "best_f1 is 0.200, hardly above the 0.200 of leaving every"),
+        (0.0, 8, "b", -1.0, None),
+        # Leaving every question unanswered is best, but the answers are right.
+        (0.0, 2, "b", -1.0, None),
+        (None, 10, "z", 0.0, "f1 is 0.000, below the 0.20 that comparing words"),
+        (None, 10, "b", 0.0, None),
     ],
 )
-def test_a_score_that_takes_no_model_is_warned_of(threshold, right, odds, warns):
+def test_a_score_that_takes_no_model_is_warned_of(threshold, answered, right, odds, warns):
     """Oracle: the share of questions without an answer; the baseline of the paper."""
-    answered = 10 if threshold is None else 8
     rows = [Question(str(n), "a", 0, (right,) * (n < answered)) for n in range(10)]
     task = squad.SquadTask(SquadOptions(4, 5, 5, 4, threshold))
     features = SimpleNamespace(examples=SquadExamples([b"a b"], rows, True))

@@ -1,7 +1,6 @@
 """JSON files of declared kinds, and the files that flags name. Oracles: values by hand."""
 
 import contextlib
-import json
 import os
 import pathlib
 import re
@@ -48,12 +47,9 @@ def test_json_holds_the_declared_kinds(tmp_path, text, kind, message):
     if not message:
         assert read_json(path, kind)
         return
-    problem, advice = "damaged", "mend it"
-    with contextlib.suppress(ValueError, RecursionError):
-        json.loads(text)
-        problem, advice = "damaged or another program's", "restore it, or move it away"
-    with one_line(f"^{re.escape(f'{path} is {problem} ({message}')}.*: {advice}$"):
-        read_json(path, kind, "mend it")
+    line = re.escape(f"{path} is damaged or another program's ({message}")
+    with one_line(f"^{line}.*: restore it, or move it away$"):
+        read_json(path, kind)
 
 
 def test_expand_files(tmp_path):

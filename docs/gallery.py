@@ -272,7 +272,7 @@ def draw_fine_tuned(sst2: str, mrpc: str, squad: str, ner: str) -> Pictures:
 def predict(path: str, **inputs: str) -> tuple[list[str], dict]:
     """Returns the tokens of a text or a pair, and what a fine-tuned model predicts."""
     tokens, _ = pack(bert_tf.load(path).tokenizer, list(inputs.values()))
-    [answer] = open_predictor(PredictOptions(checkpoint=path)).predict([inputs])
+    [answer], _ = open_predictor(PredictOptions(checkpoint=path)).predict([inputs])
     return tokens, answer
 
 

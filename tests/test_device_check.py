@@ -141,7 +141,7 @@ def test_without_the_search_compiles_once(flags, device, fake_compiler, monkeypa
 @pytest.mark.parametrize(
     "changed, message",
     [
-        ({"preset": "base"}, "give either --bert_config_file or --preset"),
+        ({"preset": "base"}, "--preset and --bert_config_file exclude each other"),
         ({"bert_config_file": None}, "give either --bert_config_file or --preset"),
         ({"device": "t4"}, "--precision=bfloat16 is not for t4: use float16 or float32"),
         ({"precision": "float16"}, "--precision=float16 is not for v5e:2x2: use bfloat16 or"),

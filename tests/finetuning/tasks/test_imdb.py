@@ -107,7 +107,8 @@ def test_the_best_epoch_is_chosen_on_held_out_reviews_and_tested_once(
     assert results["test_accuracy"] == pytest.approx(correct.mean())
     assert "train: 144 examples" in printed and "dev: 16 examples" in printed
     lengths = [len(text.split()) for text in texts]
-    assert f"test: 160 examples, {sum(n > 22 for n in lengths)} (" in printed
+    line = "test: 160 examples, 1.0 tokens per word, 0.0% [UNK]"
+    assert f"{line}, {sum(n > 22 for n in lengths)} (" in printed
     assert "on the held-out examples" in printed
     assert f"\n  python -m export.classifier --checkpoint={options.output_dir}" in printed
 

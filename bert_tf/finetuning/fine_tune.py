@@ -101,6 +101,7 @@ def _train(
     if run.has_checkpoint:
         options = options.with_saved(run.flags, "training")
     session = Session.open(options, strategy, run, init)
+    init_checksum = _checksum_of_init(session, init)
     settings = _embedding_settings(options, session.init)
     if settings.dense:
         tensors = {**session.init.tensors, **settings.dense}
@@ -129,7 +130,7 @@ def _train(
     tuner.training.set_weights()
     flags = saved_run.recorded(options) | dict(task.columns)
     flags |= {saved_run.DATA_CHECKSUMS: checksums}
-    flags |= {saved_run.INIT_CHECKSUM: _checksum_of_init(session, init)}
+    flags |= {saved_run.INIT_CHECKSUM: init_checksum}
     if session.is_chief:
         run.write(spec, flags | {FINISHED: False})
         run.best.write(spec)

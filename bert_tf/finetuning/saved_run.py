@@ -69,8 +69,8 @@ def run_is_finished(options: FineTuningOptions, run: Run) -> bool:
     run.check_flags(flags | {COMMAND: options.command})
     before = run.flags.get(INIT_CHECKSUM)
     if before and options.init_checkpoint not in (None, run.flags["init_checkpoint"]):
-        now = {INIT_CHECKSUM: {"sha256": fingerprint(open_checkpoint(options.init_checkpoint))}}
-        then = {INIT_CHECKSUM: {"sha256": before}}
+        now = fingerprint(open_checkpoint(options.init_checkpoint))
+        then, now = ({"--init_checkpoint": {"sha256": x}} for x in (before, now))
         check_same(run.path, then, now, "choose another --output_dir")
     return run.finished
 

@@ -289,6 +289,21 @@ def test_paths_may_be_spelled_in_another_way(files, finished, tmp_path, monkeypa
         run(options)
 
 
+def test_the_initial_weights_of_a_run_are_compared(files, pretrained, tmp_path, capsys, eagerly):
+    """Oracle: copies of the checkpoint, one with another weight, in other places."""
+    flags = dict(bert_config_file=None, vocab_file=None, num_train_epochs=0.05)
+    same, other = (shutil.copytree(pretrained, tmp_path / name) for name in ("same", "other"))
+    path = checkpoints.latest_checkpoint(str(other))
+    weights = {name: x.read() for name, x in checkpoints.saved_tensors(path).items()}
+    tensors = {name: checkpoints.Tensor((), lambda x=x: x + 1) for name, x in weights.items()}
+    checkpoints.save_tensors(path, tensors)
+    for place in (pretrained, same):
+        run(tuning_options(files, tmp_path / "run", init_checkpoint=str(place), **flags))
+    assert capsys.readouterr().out.count("holds a finished run") == 1
+    with pytest.raises(ValueError, match=r"\(--init_checkpoint has changed\): choose another"):
+        run(tuning_options(files, tmp_path / "run", init_checkpoint=str(other), **flags))
+
+
 def test_a_prediction_does_not_repeat_the_result_on_the_dev_set():
     """Oracle: what --do_eval prints of the same run."""
     options = Options(task="sst2", output_dir="run", do_predict=True)

@@ -172,6 +172,10 @@ def test_other_objects_are_refused_where_they_are_read(value):
         table.ids("id")
     with pytest.raises(ValueError, match="^train, row 2: label .* is not a string: write"):
         labels.read_single(table, "text")
+    # NumPy and pandas would make numbers of nanoseconds.
+    days = read_table(table_in_memory({"day": np.array([_DAY] * 2, "M8[ns]")}, "train"))
+    with pytest.raises(ValueError, match="^train, row 1: label .* is not a string: write"):
+        labels.read_single(days, "day")
     times = pd.DataFrame({"text": _TEXTS, "x": pd.to_datetime([_DAY] * 2)})
     assert table_in_memory(times, "train").columns["text"] == _TEXTS
 

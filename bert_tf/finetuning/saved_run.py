@@ -44,7 +44,7 @@ def recorded(options: FineTuningOptions) -> dict[str, Any]:
 
 
 def run_is_finished(options: FineTuningOptions, run: Run) -> bool:
-    """Returns whether the run in the output folder is complete; it may also be there in part.
+    """Returns whether the run in the output folder is complete; false if there is none.
 
     Raises:
         ValueError: the folder holds something else, or a run that was made from other flags.
@@ -76,7 +76,7 @@ def run_is_finished(options: FineTuningOptions, run: Run) -> bool:
 
 
 def splits_of_other_files(options: FineTuningOptions, run: Run) -> list[str]:
-    """Returns the splits whose file a command names otherwise than the run did."""
+    """Returns the splits for which a command names another file than the run's flags do."""
     names = {split: f"{split}_file" for split in ("dev", "test")}
     named = {split: getattr(options, name) for split, name in names.items()}
     return [x for x in named if named[x] not in (None, run.flags.get(names[x]))]
@@ -128,7 +128,7 @@ def data_checksums(splits: Mapping[str, Features]) -> dict[str, int]:
 def check_same_data(run: Run, checksums: Mapping[str, int], needed: Collection[str] = ()) -> None:
     """Checks that splits hold the examples that a run began with, given their `data_checksums`.
 
-    It may not have read a split before, unless that is `needed`.
+    A split that the run has not read yet is accepted, unless it is `needed`.
     """
     before = run.flags.get(DATA_CHECKSUMS, {}) if run.finished or run.has_checkpoint else {}
     compared = [name for name in checksums if name in (*before, *needed)]

@@ -55,7 +55,7 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     from bert_tf.base import command
 
     command.import_tensorflow()
-    from bert_tf.checkpoint import open_checkpoint
+    from bert_tf.devices.session import Session
     from bert_tf.finetuning.batches import train_batches
     from bert_tf.finetuning.fine_tune import load_evaluator, read_features
     from bert_tf.finetuning.fine_tuner import FineTuner, TaskLearner
@@ -63,10 +63,10 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     from bert_tf.finetuning.registry import make_task
     from bert_tf.finetuning.task import TRAIN
     from bert_tf.runs.run import Run
-    from bert_tf.session import Session
     from bert_tf.training.checkpoints import Checkpointer
     from bert_tf.training.strategy import make_strategy
     from bert_tf.weights.formats import huggingface
+    from bert_tf.weights.opening import open_checkpoint
 
     names = ("train_batch_size", "learning_rate", "num_train_epochs", "max_seq_length")
     flags = {name: getattr(options, name) for name in ("task", "data_dir", "random_seed", *names)}

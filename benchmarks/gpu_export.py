@@ -30,10 +30,10 @@ from jaxlib._hlo import XlaComputation  # noqa: E402
 from jaxlib._jax.mlir import xla_computation_to_mlir_module  # noqa: E402
 from jaxlib.mlir.ir import Module  # noqa: E402
 
+from bert_tf.base.tensorflow_ops import compiling_for_gpu  # noqa: E402
 from bert_tf.config import preset_config  # noqa: E402
 from bert_tf.devices.compiler import step_to_hlo  # noqa: E402
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective  # noqa: E402
-from bert_tf.tensorflow_ops import compiling_for_gpu  # noqa: E402
 from bert_tf.training.optimizers import AdamW  # noqa: E402
 from bert_tf.training.strategy import set_precision  # noqa: E402
 from bert_tf.training.trainer import Trainer  # noqa: E402

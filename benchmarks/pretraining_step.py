@@ -119,9 +119,9 @@ def random_batch(batch_size: int, length: int, predictions: int, vocab_size: int
 
 def make_trainer(preset: str, precision: str):
     """Creates the `Trainer` of a preset on the CPU, as run_pretraining does."""
+    from bert_tf.base.common_options import DeviceOptions
     from bert_tf.config import preset_config
-    from bert_tf.flags import DeviceOptions
-    from bert_tf.models.encoder import skip_padding
+    from bert_tf.models.bert_encoder import skip_padding
     from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
     from bert_tf.training import optimizers, strategy
     from bert_tf.training.trainer import Trainer

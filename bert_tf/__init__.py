@@ -47,10 +47,10 @@ import wrapt
 from bert_tf.base import __version__
 
 _MODULES = {
-    "load": "bert_tf.loading",
-    "load_preprocessor": "bert_tf.loading",
+    "load": "bert_tf.inference.loading",
+    "load_preprocessor": "bert_tf.inference.loading",
     "load_adapters": "bert_tf.finetuning.lora",
-    "load_embedder": "bert_tf.inference.embedder",
+    "load_embedder": "bert_tf.inference.text_embedder",
     "notebook_page": "bert_tf.inference.explorer",
     "load_predictor": "bert_tf.inference.predictor",
     "load_mask_filler": "bert_tf.inference.masks",
@@ -60,17 +60,16 @@ _MODULES = {
     "Vocabulary": "tfrecords.vocabulary",
     "load_vocab": "tfrecords.vocabulary",
     "WordPieceTokenizer": "bert_tf.text.tokenizer",
-    "pack_segments": "bert_tf.text.preprocessor",
-    "BertPreprocessor": "bert_tf.text.preprocessor",
-    "BertEncoder": "bert_tf.models.encoder",
-    "attention_probabilities": "bert_tf.models.encoder",
+    "pack_segments": "bert_tf.text.bert_preprocessor",
+    "BertPreprocessor": "bert_tf.text.bert_preprocessor",
+    "BertEncoder": "bert_tf.models.bert_encoder",
+    "attention_probabilities": "bert_tf.models.bert_encoder",
     "BertPretrainer": "bert_tf.models.pretrainer",
     "BertTaskModel": "bert_tf.models.task_model",
-    "open_run": "bert_tf.trained_run",
-    "TrainedRun": "bert_tf.trained_run",
+    "open_run": "bert_tf.api.trained_run",
+    "TrainedRun": "bert_tf.api.trained_run",
 }
-# The commands behind functions. Those in the package `export`, which may import this one, are known
-# only by name.
+# The commands behind functions, imported when they are first used.
 _FUNCTIONS = {
     "build_vocabulary": "bert_tf.build_vocab",
     "create_examples": "bert_tf.create_pretraining_data",
@@ -83,7 +82,7 @@ _FUNCTIONS = {
 # Keras finds a class of another package only if its module was imported, which takes seconds here.
 # So an import of Keras registers where each class is.
 _KERAS_CLASSES = {
-    "bert_tf.inference.embedder": ("TextEmbedder",),
+    "bert_tf.inference.text_embedder": ("TextEmbedder",),
     "bert_tf.layers.bert": (
         *("BertEmbeddings", "DenseHead", "EncoderBlock", "MaskedLMHead", "SelfAttention"),
     ),
@@ -93,11 +92,11 @@ _KERAS_CLASSES = {
         *("BottleneckAttention", "BottleneckBlock", "FeedForward"),
         *("NoNorm", "TrigramEmbeddings"),
     ),
-    "bert_tf.models.encoder": ("BertEncoder", "Pooler"),
+    "bert_tf.models.bert_encoder": ("BertEncoder", "Pooler"),
     "bert_tf.models.lstms": ("BiLSTMEncoder", "FeatureTagger"),
     "bert_tf.models.pretrainer": ("BertPretrainer",),
     "bert_tf.models.task_model": ("BertEmbedder", "BertTaskModel"),
-    "bert_tf.text.preprocessor": ("BertPreprocessor",),
+    "bert_tf.text.bert_preprocessor": ("BertPreprocessor",),
 }
 _PACKAGES = ("plots",)
 REVIEWS = os.path.join(os.path.dirname(__file__), "samples", "reviews.csv")
@@ -137,7 +136,7 @@ def __getattr__(name: str):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         if name in _FUNCTIONS:
-            module = importlib.import_module("bert_tf.functions")
+            module = importlib.import_module("bert_tf.api.functions")
             return module.function_of(name, _FUNCTIONS[name])
         module = importlib.import_module(_MODULES.get(name, f"bert_tf.{name}"))
     except (ImportError, ValueError) as error:

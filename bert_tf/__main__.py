@@ -46,7 +46,6 @@ _STEPS = {
         "completion": "bert_tf.completion",
     },
 }
-# The commands in the package `export`, which may import this one, are known only by name.
 COMMANDS = {name: module for commands in _STEPS.values() for name, module in commands.items()}
 _EXIT_CODES = """\
 Exit codes: 0 success; 1 an error, which the last line explains; 2 a wrong command or flag, before

@@ -29,10 +29,10 @@ def _write_encoder(folder: pathlib.Path, format_: str, model: str) -> None:
     import tensorflow as tf
 
     import bert_tf
-    from bert_tf.checkpoint import open_checkpoint
     from bert_tf.config import ModelSpec
     from bert_tf.runs.run import Run
     from bert_tf.training.checkpoints import Checkpointer
+    from bert_tf.weights.opening import open_checkpoint
 
     words = set()
     for path in FOLDER.glob("*.py"):

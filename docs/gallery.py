@@ -29,7 +29,7 @@ from bert_tf.compression.recipes import RECIPES
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.documents import Lexicon
 from bert_tf.examples.masking import mask_rows
-from bert_tf.examples.rows import Rows
+from bert_tf.examples.segments import Rows
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.masks import MaskFiller
 from bert_tf.inference.predictor import open_predictor

@@ -94,10 +94,10 @@ def _export(options: Options, folder: str) -> list[str]:
 def _write_others(options: Options, folder: str, models: list[str]) -> list[str]:
     """Writes what is beside the SavedModels; returns the names."""
     from bert_tf.base.output_files import atomic_write, make_folder
-    from bert_tf.checkpoint import open_checkpoint
     from bert_tf.inference.models import with_parts
     from bert_tf.runs.run import Run
     from bert_tf.weights.formats import huggingface
+    from bert_tf.weights.opening import open_checkpoint
     from export.saved_models import CARD, casing_of, license_of, model_card
     from tfrecords.vocabulary import write_vocab
 

@@ -16,10 +16,10 @@ To use the result:
 from dataclasses import dataclass
 
 from bert_tf.base import command
+from bert_tf.base.choices import EMBEDDING_POOLINGS, SINGLE_LENGTH
 from bert_tf.base.command import option
 from bert_tf.base.command_help import command_line
 from bert_tf.base.progress import say
-from bert_tf.choices import EMBEDDING_POOLINGS, SINGLE_LENGTH
 from bert_tf.inference.inference_options import TokenizerOptions
 from export.export_options import ModelOptions
 
@@ -51,9 +51,9 @@ class Options(ModelOptions, TokenizerOptions):
 
 def run(options: Options) -> None:
     """Exports the model, and prints what was written and what to run next."""
-    from bert_tf.checkpoint import open_checkpoint
-    from bert_tf.inference.embedder import build_embedder, embedding_module, embedding_settings
     from bert_tf.inference.models import load_tokenizer
+    from bert_tf.inference.text_embedder import build_embedder, embedding_module, embedding_settings
+    from bert_tf.weights.opening import open_checkpoint
     from export.saved_models import check_output
     from export.text_models import write_text_model
 

@@ -27,7 +27,7 @@ from bert_tf.base.progress import say
 from export.export_options import ExportTokenizerOptions, ModelOptions
 
 if TYPE_CHECKING:
-    from bert_tf.models.encoder import BertEncoder
+    from bert_tf.models.bert_encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer
     from tfrecords.vocabulary import Vocabulary
 
@@ -72,13 +72,13 @@ def run(options: Options) -> None:
 
 def write(options: Options) -> str:
     """Exports the encoder of a checkpoint; returns a sentence that says what was written."""
-    from bert_tf.checkpoint import open_checkpoint
     from bert_tf.inference.models import with_parts
-    from bert_tf.models.encoder import BertEncoder
+    from bert_tf.models.bert_encoder import BertEncoder
     from bert_tf.models.pretrainer import BertPretrainer
-    from bert_tf.resolution import resolve_vocab
     from bert_tf.weights.checkpoint import load_or_warn
     from bert_tf.weights.names import part_of
+    from bert_tf.weights.opening import open_checkpoint
+    from bert_tf.weights.resolving import resolve_vocab
     from export.saved_models import casing_of, check_output, license_of
 
     check_output(options.output_dir)

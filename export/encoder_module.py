@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.inputs import INPUTS, POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from export.saved_models import add_vocab

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_tf.base import command
+from bert_tf.base.choices import SINGLE_LENGTH, STORED_PRECISIONS
 from bert_tf.base.command import option, rare_option
-from bert_tf.choices import SINGLE_LENGTH, STORED_PRECISIONS
 from bert_tf.inference import inference_options as inference
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from bert_tf.base.process import needed
 from bert_tf.config import Head
 from bert_tf.inference.single_file import ONNX_INPUTS, SEAL, sealed
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.task_model import BertEmbedder, BertTaskModel
 from export.portable import Source
 

@@ -14,29 +14,29 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.command_help import command_line
+from bert_tf.base.finite import check_computed
 from bert_tf.base.output_files import atomic_write
 from bert_tf.base.progress import progress_bar, say
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.batches import eval_batches
-from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tune import read_features
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.finetuning.registry import options_of_run
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.tagging import TaggingTask
 from bert_tf.finetuning.tasks.text_task import TextTask
-from bert_tf.finite import check_computed
-from bert_tf.inference.embedder import build_embedder, embedding_settings
+from bert_tf.finetuning.tokenizing import Features
 from bert_tf.inference.single_file import CLASSIFIER, FILE_FORMS, outputs_of
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.inference.text_embedder import build_embedder, embedding_settings
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.inputs import INPUTS
 from bert_tf.models.task_model import BertEmbedder
-from bert_tf.resolution import check_length, fitting_length
 from bert_tf.runs.run import Run
 from bert_tf.training.strategy import set_precision
 from bert_tf.weights.checkpoint import Checkpoint, load_or_warn
 from bert_tf.weights.formats.sentence_transformers import settings_of
+from bert_tf.weights.opening import open_checkpoint
+from bert_tf.weights.resolving import check_length, fitting_length
 from export.export_options import SingleFileOptions
 
 Function = Callable[[dict], dict[str, tf.Tensor]]

@@ -60,9 +60,9 @@ def run(options: Options) -> None:
 
 def write(options: Options) -> str:
     """Exports the preprocessor; returns a sentence that says what was written."""
-    from bert_tf.checkpoint import open_checkpoint
-    from bert_tf.resolution import check_length, fitting_length, resolve_vocab
     from bert_tf.text.tokenizer import WordPieceTokenizer
+    from bert_tf.weights.opening import open_checkpoint
+    from bert_tf.weights.resolving import check_length, fitting_length, resolve_vocab
     from export.preprocessor_module import PreprocessorModule
     from export.saved_models import casing_of, check_output, license_of, save_model
 

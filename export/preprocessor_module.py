@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from bert_tf.text.preprocessor import pack_segments
+from bert_tf.text.bert_preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from export.saved_models import add_vocab
 from tfrecords.vocabulary import Vocabulary

@@ -18,7 +18,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 from tensorflow.core.framework import tensor_pb2
 
 from bert_tf.finetuning.serving import ServingModule
-from bert_tf.models.encoder import skip_padding
+from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
 from export.encoder_module import Int8Model

@@ -18,10 +18,10 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import create_pretraining_data
+from bert_tf.base.common_options import DeviceOptions
 from bert_tf.config import Head, ModelSpec
 from bert_tf.examples.chunk import Chunk
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.flags import DeviceOptions
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import BEST, Checkpointer, latest_checkpoint
 from bert_tf.training.strategy import make_strategy

@@ -12,10 +12,10 @@ from support import edit_json
 from bert_tf.build_vocab import Options, run
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.job import make_job
-from bert_tf.resolution import read_vocab_file
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.vocabulary import building
 from bert_tf.weights.checkpoint import load_mapping
+from bert_tf.weights.resolving import read_vocab_file
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

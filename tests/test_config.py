@@ -9,7 +9,7 @@ import pytest
 
 from bert_tf.config import PRESETS, BertConfig, describe_presets, preset_config, suggest_start
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.weights.table import entries, own_rows
+from bert_tf.weights.translation import entries, own_rows
 
 BASE = {"vocab_size": 100, "hidden_size": 12, "num_attention_heads": 3}
 

@@ -48,9 +48,9 @@ def flags(tmp_path) -> dict:
 
 @pytest.fixture
 def fake_compiler(monkeypatch):
-    monkeypatch.setattr("bert_tf.devices.check.TpuTarget", lambda topology: "TPU")
-    monkeypatch.setattr("bert_tf.devices.check.GpuTarget", lambda topology: "GPU")
-    monkeypatch.setattr("bert_tf.devices.check.compile_step", compile_fake)
+    monkeypatch.setattr("bert_tf.devices.checking.TpuTarget", lambda topology: "TPU")
+    monkeypatch.setattr("bert_tf.devices.checking.GpuTarget", lambda topology: "GPU")
+    monkeypatch.setattr("bert_tf.devices.checking.compile_step", compile_fake)
 
 
 def test_reports_memory_work_and_time(flags, fake_compiler, capsys):
@@ -102,7 +102,7 @@ def test_skipping_padding(flags, fake_compiler, monkeypatch, capsys):
         compiled = compile_fake(target, step, batch)
         return dataclasses.replace(compiled, bytes_accessed=work, kernels=kernels)
 
-    monkeypatch.setattr("bert_tf.devices.check.compile_step", compile)
+    monkeypatch.setattr("bert_tf.devices.checking.compile_step", compile)
     run(Options(**flags, fill=0.5, find_largest_batch=False))
     assert branches == [None, True]
     report = re.sub(" +", " ", capsys.readouterr().out)
@@ -129,7 +129,7 @@ def test_without_the_search_compiles_once(flags, device, fake_compiler, monkeypa
         programs.append(step_to_hlo(step, batch))
         return compile_fake(target, step, batch)
 
-    monkeypatch.setattr("bert_tf.devices.check.compile_step", compile)
+    monkeypatch.setattr("bert_tf.devices.checking.compile_step", compile)
     flags |= {"device": device, "precision": "float32"}
     run(Options(**flags, find_largest_batch=False))
     assert len(programs) == 1

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.base.tensorflow_ops import compiling_for_gpu
 from bert_tf.compression.distillation import Distillation, DistillationObjective
 from bert_tf.compression.mixed_vocabulary import DualObjective, DualPretrainer
 from bert_tf.compression.quantization import QuantizedModel
@@ -22,7 +23,6 @@ from bert_tf.models import lstms
 from bert_tf.models.lstms import FeatureTagger
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.models.task_model import BertEmbedder, BertTaskModel
-from bert_tf.tensorflow_ops import compiling_for_gpu
 from bert_tf.training.trainer import Trainer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 

@@ -12,11 +12,11 @@ import tensorflow as tf
 from support import save_checkpoint, two_replicas
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.inputs import INPUTS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.runs.run import Run
-from bert_tf.text.preprocessor import BertPreprocessor
+from bert_tf.text.bert_preprocessor import BertPreprocessor
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "keras.md"

@@ -8,13 +8,13 @@ import re
 
 import pytest
 
+from bert_tf.base.common_options import DeviceOptions
 from bert_tf.config import BertConfig, Head, ModelSpec, preset_config
-from bert_tf.flags import DeviceOptions
 from bert_tf.pretraining.pretrain import pretrain
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
-from bert_tf.resolution import EncoderFlags, flag_values, resolve_model, resolve_vocab
 from bert_tf.runs.run import COMMAND, Run
 from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping
+from bert_tf.weights.resolving import EncoderFlags, flag_values, resolve_model, resolve_vocab
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))

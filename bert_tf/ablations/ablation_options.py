@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
+from bert_tf.base.choices import FEATURES, PAIR_LENGTH, RATE
 from bert_tf.base.command import option, rare_option
-from bert_tf.choices import FEATURES, PAIR_LENGTH, RATE
 from bert_tf.config import Size
 from bert_tf.pretraining.pretraining_options import SharedOptions
 

@@ -15,18 +15,17 @@ from bert_tf.ablations.ablation_options import (
     columns,
     select_rows,
 )
+from bert_tf.base.common_options import DeviceOptions
 from bert_tf.base.files import lines_sha256, read_json
 from bert_tf.base.output_files import check_free
 from bert_tf.base.process import machine_memory
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec, sized_config
 from bert_tf.examples.documents import read_phrases
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.task import TRAIN, DataFiles
-from bert_tf.flags import DeviceOptions
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
-from bert_tf.pretraining.records import (
+from bert_tf.pretraining.run_records import (
     NamedRecords,
     check_records,
     check_unchanged,
@@ -35,11 +34,12 @@ from bert_tf.pretraining.records import (
     resolve_objective,
     stated_by_manifests,
 )
-from bert_tf.resolution import EncoderFlags, resolve_model
 from bert_tf.runs.run import CONFIG, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.weights.names import PARTS
-from bert_tf.weights.table import entries, own_rows
+from bert_tf.weights.opening import open_checkpoint
+from bert_tf.weights.resolving import EncoderFlags, resolve_model
+from bert_tf.weights.translation import entries, own_rows
 from tfrecords.reader import RecordSet
 
 # What a process with TensorFlow needs besides, as measured on the CPU: 1.0 GB of 2.7 GB at a width

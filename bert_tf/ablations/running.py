@@ -13,19 +13,19 @@ import tensorflow as tf
 from bert_tf.ablations.ablation_options import GRIDS, LM_ACCURACY, PERPLEXITY, AblationOptions
 from bert_tf.ablations.plan import RowPlan, count_parameters, make_plan
 from bert_tf.base.command_help import command_line
+from bert_tf.base.finite import NonFinite
 from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
 from bert_tf.config import sized_config
 from bert_tf.examples.documents import Lexicon, read_phrases
 from bert_tf.finetuning.run_process import run_apart
 from bert_tf.finetuning.sweep import Score, ScoreTable, sweep
-from bert_tf.finite import NonFinite
-from bert_tf.loading import load
+from bert_tf.inference.loading import load
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.plots.scores import ScoredModel, draw_scores
 from bert_tf.plots.style import Picture
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
-from bert_tf.pretraining.records import check_records, name_records
+from bert_tf.pretraining.run_records import check_records, name_records
 from bert_tf.runs.run import FLAGS, SWEEP_RESULTS, Run
 from tfrecords.dynamic_masking import graph_budget
 from tfrecords.features import Layout

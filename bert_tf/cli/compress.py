@@ -46,10 +46,10 @@ from bert_tf.compression.compression_options import (
 )
 
 Options = CompressionOptions
-run = command.late("bert_tf.compression.compress:compress_all")
+run = command.late("bert_tf.compression.compressing:compress_all")
 FORMS = {
     "report": (ReportOptions, command.late("bert_tf.comparison.students:report")),
-    "input_file": (GeneralOptions, command.late("bert_tf.compression.compress:distill")),
+    "input_file": (GeneralOptions, command.late("bert_tf.compression.compressing:distill")),
 }
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from bert_tf.base import command
 from bert_tf.devices.device_check_options import DeviceCheckOptions
 
 Options = DeviceCheckOptions
-run = command.late("bert_tf.devices.check:check")
+run = command.late("bert_tf.devices.checking:check")
 
 if __name__ == "__main__":
     command.run(__name__)

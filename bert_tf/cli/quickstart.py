@@ -22,10 +22,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bert_tf.base import command
+from bert_tf.base.choices import VOCABULARY
 from bert_tf.base.command import option
 from bert_tf.base.command_help import command_line
 from bert_tf.base.progress import say
-from bert_tf.choices import VOCABULARY
 
 _CODE = re.compile(r"```.*?(```|$)", re.DOTALL)
 PACKAGES = ("numpy", "keras", "tensorflow")

@@ -37,7 +37,12 @@ class Options(command.Options):
 def run(options: Options) -> None:
     """Prints and writes the tables."""
     from bert_tf.base.output_files import atomic_write, check_output_files
-    from bert_tf.comparison.results import print_tables, published_tables, read_groups, task_tables
+    from bert_tf.comparison.comparing import (
+        print_tables,
+        published_tables,
+        read_groups,
+        task_tables,
+    )
     from bert_tf.runs.run import VOCAB
     from bert_tf.training.reports import EVAL_RESULTS
 

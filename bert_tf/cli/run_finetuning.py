@@ -37,8 +37,8 @@ differences (docs/differences.md).
 from dataclasses import dataclass
 
 from bert_tf.base import command
+from bert_tf.base.common_options import WorkerOptions
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.flags import WorkerOptions
 
 
 @dataclass(frozen=True, kw_only=True)

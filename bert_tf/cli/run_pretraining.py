@@ -17,7 +17,7 @@ and defaults are those of google-research/bert's script of the same name.
 from dataclasses import dataclass
 
 from bert_tf.base import command
-from bert_tf.flags import WorkerOptions
+from bert_tf.base.common_options import WorkerOptions
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 
 

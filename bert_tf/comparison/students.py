@@ -11,8 +11,7 @@ import tensorflow as tf
 
 from bert_tf.base.output_files import atomic_write, check_output_files
 from bert_tf.base.progress import progress_bar, say
-from bert_tf.checkpoint import open_checkpoint
-from bert_tf.comparison.results import Group, print_tables, read_groups
+from bert_tf.comparison.comparing import Group, print_tables, read_groups
 from bert_tf.compression.compression_options import ReportOptions
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.run_files import Outcome
@@ -20,6 +19,7 @@ from bert_tf.finetuning.sweep import Score, ScoreTable
 from bert_tf.inference.models import load_model
 from bert_tf.models.task_model import make_encoder
 from bert_tf.plots.compression import Compressed, compressed_models
+from bert_tf.weights.opening import open_checkpoint
 
 # Speed is measured with batches of this size and length, in so many rounds.
 _BATCH, _LENGTH, _ROUNDS = 32, 128, 10

@@ -10,15 +10,15 @@ import tensorflow as tf
 
 from bert_tf.base.content import estimate_content_bytes, read_content
 from bert_tf.base.progress import counted, progress_bar, say
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.run_files import computed_once
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint, fingerprint, load_weights
+from bert_tf.weights.opening import open_checkpoint
+from bert_tf.weights.resolving import resolve_vocab
 from tfrecords.vocabulary import MASK
 
 # Source: TinyBERT (arXiv:1909.10351) section 4.2, for neighbors and for words of the masked LM.

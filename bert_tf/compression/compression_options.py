@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_tf.base import command
+from bert_tf.base.choices import SHARE
 from bert_tf.base.command import option, rare_option
-from bert_tf.choices import SHARE
 from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.pretraining.pretraining_options import PretrainingOptions

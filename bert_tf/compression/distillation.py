@@ -10,7 +10,7 @@ from bert_tf.compression.augmentation import LABELED
 from bert_tf.compression.recipes import REPLACED_AFTER, Loss, Term, teacher_layer
 from bert_tf.finetuning.objectives import Tensors
 from bert_tf.layers.initial_weights import truncated_normal
-from bert_tf.models.encoder import skip_padding
+from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.trainer import Objective
 

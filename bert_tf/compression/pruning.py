@@ -16,9 +16,9 @@ from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.run_files import weights_of
 from bert_tf.compression.student import StudentLearner, initial_student, training_features
 from bert_tf.finetuning.batches import eval_batches
-from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuned import load_task_model
 from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.tokenizing import Features
 from bert_tf.layers.layer import dense_inputs
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.optimizers import AdamW

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from bert_tf.config.bert import BertConfig, check_fields
+from bert_tf.config.bert_config import BertConfig, check_fields
 
 if TYPE_CHECKING:
     from tfrecords.vocabulary import Vocabulary

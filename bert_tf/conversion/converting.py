@@ -6,18 +6,17 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from bert_tf import resolution
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.files import absolute_path, shortened
+from bert_tf.base.finite import note_non_finite
 from bert_tf.base.output_files import check_new_folder, whole_folder
 from bert_tf.base.progress import say
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING, BertConfig
 from bert_tf.conversion.conversion_options import ConversionOptions
-from bert_tf.finite import note_non_finite
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import save_tensors
 from bert_tf.weights import reshaping
+from bert_tf.weights import resolving as resolution
 from bert_tf.weights.checkpoint import (
     Checkpoint,
     check_fits,
@@ -29,6 +28,7 @@ from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.formats import sentence_transformers as vectors
 from bert_tf.weights.formats.huggingface_config import config_json
 from bert_tf.weights.names import PARTS, part_of
+from bert_tf.weights.opening import open_checkpoint
 from tfrecords.vocabulary import warn_about_casing
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from bert_tf.base import command
+from bert_tf.base.choices import BATCH, REMATERIALIZATIONS, TOKENS
 from bert_tf.base.command import option, rare_option
-from bert_tf.choices import BATCH, REMATERIALIZATIONS, TOKENS
 
 
 @dataclass(frozen=True, kw_only=True)

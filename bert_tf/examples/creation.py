@@ -22,7 +22,7 @@ from bert_tf.base.files import file_sha256, shortened
 from bert_tf.base.output_files import check_free, remove
 from bert_tf.base.progress import say
 from bert_tf.base.provenance import describe, describe_files, is_same, kept_files
-from bert_tf.examples import report
+from bert_tf.examples import describing as report
 from bert_tf.examples.chunk import CreationStatistics, ExampleCounts, TextCounts
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.job import Job, make_job, plan_shards

@@ -5,10 +5,10 @@ Flags that google-research/bert's script of the same name has keep their names a
 
 from dataclasses import dataclass
 
+from bert_tf.base.choices import MASKINGS, OBJECTIVES, PAIR_LENGTH, SEED, SHARE, TOKENS
 from bert_tf.base.command import option, rare_option
-from bert_tf.choices import MASKINGS, OBJECTIVES, PAIR_LENGTH, SEED, SHARE, TOKENS
+from bert_tf.base.common_options import RunnerOptions
 from bert_tf.corpus.corpus_options import CorpusOptions
-from bert_tf.flags import RunnerOptions
 
 
 @dataclass(frozen=True, kw_only=True)

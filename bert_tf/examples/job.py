@@ -19,7 +19,7 @@ from bert_tf.corpus.reading import input_files, text_blocks
 from bert_tf.corpus.sources import Block, estimate_bytes, group_files
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.documents import load_segmenter, read_phrases
-from bert_tf.resolution import read_vocab_file
+from bert_tf.weights.resolving import read_vocab_file
 from tfrecords.manifest import manifest_path, unfinished_path
 from tfrecords.vocabulary import Vocabulary
 

@@ -18,7 +18,7 @@ of a segment always begins a unit.
 import numpy as np
 
 from bert_tf.examples.creation_options import DataOptions
-from bert_tf.examples.rows import Rows
+from bert_tf.examples.segments import Rows
 from tfrecords.vocabulary import Vocabulary
 
 # SpanBERT, section 3.1.

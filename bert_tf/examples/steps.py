@@ -25,7 +25,7 @@ from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.documents import make_chunk
 from bert_tf.examples.job import Job, Pass, ShardPart
 from bert_tf.examples.masking import mask_rows
-from bert_tf.examples.rows import (
+from bert_tf.examples.segments import (
     Rows,
     full_sentence_rows,
     next_sentence_pairs,

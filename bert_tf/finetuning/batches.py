@@ -11,7 +11,7 @@ them an example of the training data has on average.
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.features import Features
+from bert_tf.finetuning.tokenizing import Features
 
 # Batches on a CPU are padded to a multiple of this, so that there are few different shapes.
 _LENGTH_STEP = 8

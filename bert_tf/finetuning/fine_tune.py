@@ -5,14 +5,13 @@ from collections.abc import Callable, Collection, Mapping
 
 import tensorflow as tf
 
+from bert_tf.base.choices import VECTOR_TYPES
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.files import check_single
 from bert_tf.base.output_files import write_json
-from bert_tf.checkpoint import open_checkpoint
-from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import EMBEDDING, Head, ModelSpec
+from bert_tf.devices.session import Session, training_devices
 from bert_tf.finetuning import fine_tuned, saved_run
-from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, TaskLearner
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.lora import LoraLearner
@@ -21,10 +20,9 @@ from bert_tf.finetuning.multi_task import MultiTask, MultiTaskLearner
 from bert_tf.finetuning.predictions import aligned
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
-from bert_tf.models.encoder import skip_padding
-from bert_tf.resolution import resolve_model
+from bert_tf.finetuning.tokenizing import Features
+from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.runs.run import FINISHED, Run
-from bert_tf.session import Session, training_devices
 from bert_tf.tables.memory import TableInMemory
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import BEST
@@ -33,6 +31,8 @@ from bert_tf.training.strategy import check_batch_size, chief_say
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.checkpoint import Checkpoint, fingerprint
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
+from bert_tf.weights.opening import open_checkpoint
+from bert_tf.weights.resolving import resolve_model
 from tfrecords.vocabulary import warn_about_casing
 
 # The most classes, of all splits together, whose metrics are printed.

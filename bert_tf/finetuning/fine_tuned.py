@@ -8,7 +8,6 @@ import keras
 import tensorflow as tf
 
 from bert_tf.base.progress import say
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import default_length, make_task, options_of_run
@@ -16,11 +15,12 @@ from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask, MultiLabelTask
 from bert_tf.finetuning.tasks.text_task import RegressionTask, TextTask, number_head
 from bert_tf.models.task_model import Ensemble
-from bert_tf.resolution import check_length
 from bert_tf.runs.run import LEARNED_OBJECTIVE, Run
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.names import HEAD_BIAS, part_of
+from bert_tf.weights.opening import open_checkpoint
+from bert_tf.weights.resolving import check_length
 from tfrecords.statistics import SEGMENT_LABELS
 
 _HEAD, _PAIR_HEAD = "task_model/head/", "pretrainer/next_sentence/"

@@ -9,12 +9,12 @@ import tensorflow as tf
 
 from bert_tf.base.progress import with_progress
 from bert_tf.config import ModelSpec
+from bert_tf.devices.session import Learner, Session, Training
 from bert_tf.finetuning.batches import batch_sizes, eval_batches, train_batches
-from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.task import TRAIN, Outputs, Task
 from bert_tf.finetuning.tasks.classification import class_weights, describe_weights
-from bert_tf.session import Learner, Session, Training
+from bert_tf.finetuning.tokenizing import Features
 from bert_tf.training.driver import Phase, Plan
 from bert_tf.training.optimizers import Factors, make_schedule
 from bert_tf.training.strategy import chief_say, device_type, is_chief

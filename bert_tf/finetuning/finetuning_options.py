@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_tf.base import command
-from bert_tf.base.command import option, rare_option
-from bert_tf.choices import (
+from bert_tf.base.choices import (
     BATCH,
     EMBEDDING_POOLINGS,
     FEATURES,
@@ -21,7 +20,8 @@ from bert_tf.choices import (
     SEED,
     SHARE,
 )
-from bert_tf.flags import DeviceOptions
+from bert_tf.base.command import option, rare_option
+from bert_tf.base.common_options import DeviceOptions
 from bert_tf.tables.memory import TableInMemory
 
 EVAL_RESULTS_JSON = "eval_results.json"

@@ -19,15 +19,15 @@ import tensorflow as tf
 from bert_tf.base.calling import checked
 from bert_tf.base.files import parse_json, read_file
 from bert_tf.base.output_files import atomic_write
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import Head, ModelSpec
+from bert_tf.devices.session import Session, Training
 from bert_tf.finetuning.fine_tuner import TaskLearner
 from bert_tf.finetuning.task import make_model
 from bert_tf.layers.initial_weights import new_seed
-from bert_tf.session import Session, Training
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import OPTIONAL, load_weights
 from bert_tf.weights.names import SIDE_BY_SIDE, part_of
+from bert_tf.weights.opening import open_checkpoint
 
 ADAPTERS = "adapters.npz"
 _KERNEL = re.compile(r"encoder/(layer_\d+)/attention/(qkv|qk|value)_kernel")

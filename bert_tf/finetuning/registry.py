@@ -12,8 +12,8 @@ from bert_tf.finetuning.saved_run import options_of
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.tasks import csv_tables, glue, imdb, multiple_choice, squad, tagged_files
 from bert_tf.finetuning.tasks.text_task import RegressionTask, number_head
-from bert_tf.resolution import check_length, fitting_length
 from bert_tf.runs.run import FLAGS, Run
+from bert_tf.weights.resolving import check_length, fitting_length
 
 # Tasks without options.
 TASKS: dict[str, Task] = {

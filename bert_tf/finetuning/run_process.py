@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from bert_tf.base import command
-from bert_tf.finite import NonFinite
+from bert_tf.base.finite import NonFinite
 
 
 def run_apart(name: str, options: command.Options, *arguments: Any) -> dict[str, float]:

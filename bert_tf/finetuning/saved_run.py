@@ -12,14 +12,14 @@ import tensorflow as tf
 from bert_tf.base.files import errors_at
 from bert_tf.base.output_files import LOCK, write_json
 from bert_tf.base.provenance import check_same
-from bert_tf.checkpoint import open_checkpoint
-from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import DataFiles
+from bert_tf.finetuning.tokenizing import Features
 from bert_tf.runs.run import COMMAND, FLAGS, Run
 from bert_tf.tables.memory import TableInMemory
 from bert_tf.training.checkpoints import BEST
 from bert_tf.weights.checkpoint import Checkpoint, fingerprint
+from bert_tf.weights.opening import open_checkpoint
 
 # Keys in flags.json: checksums of the examples by split, and of the initial weights; the flags
 # whose data were in memory.

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.objectives import Tensors
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.text.preprocessor import pack_segments, with_equal_rows, without_shared_padding
+from bert_tf.text.bert_preprocessor import pack_segments, with_equal_rows, without_shared_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 

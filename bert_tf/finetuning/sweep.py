@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.plugins.hparams import api
 
+from bert_tf.base.finite import NonFinite
 from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
 from bert_tf.finetuning.fine_tune import after_fine_tuning, fine_tune
@@ -18,7 +19,6 @@ from bert_tf.finetuning.predictions import aligned
 from bert_tf.finetuning.registry import make_task, task_name
 from bert_tf.finetuning.run_process import run_apart
 from bert_tf.finetuning.task import Task
-from bert_tf.finite import NonFinite
 from bert_tf.runs.run import SWEEP_RESULTS, Run
 from bert_tf.training.reports import rank
 

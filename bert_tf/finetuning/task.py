@@ -15,8 +15,8 @@ import tensorflow as tf
 from bert_tf.base.files import shortened, similar
 from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.finetuning.examples import TfdsSource, choose_held_out
-from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.finetuning_options import TaskOptions
+from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.task_model import BertEmbedder, BertTaskModel
 from bert_tf.tables.memory import TableInMemory
 from bert_tf.text.tokenizer import WordPieceTokenizer

@@ -19,12 +19,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.base.common_options import RunnerOptions
 from bert_tf.base.content import is_utf8
 from bert_tf.base.files import read_file
 from bert_tf.base.output_files import check_output_files, remove
 from bert_tf.base.progress import counted, progress_bar, say
 from bert_tf.base.provenance import describe, describe_files
-from bert_tf.flags import RunnerOptions
 from bert_tf.inference.texts import NumberedRow, TextRow, in_groups, read_each, rows_in
 from bert_tf.jobs.work import UnfinishedWork, read_counts, unfinished_work
 from bert_tf.jobs.workers import open_runner

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.finetuning.features import make_windows
+from bert_tf.finetuning.tokenizing import make_windows
 from bert_tf.inference.texts import PASTED
 from bert_tf.models.inputs import INPUTS
 from bert_tf.text.tokenizer import WordPieceTokenizer

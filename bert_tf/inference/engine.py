@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.finite import check_computed
 from bert_tf.base.process import check_not_forked
 from bert_tf.base.progress import with_progress
-from bert_tf.finite import check_computed
 from bert_tf.inference.texts import in_groups
 
 # Batches of longer examples are smaller, because all windows of their texts are in memory at once.

@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.files import expand_files
+from bert_tf.base.finite import count_non_finite
 from bert_tf.base.output_files import join_files
 from bert_tf.base.progress import counted
 from bert_tf.config import EMBEDDING
-from bert_tf.finite import count_non_finite
 from bert_tf.inference import texts, vector_files
 from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.encoding import encode_lines

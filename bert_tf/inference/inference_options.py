@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_tf.base import command
+from bert_tf.base.choices import BATCH, PAIR_LENGTH
 from bert_tf.base.command import option, rare_option
-from bert_tf.choices import BATCH, PAIR_LENGTH
-from bert_tf.flags import RunnerOptions
+from bert_tf.base.common_options import RunnerOptions
 
 # How the names of LiteRT and ONNX models end.
 LITE, ONNX = ".tflite", ".onnx"

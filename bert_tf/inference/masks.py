@@ -10,18 +10,18 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.calling import called_options, in_python
+from bert_tf.base.finite import check_computed
 from bert_tf.base.process import check_not_forked
 from bert_tf.base.progress import counted, say
-from bert_tf.checkpoint import anchored_path, open_checkpoint
-from bert_tf.finite import check_computed
-from bert_tf.inference.answers import Prediction, Predictions
 from bert_tf.inference.encoding import EncodedLine, encode_lines, padded_inputs
 from bert_tf.inference.inference_options import FillerOptions, FillMaskOptions
 from bert_tf.inference.models import Loaded, load_model, load_tokenizer
+from bert_tf.inference.presenting import Prediction, Predictions
 from bert_tf.inference.texts import Example, given_examples, in_chunks, read_examples
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.weights.opening import anchored_path, open_checkpoint
 
 _BATCH_SIZE = 32
 _INPUTS = [tf.TensorSpec([None], tf.string, "text")]

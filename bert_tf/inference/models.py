@@ -6,13 +6,13 @@ from typing import Any, Self, TypeVar
 
 import keras
 
-from bert_tf.checkpoint import anchored_path
 from bert_tf.config import BertConfig
 from bert_tf.inference.inference_options import TokenizerOptions
-from bert_tf.resolution import resolve_vocab
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.names import part_of
+from bert_tf.weights.opening import anchored_path
+from bert_tf.weights.resolving import resolve_vocab
 
 Model = TypeVar("Model", bound=keras.Model)
 

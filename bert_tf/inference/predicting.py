@@ -10,11 +10,11 @@ import tensorflow as tf
 from bert_tf.base.files import expand_files, file_sha256
 from bert_tf.base.output_files import atomic_write
 from bert_tf.base.progress import counted
-from bert_tf.inference.answers import line_of
 from bert_tf.inference.bulk import BulkJob
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.prediction_files import join_predictions, json_line
 from bert_tf.inference.predictor import Predictor, open_predictor
+from bert_tf.inference.presenting import line_of
 from bert_tf.inference.texts import NumberedRow, TextRow, example_of, read_examples, read_numbered
 from bert_tf.tables.parquet import import_pyarrow
 from bert_tf.weights.checkpoint import fingerprint

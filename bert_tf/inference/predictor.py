@@ -12,10 +12,8 @@ from bert_tf.base.calling import called_options, checked, in_python
 from bert_tf.base.files import shortened
 from bert_tf.base.process import check_not_forked
 from bert_tf.base.progress import counted, say
-from bert_tf.checkpoint import anchored_path
 from bert_tf.config import Head
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
-from bert_tf.inference.answers import JsonAnswer, Prediction, Predictions, answer_of
 from bert_tf.inference.engine import Engine
 from bert_tf.inference.inference_options import (
     LITE,
@@ -26,12 +24,14 @@ from bert_tf.inference.inference_options import (
 )
 from bert_tf.inference.models import Loaded, load_tokenizer
 from bert_tf.inference.prediction_files import cells_of
+from bert_tf.inference.presenting import JsonAnswer, Prediction, Predictions, answer_of
 from bert_tf.inference.single_file import open_single_file
 from bert_tf.inference.texts import Example, columns_of_run, given_examples, is_frame
-from bert_tf.models.encoder import skip_padding
+from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.tables.columns import Columns
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.saved_model import is_text_model
+from bert_tf.weights.opening import anchored_path
 
 # What a model without labels predicts, by its last input.
 _OUTPUTS = {"context": "answer", "choices": "index"}

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.choices import SINGLE_LENGTH
 from bert_tf.base.files import parse_json, read_file
 from bert_tf.base.process import needed, silent
-from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.fine_tuned import classifier_task
 from bert_tf.finetuning.serving import ServingModule
 from bert_tf.finetuning.tasks.tagging import TaggingTask
-from bert_tf.inference.embedder import embedding_module
 from bert_tf.inference.inference_options import LITE, ONNX
+from bert_tf.inference.text_embedder import embedding_module
 from bert_tf.jobs.workers import available_cores
 from bert_tf.models.inputs import INPUTS
 from bert_tf.text.tokenizer import WordPieceTokenizer

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoint import open_checkpoint
-from bert_tf.finite import check_computed
+from bert_tf.base.finite import check_computed
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, make_line_windows, padded_inputs
 from bert_tf.inference.inference_options import ExtractionOptions
 from bert_tf.inference.models import load_model, load_tokenizer
 from bert_tf.inference.texts import in_chunks
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.inputs import INPUTS
-from bert_tf.resolution import check_length, fitting_length
+from bert_tf.weights.opening import open_checkpoint
+from bert_tf.weights.resolving import check_length, fitting_length
 
 EMBEDDINGS = "embeddings"
 _WORD = re.compile(rb"[^\t\n\v\f\r ]+")

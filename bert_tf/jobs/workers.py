@@ -18,10 +18,10 @@ from typing import Any
 import joblib
 
 from bert_tf.base import command
+from bert_tf.base.common_options import RunnerOptions
 from bert_tf.base.files import errors_at
 from bert_tf.base.process import needed
 from bert_tf.base.progress import progress_bar, say
-from bert_tf.flags import RunnerOptions
 
 # More processes only take memory: each loads TensorFlow.
 _MOST_PER_CORE = 8

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf.tensorflow_ops import for_gpu
+from bert_tf.base.tensorflow_ops import for_gpu
 
 
 class DropoutSeeds:

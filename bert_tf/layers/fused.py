@@ -18,8 +18,8 @@ from collections.abc import Callable
 import keras
 from keras import ops
 
+from bert_tf.base.tensorflow_ops import for_gpu
 from bert_tf.layers.dropout import plain_dropout
-from bert_tf.tensorflow_ops import for_gpu
 
 
 def dense(x, kernel, bias):

@@ -4,11 +4,11 @@ import keras
 from keras import ops
 from keras.initializers import GlorotUniform, Orthogonal
 
-from bert_tf.choices import FEATURES
+from bert_tf.base.choices import FEATURES
 from bert_tf.config import BertConfig, BiLSTMConfig
 from bert_tf.layers.bert import DenseHead
 from bert_tf.layers.initial_weights import new_seed, truncated_normal
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.inputs import BertModel
 
 _LSTMS, _UNITS = 2, 768

@@ -3,13 +3,13 @@
 import keras
 from keras import ops
 
+from bert_tf.base.tensorflow_ops import argmax
 from bert_tf.config import BertConfig
 from bert_tf.layers import fused
 from bert_tf.layers.bert import DenseHead, MaskedLMHead
 from bert_tf.layers.padding import places_of
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.inputs import POSITIONS, BertModel
-from bert_tf.tensorflow_ops import argmax
 
 
 class BertPretrainer(BertModel):

@@ -6,11 +6,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.choices import EMBEDDING_POOLINGS
+from bert_tf.base.choices import EMBEDDING_POOLINGS
 from bert_tf.config import HEADS, BertConfig
 from bert_tf.layers import fused
 from bert_tf.layers.bert import DenseHead
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.inputs import BertModel, rows_of
 from bert_tf.models.lstms import BiLSTMEncoder
 

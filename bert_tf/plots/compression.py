@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from bert_tf.plots import style
-from bert_tf.plots.labels import disc_corners, label_points
+from bert_tf.plots.annotations import disc_corners, label_points
 
 # Square points of a model that is as fast as the original.
 _AREA = 45.0

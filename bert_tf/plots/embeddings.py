@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bert_tf.plots import style
-from bert_tf.plots.labels import label_points
+from bert_tf.plots.annotations import label_points
 
 _MARKERS = "os^Dv*PX"
 _RADIUS = 3.25

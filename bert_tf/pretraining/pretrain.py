@@ -11,13 +11,13 @@ import tensorflow as tf
 
 from bert_tf.base.files import absolute_path
 from bert_tf.config import ModelSpec
-from bert_tf.pretraining import phase_data, records
+from bert_tf.devices.session import Session, Training, training_devices
+from bert_tf.pretraining import phase_data
+from bert_tf.pretraining import run_records as records
 from bert_tf.pretraining.phase_data import PretrainingLearner
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
-from bert_tf.pretraining.records import NamedRecords, PhaseRecords
-from bert_tf.resolution import check_length, resolve_model
+from bert_tf.pretraining.run_records import NamedRecords, PhaseRecords
 from bert_tf.runs.run import COMMAND, LEARNED_OBJECTIVE, SOME_TEXTS, Run
-from bert_tf.session import Session, Training, training_devices
 from bert_tf.training.chips import peak_flops
 from bert_tf.training.driver import Plan
 from bert_tf.training.optimizers import OPTIMIZERS, make_schedule
@@ -25,6 +25,7 @@ from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.training.strategy import check_batch_size, describe_devices
 from bert_tf.training.trainer import Objective
 from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.resolving import check_length, resolve_model
 from tfrecords.reader import explain_bad_record
 from tfrecords.vocabulary import warn_about_casing
 

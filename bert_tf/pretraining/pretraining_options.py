@@ -6,10 +6,10 @@ Flags that google-research/bert's script of the same name has keep their names a
 from dataclasses import dataclass
 from typing import ClassVar
 
-from bert_tf import choices
+from bert_tf.base import choices
 from bert_tf.base.command import option, rare_option
+from bert_tf.base.common_options import DeviceOptions
 from bert_tf.config import describe_presets
-from bert_tf.flags import DeviceOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.files import named_errors, read_file, shortened, whole
+from bert_tf.base.finite import NonFinite
 from bert_tf.base.output_files import atomic_write
-from bert_tf.finite import NonFinite
 
 BEST = "best"
 _OURS = re.compile(r"/ckpt-\d+(\.(index|data-\d{5}-of-\d{5})(\.tempstate\d+)?$|_temp/part-)")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
+from bert_tf.base.finite import NonFinite
 from bert_tf.base.output_files import make_folder
 from bert_tf.base.progress import say
-from bert_tf.finite import NonFinite
 from bert_tf.training.checkpoints import BEST, Checkpointer
 from bert_tf.training.interruption import Interrupted, StopRequest
 from bert_tf.training.reports import EVAL_RESULTS, Reports, rank, read_results, write_results

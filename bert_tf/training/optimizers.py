@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import keras
 import tensorflow as tf
 
-from bert_tf.tensorflow_ops import for_gpu
+from bert_tf.base.tensorflow_ops import for_gpu
 
 # A rule for learning rates: the first pattern found in the name of a weight states the factor, else
 # it is 1.

@@ -12,8 +12,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.common_options import DeviceOptions
 from bert_tf.base.progress import counted, say
-from bert_tf.flags import DeviceOptions
 
 
 def make_strategy(options: DeviceOptions) -> tf.distribute.Strategy:

@@ -11,9 +11,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.finite import check_computed
 from bert_tf.base.progress import counted
-from bert_tf.finite import check_computed
-from bert_tf.tensorflow_ops import compiling_for_gpu, for_gpu
+from bert_tf.base.tensorflow_ops import compiling_for_gpu, for_gpu
 from bert_tf.training.optimizers import AdamW, DynamicLossScale, Schedule
 from bert_tf.training.strategy import chief_say, compiles
 

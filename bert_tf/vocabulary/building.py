@@ -18,11 +18,11 @@ from bert_tf.base.progress import say
 from bert_tf.base.provenance import MADE, describe, describe_files, kept_files
 from bert_tf.corpus.corpus_options import CorpusOptions
 from bert_tf.corpus.reading import input_files
-from bert_tf.resolution import read_vocab_file
 from bert_tf.runs.run import TOKENIZER, VOCAB, Run
 from bert_tf.vocabulary.counting import WordCounts, count_words, coverage_table, measure
 from bert_tf.vocabulary.learning import choose_new_tokens, extend, learn_vocabulary
 from bert_tf.vocabulary.vocabulary_options import VocabularyOptions
+from bert_tf.weights.resolving import read_vocab_file
 from tfrecords.vocabulary import (
     MAX_CHARACTERS_PER_WORD,
     SPECIAL_TOKENS,

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from bert_tf.base.choices import PLACEMENTS, VOCABULARY, WORKERS
 from bert_tf.base.command import option, rare_option
-from bert_tf.choices import PLACEMENTS, VOCABULARY, WORKERS
 from bert_tf.corpus.corpus_options import CorpusOptions
 
 

@@ -12,8 +12,8 @@ import keras
 import numpy as np
 
 from bert_tf.base.files import parse_json, read_file, shortened
+from bert_tf.base.finite import note_non_finite
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.finite import note_non_finite
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor, check_shapes
 from bert_tf.weights.names import part_of

@@ -12,7 +12,7 @@ import numpy as np
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping, matches
 from bert_tf.weights.names import HEAD_BIAS, HEAD_KERNEL, part_of
-from bert_tf.weights.table import entries, own_rows
+from bert_tf.weights.translation import entries, own_rows
 from tfrecords.vocabulary import Vocabulary
 
 _POSITIONS = "encoder/embeddings/position_embeddings"

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 import tensorflow as tf
 
 import bert_tf.text.operations  # noqa: F401, registers those of tokenizers
-from export.checks import encoder, preprocessor, serving
+from export.checks import encoder_points as encoder
+from export.checks import preprocessor_points as preprocessor
+from export.checks import serving_points as serving
 from export.checks.points import Point, Subject, Wrong
 
 RESULTS = ("ok", "WRONG", "advice")

@@ -13,8 +13,8 @@ from bert_tf.ablations import plan as plan_module
 from bert_tf.ablations import running
 from bert_tf.ablations.plan import make_plan
 from bert_tf.ablations.running import read_scores, run_ablation
+from bert_tf.base.finite import NonFinite
 from bert_tf.config import BertConfig
-from bert_tf.finite import NonFinite
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.training.reports import write_results

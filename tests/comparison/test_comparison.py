@@ -11,13 +11,13 @@ from support import one_line
 
 from bert_tf.base.output_files import atomic_write, make_folder
 from bert_tf.comparison import students as reporting
-from bert_tf.comparison.results import GLUE, NER, SQUAD_1, SQUAD_2, SWAG, TABLES
+from bert_tf.comparison.comparing import GLUE, NER, SQUAD_1, SQUAD_2, SWAG, TABLES
 from bert_tf.compression.compression_options import CompressionOptions, ReportOptions
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.run_files import Outcome
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.plots.compression import compressed_models
 from bert_tf.results import Options, run
 from bert_tf.runs.run import FINISHED, FLAGS, Run

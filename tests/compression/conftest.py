@@ -10,9 +10,8 @@ import pytest
 import tensorflow as tf
 from support import assert_same_state, quick_runs, save_run  # noqa: F401
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import Options
-from bert_tf.compression.compress import learner_of, start_of
+from bert_tf.compression.compressing import learner_of, start_of
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.config import BertConfig, Head, MobileBertConfig
@@ -22,6 +21,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.pretraining.phase_data import PhaseData
 from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.opening import open_checkpoint
 from tfrecords.vocabulary import Vocabulary
 
 WORDS = tuple("abcdefgh")

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 from support import SESSION, save_checkpoint, save_run
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import run
 from bert_tf.compression import student
 from bert_tf.compression.augmentation import (
@@ -23,21 +22,22 @@ from bert_tf.compression.augmentation import (
     _likeliest,
     change,
 )
-from bert_tf.compression.compress import GeneralStudent
+from bert_tf.compression.compressing import GeneralStudent
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.distillation import DistillationObjective
 from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES
 from bert_tf.compression.run_files import check_same_teacher, computed_once
 from bert_tf.config import BertConfig, Head
+from bert_tf.devices.session import Training
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.inference.masks import MaskFiller
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.session import Training
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import fingerprint
+from bert_tf.weights.opening import open_checkpoint
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "[unused0]", "##b", *"abcdefgh"))

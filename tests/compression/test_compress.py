@@ -10,8 +10,7 @@ import pytest
 import tensorflow as tf
 from support import save_run
 
-from bert_tf.checkpoint import open_checkpoint
-from bert_tf.comparison.results import published_tables, read_groups
+from bert_tf.comparison.comparing import published_tables, read_groups
 from bert_tf.compress import run
 from bert_tf.compression.augmentation import MASKED_AND_SAMPLED, REPLACED, Augmentation
 from bert_tf.compression.distillation import TEACHER
@@ -33,6 +32,7 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint
 from bert_tf.weights.checkpoint import load_weights
 from bert_tf.weights.formats import huggingface
+from bert_tf.weights.opening import open_checkpoint
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 SST2 = TASKS["sst2"]
@@ -177,7 +177,7 @@ def test_several_seeds_make_several_students(make_options, monkeypatch):
         return {"eval_accuracy": options.random_seed % 2 / 2}
 
     monkeypatch.setattr(sweep, "run_apart", lambda name, *rest: resolve_name(name)(*rest))
-    monkeypatch.setattr("bert_tf.compression.compress.compress", compress)
+    monkeypatch.setattr("bert_tf.compression.compressing.compress", compress)
     options = make_options(num_seeds=3, random_seed=8)
     assert run(options) == {"eval_accuracy": 0.5} and seeds == [8, 9, 10]
 

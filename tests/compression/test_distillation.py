@@ -23,7 +23,7 @@ from bert_tf.finetuning.objectives import (
     SpanObjective,
     TaggingObjective,
 )
-from bert_tf.models.encoder import attention_probabilities
+from bert_tf.models.bert_encoder import attention_probabilities
 from bert_tf.models.task_model import BertTaskModel
 
 RANDOM = np.random.default_rng(0)

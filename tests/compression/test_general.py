@@ -9,20 +9,20 @@ import tensorflow as tf
 from support import SESSION, save_run
 
 from bert_tf import compress
-from bert_tf.checkpoint import open_checkpoint
-from bert_tf.compression.compress import GeneralStudent, distill
+from bert_tf.compression.compressing import GeneralStudent, distill
 from bert_tf.compression.compression_options import CompressionOptions, GeneralOptions
 from bert_tf.compression.recipes import GENERAL_RECIPES
 from bert_tf.compression.student import initial_student
 from bert_tf.config import ModelSpec
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.loading import load
+from bert_tf.inference.loading import load
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.run_pretraining import Options as PretrainingOptions
 from bert_tf.run_pretraining import run as run_pretraining
 from bert_tf.runs.run import Run
 from bert_tf.weights.checkpoint import OPTIONAL, load_weights
 from bert_tf.weights.names import training_flops
+from bert_tf.weights.opening import open_checkpoint
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples, write_records
 from tfrecords.vocabulary import Vocabulary, write_vocab
 

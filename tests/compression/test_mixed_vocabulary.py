@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 from support import SESSION, save_run
 
-from bert_tf.checkpoint import open_checkpoint
-from bert_tf.compression.compress import compress, distill
+from bert_tf.compression.compressing import compress, distill
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.mixed_vocabulary import DualLearner, DualObjective, SharedProjections
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
@@ -18,6 +17,7 @@ from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
 from bert_tf.weights.names import training_flops
+from bert_tf.weights.opening import open_checkpoint
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples, write_records
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 

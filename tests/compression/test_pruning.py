@@ -11,7 +11,6 @@ import tensorflow as tf
 from support import two_replicas
 
 import bert_tf
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import run
 from bert_tf.compression import pruning
 from bert_tf.config import ModelSpec
@@ -24,6 +23,7 @@ from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.optimizers import AdamW
 from bert_tf.weights.checkpoint import load_weights
+from bert_tf.weights.opening import open_checkpoint
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compress import run
 from bert_tf.compression import quantized_student
 from bert_tf.compression.quantization import (
@@ -36,6 +35,7 @@ from bert_tf.run_finetuning import Options as FineTuningOptions
 from bert_tf.run_finetuning import run as run_finetuning
 from bert_tf.training.checkpoints import latest_checkpoint
 from bert_tf.weights.names import num_matrices
+from bert_tf.weights.opening import open_checkpoint
 
 Q8BERT, QBERT = Q8BertLearner.quantization, QBertLearner.quantization
 QKV = "encoder/layer_1/attention/qkv_kernel"

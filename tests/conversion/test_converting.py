@@ -12,12 +12,12 @@ import tensorflow as tf
 from checkpoints import assert_refused, of_arrays, values
 from support import assert_same_tensors, edit_json
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.conversion.conversion_options import ConversionOptions as Options
 from bert_tf.conversion.converting import convert, write_run
 from bert_tf.weights.checkpoint import VocabularyMapping
 from bert_tf.weights.names import HEAD_BIAS
+from bert_tf.weights.opening import open_checkpoint
 from bert_tf.weights.reshaping import complete
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 

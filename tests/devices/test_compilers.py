@@ -5,9 +5,9 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.devices import compiler
-from bert_tf.devices.check import find_largest_batch
+from bert_tf.devices.checking import find_largest_batch
 from bert_tf.devices.topology import Topology, estimate_step_time
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.training.chips import GPUS
 
 GIB = 2**30

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from support import assert_likely
 
-from bert_tf.choices import MASKINGS
+from bert_tf.base.choices import MASKINGS
 from bert_tf.examples.masking import choose_ngrams, choose_spans, choose_tokens, mask_rows
-from bert_tf.examples.rows import Rows
+from bert_tf.examples.segments import Rows
 from tfrecords.dynamic_masking import graph_budget
 
 CLS, SEP, MASK, VOCAB = 1, 2, 3, 50

@@ -13,7 +13,7 @@ import pytest
 from support import assert_likely, make_chunk
 
 from bert_tf.examples.chunk import Chunk
-from bert_tf.examples.rows import Pairs, next_sentence_pairs, sentence_order_pairs
+from bert_tf.examples.segments import Pairs, next_sentence_pairs, sentence_order_pairs
 
 
 def _rows(pairs: Pairs) -> list[tuple[int, int, int, int, bool]]:

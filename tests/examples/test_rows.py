@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support import assert_likely, make_chunk
 
-from bert_tf.examples.rows import Rows, full_sentence_rows
+from bert_tf.examples.segments import Rows, full_sentence_rows
 
 CLS, SEP = -2, -1
 VOCAB = types.SimpleNamespace(cls_id=CLS, sep_id=SEP)

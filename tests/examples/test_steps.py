@@ -10,10 +10,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_tf.choices import MASKINGS
+from bert_tf.base.choices import MASKINGS
 from bert_tf.examples.chunk import Chunk, ExampleCounts, join_chunks, load_chunk, save_chunk
 from bert_tf.examples.job import Pass, ShardPart, block_bytes, plan_shards
-from bert_tf.examples.rows import next_sentence_pairs
+from bert_tf.examples.segments import next_sentence_pairs
 from bert_tf.examples.steps import make_examples, pass_seed
 from tfrecords.features import Layout, serialize_examples
 from tfrecords.records import Rules

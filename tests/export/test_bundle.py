@@ -17,12 +17,12 @@ import tensorflow_hub as hub
 import tf_keras
 from support import assert_same_tensors, int32_only, save_run
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.runs.run import Run
 from bert_tf.training.reports import write_results
 from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.opening import open_checkpoint
 from export import bundle, classifier, text_models
 from export.saved_models import license_of, model_card, write_archive
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab

@@ -16,10 +16,10 @@ from bert_tf.finetuning.serving import ChoiceModule, TextModule
 from bert_tf.finetuning.squad.contexts import SquadOptions
 from bert_tf.finetuning.tagging.module import TaggingModule
 from bert_tf.finetuning.tasks.squad import AnswerModule
-from bert_tf.inference.embedder import embedding_module
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.inference.text_embedder import embedding_module
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.task_model import BertEmbedder, BertTaskModel
-from bert_tf.text.preprocessor import BertPreprocessor
+from bert_tf.text.bert_preprocessor import BertPreprocessor
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from export.checks import calls
 from export.checks.examining import examine

@@ -8,11 +8,12 @@ import pytest
 import tensorflow as tf
 from support import one_line
 
-from bert_tf.text.preprocessor import pack_segments
+from bert_tf.text.bert_preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from export import check
-from export.checks import encoder, serving
-from export.checks import preprocessor as preprocessors
+from export.checks import encoder_points as encoder
+from export.checks import preprocessor_points as preprocessors
+from export.checks import serving_points as serving
 from export.checks.examining import examine
 from export.checks.points import Subject
 from export.preprocessor_module import PreprocessorModule

@@ -12,7 +12,6 @@ import tensorflow as tf
 from support import one_line, save_run, without_tracing
 from tensorflow.python.tools import saved_model_cli
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.serving import TextModule
@@ -23,12 +22,13 @@ from bert_tf.inference.predictor import open_predictor
 from bert_tf.layers.padding import Tokens
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
-from bert_tf.text.preprocessor import pack_segments
+from bert_tf.text.bert_preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Head
 from bert_tf.weights.formats import huggingface
+from bert_tf.weights.opening import open_checkpoint
 from export import check, classifier
-from export.checks import serving
+from export.checks import serving_points as serving
 from export.checks.examining import examine
 from export.checks.points import Subject
 from tfrecords.vocabulary import Vocabulary

@@ -20,7 +20,7 @@ import tf_keras
 from support import int32_only, one_line, save_run, two_replicas
 
 from bert_tf.config import BertConfig
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from export import check, encoder, saved_models
 from export.encoder_module import EncoderModule, quantize

@@ -19,13 +19,13 @@ from bert_tf import predict
 from bert_tf.config import EMBEDDING, BertConfig, Head, ModelSpec
 from bert_tf.finetuning.task import make_model
 from bert_tf.inference import single_file
-from bert_tf.inference.embedder import load_embedder
 from bert_tf.inference.predictor import open_predictor
 from bert_tf.inference.single_file import CLASSIFIER, LiteFile, OnnxFile, open_single_file
+from bert_tf.inference.text_embedder import load_embedder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
-from bert_tf.text.preprocessor import BertPreprocessor, pack_segments
+from bert_tf.text.bert_preprocessor import BertPreprocessor, pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from export import lite, lite_model, onnx, portable
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary

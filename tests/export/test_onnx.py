@@ -14,7 +14,7 @@ from support import save_run
 from bert_tf import predict
 from bert_tf.config import BertConfig, Head, MobileBertConfig
 from bert_tf.inference.single_file import open_single_file
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from export import onnx, portable

@@ -11,7 +11,7 @@ import tf_keras
 from support import one_line
 
 import bert_tf
-from bert_tf.text.preprocessor import pack_segments
+from bert_tf.text.bert_preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from export import check, preprocessor, saved_models
 from tfrecords.vocabulary import load_vocab

@@ -8,7 +8,7 @@ from support import quick_runs, save_run  # noqa: F401
 
 from bert_tf.config import BertConfig
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.text.preprocessor import pack_segments
+from bert_tf.text.bert_preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
 from bert_tf.weights.checkpoint import load_weights

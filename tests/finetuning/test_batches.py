@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.finetuning import features
+from bert_tf.finetuning import tokenizing as features
 from bert_tf.finetuning.batches import eval_batches, padded_lengths, train_batches
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.features import _packer, encode_texts, make_windows, train_order
-from bert_tf.text.preprocessor import pack_segments
+from bert_tf.finetuning.tokenizing import _packer, encode_texts, make_windows, train_order
+from bert_tf.text.bert_preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 

@@ -12,15 +12,15 @@ import tensorflow as tf
 from support import assert_same_state, one_device, quick_runs  # noqa: F401
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.finetuning.features import Features
+from bert_tf.devices.session import Session, Training
 from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, TaskLearner
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import TRAIN
+from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
-from bert_tf.session import Session, Training
 
 CONFIG = BertConfig(20, 8, 2, 2, 16, max_position_embeddings=16, initializer_range=0.5)
 

@@ -12,19 +12,19 @@ import tensorflow as tf
 from support import one_device, one_line, save_run, tuning_options, two_replicas
 
 import bert_tf
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, MobileBertConfig
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.conversion.converting import convert
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.finetuning.lora import LoraModel
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import run
 from bert_tf.runs.run import Run
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Trainer
+from bert_tf.weights.opening import open_checkpoint
 
 _NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 CONFIG = BertConfig(20, 8, 2, 2, 16, max_position_embeddings=16, **_NO_DROPOUT)

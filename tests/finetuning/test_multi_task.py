@@ -7,15 +7,15 @@ import pytest
 import tensorflow as tf
 from support import tuning_options
 
-from bert_tf.comparison.results import read_groups
+from bert_tf.comparison.comparing import read_groups
 from bert_tf.config import BertConfig
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.conversion.converting import convert
-from bert_tf.finetuning.features import Features, train_order
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.multi_task import MultiFeatures, MultiTask
 from bert_tf.finetuning.registry import TASKS
+from bert_tf.finetuning.tokenizing import Features, train_order
 from bert_tf.run_finetuning import run
 
 CONFIG = BertConfig(20, 8, 1, 2, 16, max_position_embeddings=16, initializer_range=0.5)

@@ -16,16 +16,16 @@ from tensorboard.plugins.hparams import list_session_groups
 from tensorboard.plugins.hparams.api_pb2 import ListSessionGroupsRequest
 from tensorboard.plugins.hparams.backend_context import Context
 
+from bert_tf.base.finite import NonFinite
 from bert_tf.base.output_files import atomic_write, make_folder
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression.compression_options import COMPRESSION, CompressionOptions
 from bert_tf.finetuning import sweep as sweep_module
 from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.sweep import ScoreTable, list_settings, summarize, sweep
-from bert_tf.finite import NonFinite
 from bert_tf.runs.run import FINISHED, FLAGS, Run
+from bert_tf.weights.opening import open_checkpoint
 
 
 def make_options(folder, **flags) -> FineTuningOptions:

@@ -11,12 +11,12 @@ from support import tuning_options
 
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.examples import TextExamples, _targets, hold_out
-from bert_tf.finetuning.features import Features, encode_texts
 from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.objectives import TaggingObjective
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import DataFiles, Task
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.finetuning.tokenizing import Features, encode_texts
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.reports import read_results
 from tfrecords.vocabulary import load_vocab

@@ -17,18 +17,18 @@ from support import one_line, save_run
 
 import bert_tf
 from bert_tf import predict
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.conversion import converting
 from bert_tf.conversion.conversion_options import ConversionOptions
-from bert_tf.inference.embedder import TextEmbedder, load_embedder
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.inference.text_embedder import TextEmbedder, load_embedder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.task_model import BertEmbedder
 from bert_tf.weights.formats.sentence_transformers import (
     EmbeddingSettings,
     read_settings,
     write_settings,
 )
+from bert_tf.weights.opening import open_checkpoint
 from export import embedder as export_embedder
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 

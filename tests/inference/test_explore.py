@@ -21,7 +21,7 @@ from bert_tf.explore import Options, run
 from bert_tf.inference.explorer import notebook_page
 from bert_tf.inference.explorer.exploring import Explorer
 from bert_tf.inference.explorer.server import MOST_BYTES, PageServer, page_of
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.runs.run import Run
 
 HOSTILE = "</script><script>alert(1)</script><!-- <b>&amp;\"' @SCRIPT@ \u2028 \u202eאבג 中文 🙂"

@@ -20,7 +20,7 @@ from bert_tf.extract_features import Options, run
 from bert_tf.inference import extraction, vector_files
 from bert_tf.inference.encoding import encode_lines
 from bert_tf.inference.vectors import chosen_layers
-from bert_tf.text.preprocessor import pack_segments
+from bert_tf.text.bert_preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # Tokens, words, spaces at both ends, a pair with too many tokens, an empty line, a text with too

@@ -15,7 +15,7 @@ from support import save_run
 import bert_tf
 from bert_tf.fill_mask import Options, run
 from bert_tf.inference.masks import target_ids
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
 

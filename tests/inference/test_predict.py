@@ -19,14 +19,14 @@ from support import save_run
 
 import bert_tf
 from bert_tf import explore, extract_features, fill_mask, run_finetuning
+from bert_tf.base.finite import count_non_finite
 from bert_tf.config import Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task
 from bert_tf.finetuning.serving import ChoiceModule
 from bert_tf.finetuning.task import DataFiles
-from bert_tf.finite import count_non_finite
-from bert_tf.inference.answers import answer_of, line_of
 from bert_tf.inference.predictor import Predictor
+from bert_tf.inference.presenting import answer_of, line_of
 from bert_tf.inference.texts import read_examples, texts_of_rows
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.predict import Options, run

@@ -17,7 +17,7 @@ from support import one_line
 
 import bert_tf
 from bert_tf.config import Head
-from bert_tf.inference.answers import Prediction, Predictions
+from bert_tf.inference.presenting import Prediction, Predictions
 from bert_tf.predict import Options, run
 from export import classifier
 

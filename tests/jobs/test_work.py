@@ -15,10 +15,10 @@ import pytest
 from jobs import killing
 
 from bert_tf.base import output_files
+from bert_tf.base.common_options import RunnerOptions
 from bert_tf.base.output_files import atomic_write, check_output_files, join_files
 from bert_tf.base.provenance import describe, describe_file, kept_files
 from bert_tf.examples import steps
-from bert_tf.flags import RunnerOptions
 from bert_tf.jobs.work import unfinished_work
 from bert_tf.jobs.workers import open_runner
 from tfrecords.vocabulary import SPECIAL_TOKENS

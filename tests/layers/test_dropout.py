@@ -10,12 +10,12 @@ import pytest
 import tensorflow as tf
 from support import calls_of
 
+from bert_tf.base.tensorflow_ops import compiling_for_gpu
 from bert_tf.config import BertConfig
 from bert_tf.layers import dropout
 from bert_tf.layers.dropout import Dropout, DropoutSeeds
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.tensorflow_ops import compiling_for_gpu
 
 SEED = np.array([11, -12], np.int32)
 SHAPE = (64, 128, 256)  # 2 million elements: the standard error of a mean is at most 0.00035

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
+from bert_tf.base.tensorflow_ops import compiling_for_gpu
 from bert_tf.layers import dropout as dropouts
 from bert_tf.layers import fused
 from bert_tf.layers.layer import LayerNormalization
-from bert_tf.tensorflow_ops import compiling_for_gpu
 
 pytestmark = pytest.mark.usefixtures("optimized_graphs")
 

@@ -19,7 +19,7 @@ from bert_tf.layers.dropout import DropoutSeeds
 from bert_tf.layers.initial_weights import seeded
 from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
 from bert_tf.models import lstms
-from bert_tf.models.encoder import BertEncoder, Pooler
+from bert_tf.models.bert_encoder import BertEncoder, Pooler
 from bert_tf.models.lstms import FeatureTagger
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel

@@ -6,11 +6,11 @@ import pathlib
 import numpy as np
 from support import one_line
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import Head, ModelSpec
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
+from bert_tf.weights.opening import open_checkpoint
 
 
 def of_arrays(arrays: dict[str, np.ndarray], spec: ModelSpec, head=None) -> Checkpoint:

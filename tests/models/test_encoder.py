@@ -15,7 +15,7 @@ from encoders import MOBILE, SMALL, STILL, random_inputs, randomize
 
 import bert_tf
 from bert_tf.config import PRESETS, BertConfig, preset_config
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.weights.names import training_flops

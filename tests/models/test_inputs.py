@@ -10,7 +10,7 @@ from encoders import SMALL, random_inputs
 
 from bert_tf.config import BiLSTMConfig
 from bert_tf.models import lstms
-from bert_tf.models.encoder import BertEncoder, attention_probabilities
+from bert_tf.models.bert_encoder import BertEncoder, attention_probabilities
 from bert_tf.models.lstms import BiLSTMEncoder, FeatureTagger
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel

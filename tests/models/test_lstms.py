@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.choices import FEATURES
+from bert_tf.base.choices import FEATURES
 from bert_tf.config import BertConfig, BiLSTMConfig, preset_config
 from bert_tf.models import lstms
 from bert_tf.models.lstms import BiLSTMEncoder, FeatureTagger

@@ -11,13 +11,13 @@ from checkpoints import pretrainer
 from encoders import randomize
 from support import save_run
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, MobileBertConfig
-from bert_tf.models.encoder import BertEncoder, attention_probabilities
+from bert_tf.models.bert_encoder import BertEncoder, attention_probabilities
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.weights.formats import google, huggingface, kerashub
 from bert_tf.weights.formats.huggingface_config import read_config
-from bert_tf.weights.table import entries, own_rows
+from bert_tf.weights.opening import open_checkpoint
+from bert_tf.weights.translation import entries, own_rows
 
 NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 SIZES = dict(embedding_size=4, intra_bottleneck_size=8, num_feedforward_networks=3)

@@ -15,7 +15,7 @@ from support import calls_of
 from bert_tf.compression.distillation import Distillation
 from bert_tf.config import BertConfig
 from bert_tf.layers.padding import SortedTokens, TokenCapacity, token_places
-from bert_tf.models.encoder import BertEncoder, skip_padding
+from bert_tf.models.bert_encoder import BertEncoder, skip_padding
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.models.task_model import BertTaskModel
 

@@ -11,7 +11,7 @@ from encoders import random_inputs
 from tensorflow.compiler.xla.service import hlo_pb2
 
 from bert_tf.config import BertConfig
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 
 pytestmark = pytest.mark.usefixtures("optimized_graphs")

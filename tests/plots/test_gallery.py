@@ -10,7 +10,7 @@ import pytest
 from support import save_fine_tuned, save_run
 
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 

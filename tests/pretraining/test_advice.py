@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.config import ModelSpec, preset_config
 from bert_tf.pretraining import phase_data
-from bert_tf.pretraining.records import (
+from bert_tf.pretraining.run_records import (
     PhaseRecords,
     check_unchanged,
     describe_records,

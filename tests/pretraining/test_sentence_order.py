@@ -8,12 +8,12 @@ import pytest
 from support import create_records, save_run
 
 from bert_tf import compress, run_pretraining
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.comparison.students import report
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
+from bert_tf.weights.opening import open_checkpoint
 from tfrecords.vocabulary import load_vocab
 
 _SHARED = dict(embedding_size=16, num_hidden_groups=1)

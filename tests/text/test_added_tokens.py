@@ -9,7 +9,7 @@ import tensorflow as tf
 from tokenizers import AddedToken as TheirToken
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from bert_tf.text.preprocessor import BertPreprocessor
+from bert_tf.text.bert_preprocessor import BertPreprocessor
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, AddedToken, Vocabulary
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from bert_tf.text.preprocessor import BertPreprocessor, pack_segments
+from bert_tf.text.bert_preprocessor import BertPreprocessor, pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from support import one_device
 
-from bert_tf.finite import NonFinite
+from bert_tf.base.finite import NonFinite
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.training.checkpoints import (
     Checkpointer,

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from support import one_device, one_line
 
-from bert_tf.finite import NonFinite
+from bert_tf.base.finite import NonFinite
 from bert_tf.training import driver as driver_module
 from bert_tf.training import reports
 from bert_tf.training.driver import Driver, Phase, Plan

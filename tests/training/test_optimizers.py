@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from support import two_replicas
 
-from bert_tf.choices import SCHEDULES
+from bert_tf.base.choices import SCHEDULES
 from bert_tf.training.optimizers import OPTIMIZERS, AdamW, DynamicLossScale, Lamb, make_schedule
 
 pytestmark = pytest.mark.usefixtures("optimized_graphs")

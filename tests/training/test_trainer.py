@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 from support import calls_of, one_device, two_replicas
 
+from bert_tf.base.tensorflow_ops import for_gpu
 from bert_tf.layers import dropout
 from bert_tf.layers.padding import TokenCapacity
-from bert_tf.models.encoder import skip_padding
-from bert_tf.tensorflow_ops import for_gpu
+from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Trainer, open_batches
 

@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from bert_tf import checkpoint
+from bert_tf.weights import opening as checkpoint
 
 
 @pytest.fixture(autouse=True)

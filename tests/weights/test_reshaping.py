@@ -9,12 +9,12 @@ from checkpoints import of_arrays, of_model
 from encoders import randomize
 from safetensors.numpy import load_file
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.models.encoder import BertEncoder, attention_probabilities
+from bert_tf.models.bert_encoder import BertEncoder, attention_probabilities
 from bert_tf.weights import reshaping
 from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping, load_mapping, load_weights
 from bert_tf.weights.formats import huggingface
+from bert_tf.weights.opening import open_checkpoint
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "b"))

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import softmax
 
-from bert_tf.finetuning.features import most_context
 from bert_tf.finetuning.squad.contexts import Places, SquadFeatures, SquadOptions
+from bert_tf.finetuning.tokenizing import most_context
 
 _QUESTIONS_PER_PART = 1024
 # The null odds of a question without any valid span.

@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.progress import counted
-from bert_tf.finetuning.features import Features, map_texts
 from bert_tf.finetuning.squad.questions import SquadExamples
-from bert_tf.text.preprocessor import join_segments
+from bert_tf.finetuning.tokenizing import Features, map_texts
+from bert_tf.text.bert_preprocessor import join_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
 

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_tf.finetuning.features import make_windows
 from bert_tf.finetuning.serving import ServingModule, Tensors
 from bert_tf.finetuning.tagging.tags import BEGINS, ENDS, tag_entities
+from bert_tf.finetuning.tokenizing import make_windows
 from bert_tf.models.task_model import BertTaskModel
-from bert_tf.text.preprocessor import column_of, join_rows, join_segments
+from bert_tf.text.bert_preprocessor import column_of, join_rows, join_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
 

@@ -13,7 +13,6 @@ from scipy.special import softmax
 from bert_tf.base.files import shortened, similar
 from bert_tf.base.progress import counted
 from bert_tf.config import Head
-from bert_tf.finetuning.features import Features, note_constant
 from bert_tf.finetuning.metrics import OF_A_CLASS, of_classes, precision_recall_f1
 from bert_tf.finetuning.objectives import ClassificationObjective, MultiLabelObjective
 from bert_tf.finetuning.predictions import class_columns, draw_confusion, write_rows
@@ -25,6 +24,7 @@ from bert_tf.finetuning.tasks.text_task import (
     constant_answer,
     constant_predictions,
 )
+from bert_tf.finetuning.tokenizing import Features, note_constant
 from bert_tf.tables.table import as_json, as_number, is_plain, join_classes
 
 # If one class has at least this share, accuracy says little.

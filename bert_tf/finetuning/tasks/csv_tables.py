@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.base.choices import VECTOR_TYPES
 from bert_tf.base.files import check_single
 from bert_tf.base.progress import say
-from bert_tf.choices import VECTOR_TYPES
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning import labels
 from bert_tf.finetuning.examples import TextExamples

@@ -9,13 +9,13 @@ import tensorflow as tf
 
 from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.features import Features, encode_rows
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.metrics import rank_right_texts
 from bert_tf.finetuning.objectives import RankingObjective, SimilarityObjective
 from bert_tf.finetuning.serving import Tensors
 from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks.text_task import RegressionTask, TextTask
+from bert_tf.finetuning.tokenizing import Features, encode_rows
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.names import part_of
 

@@ -9,7 +9,6 @@ import numpy as np
 from bert_tf.base.progress import counted
 from bert_tf.config import Head
 from bert_tf.finetuning.examples import OWN_TABLE, TextExamples, find_file
-from bert_tf.finetuning.features import Features, encode_rows, note_constant
 from bert_tf.finetuning.labels import class_targets, has_labels, read_single
 from bert_tf.finetuning.metrics import accuracy
 from bert_tf.finetuning.objectives import ClassificationObjective
@@ -22,6 +21,7 @@ from bert_tf.finetuning.predictions import (
 from bert_tf.finetuning.serving import ChoiceModule
 from bert_tf.finetuning.task import DataFiles, Outputs, Task
 from bert_tf.finetuning.tasks.text_task import constant_predictions
+from bert_tf.finetuning.tokenizing import Features, encode_rows, note_constant
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.tables.table import read_table
 from bert_tf.text.tokenizer import WordPieceTokenizer

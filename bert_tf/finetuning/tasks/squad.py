@@ -13,7 +13,6 @@ import tensorflow as tf
 from bert_tf.base.output_files import atomic_write
 from bert_tf.config import Head
 from bert_tf.finetuning.examples import choose_held_out
-from bert_tf.finetuning.features import note_constant
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.objectives import SpanObjective
 from bert_tf.finetuning.serving import ServingModule
@@ -30,6 +29,7 @@ from bert_tf.finetuning.squad.answers import (
 from bert_tf.finetuning.squad.questions import SquadExamples, read_squad_file, read_squad_tfds
 from bert_tf.finetuning.task import DataFiles, Outputs, Task
 from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
+from bert_tf.finetuning.tokenizing import note_constant
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 

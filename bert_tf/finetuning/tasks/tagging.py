@@ -11,7 +11,6 @@ from scipy.special import softmax
 
 from bert_tf.base.progress import counted
 from bert_tf.config import BertConfig, Head
-from bert_tf.finetuning.features import Features
 from bert_tf.finetuning.metrics import OF_A_CLASS, precision_recall_f1
 from bert_tf.finetuning.objectives import TaggingObjective
 from bert_tf.finetuning.predictions import draw_confusion, mean_cross_entropy, write_table
@@ -21,6 +20,7 @@ from bert_tf.finetuning.tagging.tagged_text import TaggedText, hold_out_document
 from bert_tf.finetuning.tagging.tags import breaks, entity_scores, is_entity_tag, tag_entities
 from bert_tf.finetuning.task import DataFiles, Task
 from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
+from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.lstms import FeatureTagger
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer

@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.examples import TextExamples, TfdsSource, hold_out
-from bert_tf.finetuning.features import Features, encode_texts, note_constant
 from bert_tf.finetuning.metrics import correlations
 from bert_tf.finetuning.objectives import RegressionObjective
 from bert_tf.finetuning.predictions import write_table
 from bert_tf.finetuning.serving import Tensors, TextModule
 from bert_tf.finetuning.task import DataFiles, Outputs, Task
+from bert_tf.finetuning.tokenizing import Features, encode_texts, note_constant
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 

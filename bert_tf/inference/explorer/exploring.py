@@ -8,23 +8,23 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.files import read_file
-from bert_tf.checkpoint import open_checkpoint
+from bert_tf.base.finite import check_computed
 from bert_tf.config import EMBEDDING
-from bert_tf.finite import check_computed
-from bert_tf.inference.answers import drawing_of
 from bert_tf.inference.encoding import NOWHERE, EncodedLine, Line, encode_lines, padded_inputs
 from bert_tf.inference.inference_options import PageOptions, PredictorOptions
 from bert_tf.inference.masks import MaskFiller
 from bert_tf.inference.models import load_model, load_tokenizer
 from bert_tf.inference.predictor import open_predictor
+from bert_tf.inference.presenting import drawing_of
 from bert_tf.inference.texts import parse_line
-from bert_tf.models.encoder import BertEncoder, attention_probabilities
+from bert_tf.models.bert_encoder import BertEncoder, attention_probabilities
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.resolution import check_length, fitting_length
 from bert_tf.runs.run import SOME_TEXTS, Run
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.names import HEAD_BIAS
+from bert_tf.weights.opening import open_checkpoint
+from bert_tf.weights.resolving import check_length, fitting_length
 
 Exploration = dict[str, Any]
 

@@ -14,7 +14,7 @@ from bert_tf.training.checkpoints import check_name, listed_checkpoint, tensors_
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import architectures
 from bert_tf.weights.names import part_of, weights
-from bert_tf.weights.table import Row, export_tensors, import_tensors
+from bert_tf.weights.translation import Row, export_tensors, import_tensors
 
 NAME = "Google"
 

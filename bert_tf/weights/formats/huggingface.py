@@ -20,7 +20,7 @@ from bert_tf.weights.formats.architectures import sentencepiece_file
 from bert_tf.weights.formats.sentence_transformers import FILES as EMBEDDER_FILES
 from bert_tf.weights.formats.sentence_transformers import transformer_folder
 from bert_tf.weights.formats.tensor_files import FILE, INDEX, open_tensors
-from bert_tf.weights.table import export_tensors, import_tensors
+from bert_tf.weights.translation import export_tensors, import_tensors
 from tfrecords.vocabulary import SPECIAL_TOKENS, write_vocab
 
 NAME = "Hugging Face"

@@ -12,7 +12,7 @@ from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.architectures import ARCHITECTURES, config_values, renamed
 from bert_tf.weights.names import HEAD_BIAS, weights
-from bert_tf.weights.table import Row
+from bert_tf.weights.translation import Row
 
 # The ends of the paths of weights that PyTorch stores as [out, in].
 _TRANSPOSED = ("kernel", "own_embeddings")

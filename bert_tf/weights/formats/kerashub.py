@@ -21,7 +21,7 @@ from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats.tensor_files import hdf5_tensors, write_hdf5
 from bert_tf.weights.names import HEAD_BIAS, weights
-from bert_tf.weights.table import Row, export_tensors, import_tensors
+from bert_tf.weights.translation import Row, export_tensors, import_tensors
 from tfrecords.vocabulary import load_vocab, write_vocab
 
 NAME = "KerasHub"

@@ -16,7 +16,7 @@ from bert_tf.runs.run import CONFIG, VOCAB, Run
 from bert_tf.training.checkpoints import Tensor, latest_checkpoint, tensors_by_key
 from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
 from bert_tf.weights.names import weights
-from bert_tf.weights.table import Row, import_tensors
+from bert_tf.weights.translation import Row, import_tensors
 
 NAME = "Model Garden"
 

@@ -19,7 +19,7 @@ from bert_tf.text.tokenizer_files import TOKENIZER, VOCAB, TokenizerFiles
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import model_garden
-from bert_tf.weights.table import import_tensors, own_rows
+from bert_tf.weights.translation import import_tensors, own_rows
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
 NAME = "SavedModel"

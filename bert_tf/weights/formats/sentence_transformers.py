@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.choices import SINGLE_LENGTH
 from bert_tf.base.files import read_json
 from bert_tf.base.output_files import atomic_write, write_json
-from bert_tf.choices import SINGLE_LENGTH
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.text.tokenizer_files import TOKENIZER, TokenizerFiles
 from bert_tf.training.checkpoints import Tensor

@@ -15,8 +15,8 @@ from bert_tf import compress, convert_checkpoint, extract_features, predict
 from bert_tf.config import EMBEDDING, BertConfig, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task
-from bert_tf.inference.embedder import load_embedder
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.inference.text_embedder import load_embedder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.run_finetuning import run
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer

@@ -17,7 +17,7 @@ from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks import multiple_choice
 from bert_tf.finetuning.tasks.multiple_choice import ENDINGS, ChoiceExamples
-from bert_tf.text.preprocessor import pack_segments
+from bert_tf.text.bert_preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import load_vocab
 

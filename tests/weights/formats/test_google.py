@@ -12,12 +12,12 @@ import tensorflow as tf
 from checkpoints import assert_equal, assert_refused, of_arrays, written
 from support import edit_json
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec, preset_config
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
 from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.formats import google
+from bert_tf.weights.opening import open_checkpoint
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b"))

@@ -17,15 +17,15 @@ from support import int32_only
 
 import bert_tf
 from bert_tf.base.files import read_json
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.text.tokenizer_files import TokenizerFiles
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats import huggingface
+from bert_tf.weights.opening import open_checkpoint
 from export import bundle
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab, write_vocab
 

@@ -16,19 +16,19 @@ from checkpoints import assert_equal, assert_refused, of_arrays, values, written
 from safetensors.numpy import load_file, save_file
 from support import edit_json
 
-from bert_tf.checkpoint import DOWNLOADS, local_path, open_checkpoint
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.conversion.converting import convert
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
-from bert_tf.resolution import EncoderFlags, read_vocab_file, resolve_model, resolve_vocab
-from bert_tf.text.preprocessor import pack_segments
+from bert_tf.text.bert_preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.formats import huggingface
 from bert_tf.weights.formats.huggingface_config import config_json, rows
 from bert_tf.weights.names import HEAD_BIAS
-from bert_tf.weights.table import entries
+from bert_tf.weights.opening import DOWNLOADS, local_path, open_checkpoint
+from bert_tf.weights.resolving import EncoderFlags, read_vocab_file, resolve_model, resolve_vocab
+from bert_tf.weights.translation import entries
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "a", "##b", "C"))

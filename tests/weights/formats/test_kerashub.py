@@ -11,9 +11,9 @@ import pytest
 from checkpoints import assert_equal, assert_refused, pretrainer, values, written
 from support import assert_same_tensors
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import Head
 from bert_tf.weights.formats import kerashub
+from bert_tf.weights.opening import open_checkpoint
 from tfrecords.vocabulary import Vocabulary
 
 VOCAB = "[PAD] [UNK] [CLS] [SEP] [MASK] a b cafe ##s e f g".split()

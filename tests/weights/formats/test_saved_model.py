@@ -12,15 +12,15 @@ from checkpoints import assert_equal, assert_refused, pretrainer
 from support import assert_same_tensors, int32_only
 from tensorflow.core.protobuf import saved_model_pb2
 
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.conversion.conversion_options import ConversionOptions
 from bert_tf.conversion.converting import convert
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.text.preprocessor import BertPreprocessor, pack_segments
+from bert_tf.text.bert_preprocessor import BertPreprocessor, pack_segments
 from bert_tf.weights.formats import model_garden
 from bert_tf.weights.formats.saved_model import read_preprocessor
-from bert_tf.weights.table import entries
+from bert_tf.weights.opening import open_checkpoint
+from bert_tf.weights.translation import entries
 from export import check
 from export.encoder import export_encoder
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, load_vocab, write_vocab

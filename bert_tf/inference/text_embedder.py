@@ -10,20 +10,20 @@ import keras
 import numpy as np
 
 from bert_tf.base.calling import checked
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.serving import TextModule
 from bert_tf.finetuning.task import make_model
 from bert_tf.inference.engine import Engine
 from bert_tf.inference.models import load_model
-from bert_tf.models.encoder import skip_padding
+from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.models.task_model import BertEmbedder
-from bert_tf.resolution import check_length, fitting_length, resolve_vocab
 from bert_tf.tables.memory import is_table, plain
-from bert_tf.text.preprocessor import BertPreprocessor, without_shared_padding
+from bert_tf.text.bert_preprocessor import BertPreprocessor, without_shared_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
+from bert_tf.weights.opening import open_checkpoint
+from bert_tf.weights.resolving import check_length, fitting_length, resolve_vocab
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

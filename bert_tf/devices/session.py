@@ -13,15 +13,14 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework.ops import gradient_registry
 
+from bert_tf.base.common_options import DeviceOptions
 from bert_tf.base.files import shortened
 from bert_tf.base.output_files import locked
 from bert_tf.base.process import check_memory
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.flags import DeviceOptions
 from bert_tf.layers.initial_weights import seeded
 from bert_tf.layers.padding import TokenCapacity
-from bert_tf.models.encoder import least_activations, skip_padding
+from bert_tf.models.bert_encoder import least_activations, skip_padding
 from bert_tf.runs.run import Run
 from bert_tf.training import strategy as strategies
 from bert_tf.training.driver import Driver, Metrics, Phase, Plan
@@ -34,6 +33,7 @@ from bert_tf.weights.checkpoint import (
     load_mapping,
     load_weights,
 )
+from bert_tf.weights.opening import open_checkpoint
 
 # For each run under way, in any thread, the gradients that TensorFlow knew before the first began.
 _known: list[set[str]] = []

@@ -26,7 +26,7 @@ from bert_tf.runs.run import CONFIG, VOCAB, Run
 from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
-from bert_tf.weights.table import import_tensors, own_rows
+from bert_tf.weights.translation import import_tensors, own_rows
 from tfrecords.vocabulary import guess_casing
 
 # The names of our models, as weights begin with them.

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.base.tensorflow_ops import compiled_by_xla, is_traced, recompute
 from bert_tf.config import BertConfig
 from bert_tf.layers.bert import BertEmbeddings, EncoderBlock
 from bert_tf.layers.dropout import DropoutSeeds
@@ -16,7 +17,6 @@ from bert_tf.layers.layer import Layer
 from bert_tf.layers.mobilebert import BottleneckBlock, TrigramEmbeddings
 from bert_tf.layers.padding import SortedTokens, Tokens
 from bert_tf.models.inputs import BertModel
-from bert_tf.tensorflow_ops import compiled_by_xla, is_traced, recompute
 
 # Attention computes a batch in this many groups, of at least this many rows. With eight groups,
 # little more is gained.

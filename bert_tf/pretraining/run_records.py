@@ -30,8 +30,8 @@ from bert_tf.base.output_files import write_json
 from bert_tf.base.provenance import FILE_KIND, check_same
 from bert_tf.config import ModelSpec
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
-from bert_tf.resolution import agreed, check_length
 from bert_tf.runs.run import RECORDS, Run
+from bert_tf.weights.resolving import agreed, check_length
 from tfrecords import manifest
 from tfrecords.dynamic_masking import DynamicMasking
 from tfrecords.reader import RecordSet, check_files

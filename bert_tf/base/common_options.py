@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bert_tf.base import command
+from bert_tf.base.choices import PRECISIONS, STRATEGIES, WORKERS
 from bert_tf.base.command import option, rare_option
-from bert_tf.choices import PRECISIONS, STRATEGIES, WORKERS
 
 _BEAM = ("Direct", "Dataflow", "Flink", "Spark", "Dask", "Portable")
 _location = functools.partial(rare_option, role="place")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 from bert_tf.base.progress import say
+from bert_tf.base.tensorflow_ops import compiling_for_gpu
 from bert_tf.config import BertConfig, preset_config
 from bert_tf.devices import report
 from bert_tf.devices.compiler import CompiledStep, DoesNotFit, GpuTarget, TpuTarget, compile_step
@@ -17,11 +18,10 @@ from bert_tf.devices.topology import USABLE, Topology
 from bert_tf.layers.padding import TokenCapacity
 from bert_tf.models.inputs import INPUTS
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
-from bert_tf.resolution import check_length
-from bert_tf.tensorflow_ops import compiling_for_gpu
 from bert_tf.training.optimizers import AdamW, make_schedule
 from bert_tf.training.strategy import set_precision
 from bert_tf.training.trainer import Trainer
+from bert_tf.weights.resolving import check_length
 
 
 def check(options: DeviceCheckOptions) -> None:

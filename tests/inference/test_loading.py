@@ -13,14 +13,15 @@ import tensorflow as tf
 from support import calls_of, one_line, save_checkpoint
 
 import bert_tf
-from bert_tf import _KERAS_CLASSES, checkpoint
-from bert_tf.checkpoint import open_checkpoint
+from bert_tf import _KERAS_CLASSES
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import FLAGS, Run
-from bert_tf.text.preprocessor import BertPreprocessor
+from bert_tf.text.bert_preprocessor import BertPreprocessor
+from bert_tf.weights import opening as checkpoint
+from bert_tf.weights.opening import open_checkpoint
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 VOCAB = Vocabulary((*SPECIAL_TOKENS, "A", "b", "##b"))

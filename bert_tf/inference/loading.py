@@ -8,15 +8,15 @@ import keras
 from bert_tf.base.calling import checked, in_python
 from bert_tf.base.command import Options
 from bert_tf.base.progress import say
-from bert_tf.checkpoint import local_folder, open_checkpoint
 from bert_tf.config import BertConfig
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.resolution import check_length, fitting_length
-from bert_tf.text.preprocessor import BertPreprocessor
+from bert_tf.text.bert_preprocessor import BertPreprocessor
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import load_or_warn
 from bert_tf.weights.formats.saved_model import read_preprocessor
+from bert_tf.weights.opening import local_folder, open_checkpoint
+from bert_tf.weights.resolving import check_length, fitting_length
 from tfrecords.vocabulary import Vocabulary, warn_about_casing
 
 

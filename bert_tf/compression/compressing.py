@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 import keras
 
 from bert_tf.base.progress import say
-from bert_tf.checkpoint import open_checkpoint
 from bert_tf.compression import student as students
 from bert_tf.compression.compression_options import CompressionOptions, GeneralOptions
 from bert_tf.compression.distillation import Distillation, DistillationObjective
@@ -15,23 +14,24 @@ from bert_tf.compression.quantized_student import Q8BertLearner, QBertLearner
 from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES, Loss
 from bert_tf.compression.run_files import Outcome, check_same_teacher, num_parameters
 from bert_tf.config import EMBEDDING, BertConfig, ModelSpec
+from bert_tf.devices.session import Session
 from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
 from bert_tf.finetuning.fine_tuned import in_task_order
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.saved_run import run_is_finished
 from bert_tf.finetuning.sweep import sweep
 from bert_tf.finetuning.task import Task
-from bert_tf.models.encoder import BertEncoder
+from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.phase_data import PretrainingLearner
 from bert_tf.pretraining.pretrain import pretrain
-from bert_tf.pretraining.records import masked_lm_prob, name_records
-from bert_tf.resolution import check_readable
+from bert_tf.pretraining.run_records import masked_lm_prob, name_records
 from bert_tf.runs.run import COMMAND, Run
-from bert_tf.session import Session
 from bert_tf.training.strategy import make_strategy
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.names import part_of
+from bert_tf.weights.opening import open_checkpoint
+from bert_tf.weights.resolving import check_readable
 
 LEARNERS = {"weights": ZeroingLearner, "q8bert": Q8BertLearner, "qbert": QBertLearner}
 """The learners of recipes that do more than compare a student with its teacher."""
@@ -98,7 +98,7 @@ def compress(options: CompressionOptions) -> dict[str, float]:
 def compress_all(options: CompressionOptions) -> Mapping[str, float]:
     """Makes the student or the students that the flags ask for; returns the best one's results."""
     if options.is_sweep:
-        return sweep(options, run="bert_tf.compression.compress:compress")
+        return sweep(options, run="bert_tf.compression.compressing:compress")
     return compress(options)
 
 

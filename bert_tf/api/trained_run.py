@@ -11,12 +11,12 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.base.calling import checked, in_python, with_home
 from bert_tf.base.files import read_file
-from bert_tf.checkpoint import anchored_path
 from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.runs.run import COMMAND, SWEEP_RESULTS, Run
 from bert_tf.tables.memory import table_in_memory
 from bert_tf.training.reports import EVAL_METRICS, EVAL_RESULTS, METRICS, read_metrics, read_results
+from bert_tf.weights.opening import anchored_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,7 @@ from bert_tf.base.calling import Form, python_function
 from bert_tf.tables.memory import table_in_memory
 
 if TYPE_CHECKING:
-    from bert_tf.trained_run import TrainedRun
+    from bert_tf.api.trained_run import TrainedRun
     from tfrecords.vocabulary import Vocabulary
 
 _SPLITS = ("train", "dev", "test")
@@ -27,7 +27,7 @@ def _with_data(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def _vocabulary(options: command.Options, _: None) -> "Vocabulary":
-    from bert_tf.resolution import read_vocab_file
+    from bert_tf.weights.resolving import read_vocab_file
 
     return read_vocab_file(options.report_vocab or options.output_file, None)[0]
 
@@ -37,8 +37,8 @@ def _records(options: command.Options, _: object) -> str:
 
 
 def _run(options: command.Options, results: Mapping[str, float]) -> "TrainedRun":
+    from bert_tf.api.trained_run import TrainedRun, best_run
     from bert_tf.runs.run import Run
-    from bert_tf.trained_run import TrainedRun, best_run
 
     folder = best_run(options.output_dir)
     if Run(folder).flags or not options.init_checkpoint:

@@ -14,8 +14,8 @@ import tensorflow as tf
 from bert_tf.base.content import is_utf8
 from bert_tf.base.progress import counted, progress_bar
 from bert_tf.finetuning.examples import TextExamples
+from bert_tf.text.bert_preprocessor import pack_segments
 from bert_tf.text.coverage import TokenCounts
-from bert_tf.text.preprocessor import pack_segments
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import Vocabulary
 

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 import bert_tf
 from bert_tf import plots
 from bert_tf.ablations.running import draw_ablation
-from bert_tf.compression.recipes import RECIPES
+from bert_tf.comparison.students import PUBLISHED
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.documents import Lexicon
 from bert_tf.examples.masking import mask_rows
@@ -280,8 +280,7 @@ def draw_compression() -> Pictures:
     """Draws the figures of docs/compression.md and docs/recipes.md."""
     published = [
         Compressed(row.name, row.compression, row.quality, faster=row.speed_up)
-        for recipe in RECIPES.values()
-        for row in recipe.published
+        for row in itertools.chain(*PUBLISHED.values())
     ]
     title = "Published: size and quality; the area is the speed"
     yield "compression_published", compressed_models([], published, title)

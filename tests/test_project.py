@@ -2,6 +2,7 @@
 
 import ast
 import collections
+import configparser
 import dataclasses
 import graphlib
 import importlib
@@ -110,6 +111,20 @@ def test_the_architecture_page_prints_the_tree():
         if path.name != "__init__.py"
     }
     assert printed == files
+
+
+def test_a_wheel_has_the_files_that_are_not_python():
+    """Oracle: the files in the folders of the packages; setup.cfg declares those of a wheel."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    declared = {
+        path
+        for package, patterns in setup["options.package_data"].items()
+        for pattern in patterns.split()
+        for path in (ROOT / package.replace(".", "/")).glob(pattern)
+    }
+    files = {path for package in PACKAGES for path in (ROOT / package).rglob("*.*")}
+    assert declared == {path for path in files if path.suffix not in (".py", ".pyc")}
 
 
 def test_the_readme_names_every_room():

@@ -1,17 +1,13 @@
-"""The flags of ablation, and the rows of its grids with the results that were published for them.
+"""The flags of ablation, and the rows of its grids with what was published about them."""
 
-Sources: BERT (arXiv:1810.04805v2) tables 5 to 8 and figure 5; ERNIE: Enhanced Representation
-through Knowledge Integration (arXiv:1904.09223) section 3.2. Scores are of dev sets, in percent.
-"""
-
-import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from bert_tf.base.choices import FEATURES, PAIR_LENGTH, RATE
+from bert_tf.base.choices import PAIR_LENGTH, RATE
 from bert_tf.base.command import option, rare_option
+from bert_tf.base.published import read_published
 from bert_tf.config import Size
 from bert_tf.pretraining.pretraining_options import SharedOptions
 
@@ -42,21 +38,25 @@ class GridRow:
     """A row: how it is pre-trained, and what the paper reports.
 
     The name is the value of --rows, and the row's folder. `flags` of run_pretraining are set by the
-    row; without a `size`, that of the flags holds. The encoder of a decoder attends to the left
-    only. Several rows may share the pre-training `run`, at the `percent` of its steps. A tagger
-    reads the `features` of a frozen encoder; without them, the encoder is fine-tuned. `beside` is
-    the paper's row, if it is another one, and `published` its results, by the names of columns.
+    row; without a `size`, that of the flags holds. Several rows may share the pre-training `run`,
+    at the `percent` of its steps. A tagger reads the `features` of a frozen encoder; without them,
+    the encoder is fine-tuned. `beside` names the paper's row, if it is another one, and `published`
+    are its results, in percent, by the names of columns.
     """
 
     name: str
     flags: Mapping[str, Any] = field(default_factory=dict)
     size: Size | None = None
-    is_decoder: bool = False
     run: str = ""
     percent: int = 100
     features: str = ""
-    beside: "GridRow | None" = None
+    beside: str = ""
     published: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_decoder(self) -> bool:
+        """Whether the encoder attends to the left only."""
+        return self.flags.get("masking") == "left_to_right"
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ class Grid:
     """
 
     title: str
-    rows: tuple[GridRow, ...]
-    tasks: tuple[str, ...]
-    results: tuple[str, ...] = ()
+    rows: Sequence[GridRow]
+    tasks: Sequence[str] = ()
+    results: Sequence[str] = ()
 
 
 _COLUMNS = {
@@ -98,115 +98,21 @@ def parse_size(name: str) -> Size:
     return Size(layers, width, num_attention_heads=heads)
 
 
-def _published(names: str, scores: Sequence[float]) -> dict[str, float]:
-    return dict(zip(names.split(", "), scores, strict=True))
+def _sized(name: str, **fields: Any) -> GridRow:
+    return GridRow(name, size=parse_size(name), **fields)
 
 
-def _sized(name: str, scores: Sequence[float] = ()) -> GridRow:
-    published = _published(f"{PERPLEXITY}, MNLI-m, MRPC, SST-2", scores) if scores else {}
-    return GridRow(name, size=parse_size(name), published=published)
+def _read_grid(name: str, rows: Sequence[dict], columns: Sequence[str] = (), **fields) -> Grid:
+    make = _sized if name == "sizes" else GridRow
+    found = []
+    for row in rows:
+        published = dict(zip(columns, row.pop("scores", ()), strict=False))
+        found.append(make(**row, published=published))
+    return Grid(rows=tuple(found), **fields)
 
 
-# Table 6.
-PAPER_SIZES = (
-    _sized("L-3_H-768_A-12", (5.84, 77.9, 79.8, 88.4)),
-    _sized("L-6_H-768_A-3", (5.24, 80.6, 82.2, 90.7)),
-    _sized("L-6_H-768_A-12", (4.68, 81.9, 84.8, 91.3)),
-    _sized("L-12_H-768_A-12", (3.99, 84.4, 86.7, 92.9)),
-    _sized("L-12_H-1024_A-16", (3.54, 85.7, 86.9, 93.3)),
-    _sized("L-24_H-1024_A-16", (3.23, 86.6, 87.8, 93.7)),
-)
-# A third of the layers and about a sixth of the width.
-_SMALL = "L-1_H-128_A-2 L-2_H-128_A-1 L-2_H-128_A-2 L-4_H-128_A-2 L-4_H-192_A-3 L-8_H-192_A-3"
-_SMALL_SIZES = tuple(
-    dataclasses.replace(row, name=name, size=parse_size(name), beside=row)
-    for row, name in zip(PAPER_SIZES, _SMALL.split(), strict=True)
-)
-_LEFT_TO_RIGHT = {"masking": "left_to_right", "objective": "mlm"}
-
-
-def _objective(name: str, flags: Mapping[str, str], *scores: float, is_decoder=False) -> GridRow:
-    published = _published("MNLI-m, QNLI, MRPC, SST-2, SQuAD F1", scores)
-    return GridRow(name, flags, is_decoder=is_decoder, published=published)
-
-
-def _masked(mask: int, same: int, random: int, *scores: float) -> GridRow:
-    flags = {"replacements": f"{mask},{same},{random}"}
-    published = _published("MNLI-m, NER F1, NER features F1", scores)
-    return GridRow(f"{mask}-{same}-{random}", flags, published=published)
-
-
-# Table 7. `sum_last_four` is not in it.
-_FEATURE_SCORES = dict(zip(FEATURES, (91.0, 94.9, 95.6, None, 96.1, 95.9, 95.5), strict=True))
-
-GRIDS = {
-    "sizes": Grid(
-        "Layers, width and heads; table 6 of BERT",
-        _SMALL_SIZES,
-        ("mnli", "mrpc", "sst2"),
-        (PERPLEXITY, LM_ACCURACY),
-    ),
-    "tasks": Grid(
-        "Pre-training tasks; table 5 of BERT",
-        (
-            _objective("bert", {}, 84.4, 88.4, 86.7, 92.7, 88.5),
-            _objective("no-nsp", {"objective": "mlm"}, 83.9, 84.9, 86.5, 92.6, 87.9),
-            _objective("ltr", _LEFT_TO_RIGHT, 82.1, 84.3, 77.5, 92.1, 77.8, is_decoder=True),
-        ),
-        ("mnli", "qnli", "mrpc", "sst2", "squad"),
-    ),
-    "steps": Grid(
-        "Pre-training steps; figure 5 of BERT: from 500,000 to 1,000,000 steps, base gains almost "
-        "1.0 on MNLI-m",
-        tuple(
-            GridRow(f"{run}-{percent}", flags, is_decoder=bool(flags), run=run, percent=percent)
-            for run, flags in (("mlm", {}), ("ltr", _LEFT_TO_RIGHT))
-            for percent in (20, 40, 60, 80, 100)
-        ),
-        ("mnli",),
-    ),
-    "masking": Grid(
-        "Tokens to predict that become [MASK], stay, become random, in percent; table 8 of BERT",
-        (
-            _masked(80, 10, 10, 84.2, 95.4, 94.9),
-            _masked(100, 0, 0, 84.3, 94.9, 94.0),
-            _masked(80, 0, 20, 84.1, 95.2, 94.6),
-            _masked(80, 20, 0, 84.4, 95.2, 94.7),
-            _masked(0, 20, 80, 83.7, 94.8, 94.6),
-            _masked(0, 0, 100, 83.6, 94.9, 94.6),
-        ),
-        ("mnli", "ner"),
-    ),
-    "rates": Grid(
-        "Tokens masked in training, in percent; tested at 15",
-        tuple(
-            GridRow(str(rate), {"masked_lm_prob": rate / 100, "eval_masked_lm_prob": 0.15})
-            for rate in (5, 15, 30, 50)
-        ),
-        (),
-        (PERPLEXITY, LM_ACCURACY),
-    ),
-    "layers": Grid(
-        "Outputs of one frozen encoder that a tagger reads; table 7 of BERT (base)",
-        (
-            GridRow("fine-tuned", published={"NER F1": 96.4}),
-            *(
-                GridRow(name, features=name, published={"NER F1": score} if score else {})
-                for name, score in _FEATURE_SCORES.items()
-            ),
-        ),
-        ("ner",),
-    ),
-    "entities": Grid(
-        "Masking of single tokens or of whole words and phrases, as in ERNIE",
-        (
-            GridRow("wordpiece", {"masking": "wordpiece"}),
-            GridRow("entity", {"masking": "whole_word"}),
-        ),
-        (),
-        ("entity_accuracy", "token_accuracy"),
-    ),
-}
+GRIDS = {name: _read_grid(name, **grid) for name, grid in read_published("ablations").items()}
+PAPER_SIZES = tuple(_sized(row.beside, published=row.published) for row in GRIDS["sizes"].rows)
 
 
 def select_rows(grid: str, names: str | None) -> tuple[GridRow, ...]:

@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.ablations.ablation_options import GRIDS, LM_ACCURACY, PERPLEXITY, AblationOptions
+from bert_tf.ablations.ablation_options import (
+    GRIDS,
+    LM_ACCURACY,
+    PERPLEXITY,
+    AblationOptions,
+    parse_size,
+)
 from bert_tf.ablations.plan import RowPlan, count_parameters, make_plan
 from bert_tf.base.command_help import command_line
 from bert_tf.base.finite import NonFinite
@@ -116,12 +122,12 @@ def write_grid(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, 
     rows = []
     for plan in plans:
         row, scores = plan.row, read_scores(plan)
-        paper = row.beside or row
-        theirs = sized_config(paper.size, _PAPER_VOCABULARY) if paper.size else None
+        paper = row.beside or row.name
+        theirs = sized_config(parse_size(paper), _PAPER_VOCABULARY) if row.size else None
         rows.append(
             {
                 "row": row.name,
-                "paper_row": paper.name if row.published else None,
+                "paper_row": paper if row.published else None,
                 "paper_parameters": theirs and count_parameters(theirs),
                 "run": row.run or None,
                 "step": plan.step,

@@ -1,11 +1,4 @@
-"""Compares the fine-tuning runs in a folder with each other and with published results.
-
-The published scores are in percent, with the digits of their papers. Source: BERT
-(arXiv:1810.04805v2) tables 1, 2, 3, 4 and 7, with the systems it names. It rounds the test scores
-of three taggers, which are from their own papers: ELMo (arXiv:1802.05365), CVT (arXiv:1809.08370,
-multi-task) and Flair (Contextual String Embeddings for Sequence Labeling, COLING 2018). That of
-TagLM is from arXiv:1705.00108.
-"""
+"""Compares the fine-tuning runs in a folder with each other and with published results."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.published import read_published
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.multi_task import TOGETHER
 from bert_tf.finetuning.registry import task_of_run
@@ -37,116 +31,24 @@ class Column(NamedTuple):
 class PublishedTable(NamedTuple):
     """A table of published scores: what was measured, on which split, for which systems.
 
-    A row is a system and its scores, None where there is none; with `average`, the last one is the
-    mean of the others. `form` formats the scores of runs.
+    A row is a system and its scores in percent, None where there is none; with `average`, the last
+    one is the mean of the others. `form` formats the scores of runs.
     """
 
     title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[str, Scores], ...]
+    columns: Sequence[Column]
+    rows: Sequence[tuple[str, Scores]]
     average: bool = False
     form: str = ".1f"
 
 
-GLUE = PublishedTable(
-    "GLUE. Published: test set, from GLUE's server. Runs: dev set",
-    (
-        Column("MNLI-m", "mnli", "eval_accuracy"),
-        Column("MNLI-mm", "mnli", "eval_mismatched_accuracy"),
-        Column("QQP F1", "qqp", "eval_f1"),
-        Column("QNLI", "qnli", "eval_accuracy"),
-        Column("SST-2", "sst2", "eval_accuracy"),
-        Column("CoLA Matthews", "cola", "eval_matthews"),
-        Column("STS-B Spearman", "stsb", "eval_spearman"),
-        Column("MRPC F1", "mrpc", "eval_f1"),
-        Column("RTE", "rte", "eval_accuracy"),
-    ),
-    (
-        ("Pre-OpenAI SOTA", (80.6, 80.1, 66.1, 82.3, 93.2, 35.0, 81.0, 86.0, 61.7, 74.0)),
-        ("BiLSTM+ELMo+Attn", (76.4, 76.1, 64.8, 79.8, 90.4, 36.0, 73.3, 84.9, 56.8, 71.0)),
-        ("OpenAI GPT", (82.1, 81.4, 70.3, 87.4, 91.3, 45.4, 80.0, 82.3, 56.0, 75.1)),
-        ("BERT-base", (84.6, 83.4, 71.2, 90.5, 93.5, 52.1, 85.8, 88.9, 66.4, 79.6)),
-        ("BERT-large", (86.7, 85.9, 72.1, 92.7, 94.9, 60.5, 86.5, 89.3, 70.1, 82.1)),
-    ),
-    average=True,
-)
+def _read_table(columns: Sequence[Sequence], rows: Sequence[Sequence], **rest) -> PublishedTable:
+    scores = [(system, tuple(x or None for x in row)) for system, *row in rows]
+    return PublishedTable(columns=[Column(*x) for x in columns], rows=scores, **rest)
 
-SQUAD_1 = PublishedTable(
-    "SQuAD 1.1. Leaderboard of December 10th, 2018. BERT's ensembles join 7 systems",
-    (
-        Column("dev EM", "squad", "eval_exact_match"),
-        Column("dev F1", "squad", "eval_f1"),
-        Column("test EM", "squad", "test_exact_match"),
-        Column("test F1", "squad", "test_f1"),
-    ),
-    (
-        ("human", (None, None, 82.3, 91.2)),
-        ("nlnet, ensemble, first of the leaderboard", (None, None, 86.0, 91.7)),
-        ("QANet, ensemble, second of the leaderboard", (None, None, 84.5, 90.5)),
-        ("BiDAF+ELMo, single", (None, 85.6, None, 85.8)),
-        ("R.M. Reader, ensemble", (81.2, 87.9, 82.3, 88.5)),
-        ("BERT-base, single", (80.8, 88.5, None, None)),
-        ("BERT-large, single", (84.1, 90.9, None, None)),
-        ("BERT-large, ensemble", (85.8, 91.8, None, None)),
-        ("BERT-large, single, with TriviaQA", (84.2, 91.1, 85.1, 91.8)),
-        ("BERT-large, ensemble, with TriviaQA", (86.2, 92.2, 87.4, 93.2)),
-    ),
-)
 
-SQUAD_2 = PublishedTable(
-    "SQuAD 2.0, at the best threshold on the dev set. Leaderboard of December 10th, 2018",
-    (
-        Column("dev EM", "squad2", "eval_best_exact"),
-        Column("dev F1", "squad2", "eval_best_f1"),
-        Column("test EM", "squad2", "test_best_exact"),
-        Column("test F1", "squad2", "test_best_f1"),
-    ),
-    (
-        ("human", (86.3, 89.0, 86.9, 89.5)),
-        ("MIR-MRC (F-Net), single, first of the leaderboard", (None, None, 74.8, 78.0)),
-        ("nlnet, single, second of the leaderboard", (None, None, 74.2, 77.1)),
-        ("unet, ensemble", (None, None, 71.4, 74.9)),
-        ("SLQA+, single", (None, None, 71.4, 74.4)),
-        ("BERT-large, single", (78.7, 81.9, 80.0, 83.1)),
-    ),
-)
-
-SWAG = PublishedTable(
-    "SWAG, accuracy",
-    (Column("dev", "swag", "eval_accuracy"), Column("test", "swag", "test_accuracy")),
-    (
-        ("ESIM+GloVe", (51.9, 52.7)),
-        ("ESIM+ELMo", (59.1, 59.2)),
-        ("OpenAI GPT", (None, 78.0)),
-        ("BERT-base", (81.6, None)),
-        ("BERT-large", (86.6, 86.3)),
-        ("human, expert", (None, 85.0)),
-        ("human, 5 annotations", (None, 88.0)),
-    ),
-)
-
-NER = PublishedTable(
-    "CoNLL-2003 named entities, F1",
-    (Column("dev", "ner", "eval_f1"), Column("test", "ner", "test_f1")),
-    (
-        ("TagLM", (None, 91.93)),
-        ("ELMo", (95.7, 92.22)),
-        ("CVT", (None, 92.61)),
-        ("Flair", (None, 93.09)),
-        ("BERT-large, fine-tuned", (96.6, 92.8)),
-        ("BERT-base, fine-tuned", (96.4, 92.4)),
-        ("BERT-base, embeddings as features", (91.0, None)),
-        ("BERT-base, second-to-last layer as features", (95.6, None)),
-        ("BERT-base, last layer as features", (94.9, None)),
-        ("BERT-base, weighted sum of the last four layers", (95.9, None)),
-        ("BERT-base, concatenation of the last four layers", (96.1, None)),
-        ("BERT-base, weighted sum of all layers", (95.5, None)),
-    ),
-    form=".2f",
-)
-
-TABLES = (GLUE, SQUAD_1, SQUAD_2, SWAG, NER)
-
+TABLES = [_read_table(**table) for table in read_published("scores")["tables"]]
+GLUE, SQUAD_1, SQUAD_2, SWAG, NER = TABLES
 
 # Flags that name what a run was made from, and the checksums of their contents.
 _INPUTS = {"init_checkpoint", "init_vocab_mapping", "bert_config_file", "vocab_file", "data_dir"}

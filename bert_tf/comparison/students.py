@@ -4,6 +4,7 @@ import os
 import timeit
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -11,9 +12,9 @@ import tensorflow as tf
 
 from bert_tf.base.output_files import atomic_write, check_output_files
 from bert_tf.base.progress import progress_bar, say
+from bert_tf.base.published import read_published
 from bert_tf.comparison.comparing import Group, print_tables, read_groups
 from bert_tf.compression.compression_options import ReportOptions
-from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.run_files import Outcome
 from bert_tf.finetuning.sweep import Score, ScoreTable
 from bert_tf.inference.models import load_model
@@ -23,6 +24,43 @@ from bert_tf.weights.opening import open_checkpoint
 
 # Speed is measured with batches of this size and length, in so many rounds.
 _BATCH, _LENGTH, _ROUNDS = 32, 128, 10
+
+
+class Published(NamedTuple):
+    """A row of the table of compression studies in a survey.
+
+    The model is `compression` times smaller than BERT-base, keeps `quality` of its scores on
+    `tasks`, and is `speed_up` times faster, if that is stated. `smaller_than` and `faster_than`
+    name another model that a figure is relative to. `layers` is the architecture with the number of
+    its layers.
+    """
+
+    name: str
+    compression: float
+    quality: float
+    layers: str
+    tasks: str
+    speed_up: float | None = None
+    smaller_than: str = ""
+    faster_than: str = ""
+
+    @property
+    def cells(self) -> list[str]:
+        """The row as text: name, size, quality, speed, layers and tasks."""
+
+        def text(value: float | None, than: str) -> str:
+            return "-" if value is None else f"{value:g}" + (f" ({than})" if than else "")
+
+        size = text(self.compression, self.smaller_than)
+        speed = text(self.speed_up, self.faster_than)
+        return [self.name, size, f"{self.quality:.0%}", speed, self.layers, self.tasks]
+
+
+PUBLISHED = {
+    recipe: [Published(**row) for row in rows]
+    for recipe, rows in read_published("compression").items()
+}
+"""The rows by recipe."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +114,7 @@ def report(options: ReportOptions) -> None:
     published = [
         Compressed(row.name, row.compression, row.quality, faster=row.speed_up)
         for recipe in dict.fromkeys(student.outcome.recipe for student in students)
-        for row in RECIPES[recipe].published
+        for row in PUBLISHED.get(recipe, ())
     ]
     drawn = compressed_models(models, published).png()
     atomic_write(table, "\n\n".join(x.markdown() for x in found) + "\n", options.overwrite)
@@ -162,7 +200,7 @@ def tables(students: Sequence[Student], speed_ups: Sequence[float | None]) -> li
     """Returns a table for each task and teacher."""
     found: dict[str, ScoreTable] = {}
     for student, speed_up in zip(students, speed_ups, strict=True):
-        outcome, recipe = student.outcome, RECIPES[student.outcome.recipe]
+        outcome = student.outcome
         metric = outcome.metric.removeprefix("eval_")
         title = f"{student.group.task}, students of {student.teacher}"
         header = ["recipe", "runs", "MB", metric, "times smaller", "kept", "times faster"]
@@ -174,7 +212,7 @@ def tables(students: Sequence[Student], speed_ups: Sequence[float | None]) -> li
         if teacher not in rows:
             rows.append(teacher)
         zipped = " (gzip)" if outcome.teacher_gzip_bytes else ""
-        published = [row.cells for row in recipe.published] or [6 * ["-"]]
+        published = [row.cells for row in PUBLISHED.get(outcome.recipe, ())] or [6 * ["-"]]
         rows.append(
             [
                 student.name,

@@ -102,38 +102,6 @@ class Loss:
         return max(start for start, _ in (self.labels_during, *(x.during for x in self.terms)))
 
 
-class Published(NamedTuple):
-    """A row of the table of compression studies in a survey.
-
-    The model is `compression` times smaller than BERT-base, keeps `quality` of its scores on
-    `tasks`, and is `speed_up` times faster, if that is stated. `smaller_than` and `faster_than`
-    name another model that a figure is relative to. `layers` is the architecture with the number of
-    its layers.
-
-    Source: A Primer in BERTology (arXiv:2002.12327v1) table 1.
-    """
-
-    name: str
-    compression: float
-    quality: float
-    speed_up: float | None
-    layers: str
-    tasks: str
-    smaller_than: str = ""
-    faster_than: str = ""
-
-    @property
-    def cells(self) -> list[str]:
-        """The row as text: name, size, quality, speed, layers and tasks."""
-
-        def text(value: float | None, than: str) -> str:
-            return "-" if value is None else f"{value:g}" + (f" ({than})" if than else "")
-
-        size = text(self.compression, self.smaller_than)
-        speed = text(self.speed_up, self.faster_than)
-        return [self.name, size, f"{self.quality:.0%}", speed, self.layers, self.tasks]
-
-
 @dataclass(frozen=True)
 class Recipe:
     """A method. `compress` has tables of how the students of some of them start and train.
@@ -151,7 +119,6 @@ class Recipe:
     samples: bool = False  # whether --augment also masks words, and keeps only some of a copy
     flags: tuple[str, ...] = ()  # those that only few recipes read
     unsuited: tuple[str, ...] = ()  # those that do not suit the student
-    published: tuple[Published, ...] = ()
 
     def layers(self, count: int) -> Sequence[int]:
         """Returns which of `count` layers the student starts with, counted from 0."""
@@ -217,9 +184,6 @@ _PATIENT = Loss(
         Term("patience", "patience", 100.0, HIDDEN, BELOW_LAST),
     ),
 )
-# The tasks of published figures.
-_GLUE, _NO_WNLI, _CLASSES = "GLUE", "GLUE without WNLI", "GLUE without WNLI, CoLA, STS-B"
-_LARGE, _TAGS = "MNLI, QQP, SST-2", "CoNLL-2018 POS and morphology"
 _PREDICTIONS = Loss(0.0, terms=(_soft_labels(1.0, temperature=1.0),))
 
 RECIPES = {
@@ -231,63 +195,48 @@ RECIPES = {
         Loss(0.25, terms=_DISTILBERT),
         divisor=2,
         spread=True,
-        published=(Published("DistilBERT", 2.5, 0.90, 1.6, "BERT6", _GLUE),),
     ),
     "pkd6": Recipe(
         "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
         _PATIENT,
         divisor=2,
-        published=(Published("BERT6-PKD", 1.6, 0.97, 1.9, "BERT6", _CLASSES),),
     ),
     "pkd3": Recipe(
         "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
         _PATIENT,
         divisor=4,
-        published=(Published("BERT3-PKD", 2.4, 0.92, 3.7, "BERT3", _CLASSES),),
     ),
     "pd": Recipe(
         "Turc et al., Well-Read Students Learn Better (arXiv:1908.08962)",
         _PREDICTIONS,
         divisor=2,
-        published=(Published("PD", 1.6, 0.98, 2.5, "BERT6", _CLASSES, faster_than="BERT-large"),),
     ),
     "tinybert": Recipe(
         "Jiao et al., TinyBERT (arXiv:1909.10351)",
         Loss(0.0, terms=(*_imitated(_FIRST), _soft_labels(1.0, temperature=1.0, during=_SECOND))),
         divisor=3,
         spread=True,
-        published=(Published("TinyBERT", 7.5, 0.96, 9.4, "BERT4", _GLUE),),
     ),
     "mobilebert": Recipe(
         "Sun et al., MobileBERT (arXiv:2004.02984)",
         Loss(0.5, _DISTILLATION, _MOBILEBERT),
         has_default=False,
-        published=(Published("MobileBERT", 4.3, 1.0, 4.0, "BERT24", _NO_WNLI),),
     ),
     # On a task, the student learns from labels alone.
     "mixed-vocabulary": Recipe(
         "Zhao et al., Optimal Subwords and Shared Projections (arXiv:1909.11687v1)",
         has_default=False,
-        published=(
-            Published("BERT-192", 5.7, 0.94, 22.0, "BERT12", "MNLI, MRPC, SST-2"),
-            Published("BERT-48", 62.0, 0.87, 77.0, "BERT12", "MNLI, MRPC, SST-2"),
-        ),
     ),
     "albert": Recipe(
         "Lan et al., ALBERT (arXiv:1909.11942)",
         has_default=False,
         shares_layers=True,
-        published=(
-            Published("ALBERT-base", 9.0, 0.97, 5.6, "BERT12", "MNLI, SST-2"),
-            Published("ALBERT-xxlarge", 0.47, 1.07, 0.3, "BERT12", "MNLI, SST-2"),
-        ),
     ),
     "internal": Recipe(
         "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
         _internal(STACKED),
         divisor=2,
         spread=True,
-        published=(Published("Aguilar et al.", 2.0, 0.94, None, "BERT6", "CoLA, MRPC, QQP, RTE"),),
     ),
     "internal-progressive": Recipe(
         "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
@@ -299,7 +248,6 @@ RECIPES = {
         "Xu et al., BERT-of-Theseus (arXiv:2002.02925)",
         Loss(replaces=True),
         divisor=2,
-        published=(Published("BERT-of-Theseus", 1.6, 0.98, None, "BERT6", _NO_WNLI),),
     ),
     "heads": Recipe(
         "Michel et al., Are Sixteen Heads Really Better than One? (arXiv:1905.10650)",
@@ -313,28 +261,22 @@ RECIPES = {
     ),
     "q8bert": Recipe(
         "Zafrir et al., Q8BERT (arXiv:1910.06188)",
-        published=(Published("Q8BERT", 4.0, 0.99, None, "BERT12", _GLUE),),
     ),
     "qbert": Recipe(
         "Shen et al., Q-BERT (arXiv:1909.05840)",
         flags=("bits",),
         unsuited=("init_checkpoint", "student_layers", "preset", "bert_config_file"),
-        published=(Published("Q-BERT", 13.0, 0.99, None, "BERT12", "MNLI, SST-2"),),
     ),
     "minibert": Recipe(
         "Tsai et al., Small and Practical BERT Models for Sequence Labeling (arXiv:1909.00100)",
         _PREDICTIONS,
         divisor=4,
-        published=(Published("MiniBERT", 6.0, 0.98, 27.0, "mBERT3", _TAGS, "mBERT", "mBERT"),),
     ),
     "bilstm": Recipe(
         "Tang et al., Distilling Task-Specific Knowledge from BERT (arXiv:1903.12136)",
         Loss(0.0, terms=(Term("outputs", "squared_error"),)),
         samples=True,
         unsuited=("student_layers", "preset", "bert_config_file", "layer_decay"),
-        published=(
-            Published("BiLSTM", 110.0, 0.91, 434.0, "BiLSTM1", _LARGE, faster_than="BERT-large"),
-        ),
     ),
 }
 """The recipes by the values of --recipe."""

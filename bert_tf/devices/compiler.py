@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from bert_tf.base.published import read_published
 from bert_tf.devices.topology import USABLE, Topology
 
 
@@ -209,15 +210,9 @@ class _Architecture(NamedTuple):
     clock: float  # GHz
 
 
-# Sources: NVIDIA's CUDA C++ Programming Guide, "Compute Capabilities", and the white papers of the
-# architectures.
 _ARCHITECTURES = {
-    "v100": _Architecture((7, 0), 80, 64, 2048, 98304, 98304, 6 << 20, 1.53),
-    "t4": _Architecture((7, 5), 40, 64, 1024, 65536, 65536, 4 << 20, 1.59),
-    "a100": _Architecture((8, 0), 108, 64, 2048, 167936, 166912, 40 << 20, 1.41),
-    "l4": _Architecture((8, 9), 58, 128, 1536, 102400, 101376, 48 << 20, 2.04),
-    "h100": _Architecture((9, 0), 132, 128, 2048, 233472, 232448, 50 << 20, 1.98),
-    "h200": _Architecture((9, 0), 132, 128, 2048, 233472, 232448, 50 << 20, 1.98),
+    name: _Architecture(*values)
+    for name, values in read_published("chips")["architectures"].items()
 }
 _INSTALL = "pip install 'jax>=0.10.2' 'jax-cuda12-plugin>=0.10.2' nvidia-cuda-nvcc-cu12"
 

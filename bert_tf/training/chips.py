@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from bert_tf.base.published import read_published
+
 _SIZES = (512, 1024, 2048, 4096, 8192)
 _PRODUCTS, _REPEATS = 4, 3
 _LONG_ENOUGH = 0.1  # seconds for `_PRODUCTS` products
-_GIB = 2**30
 
 
 def peak_flops(strategy: tf.distribute.Strategy, precision: str) -> float:
@@ -74,8 +75,7 @@ class Chip(NamedTuple):
     """Published figures of a GPU or a TPU chip. Rates are per second.
 
     Attributes:
-        pattern: what its name contains: that which NVIDIA's driver gives a GPU; "TPU " and the
-            accelerator type of a TPU.
+        pattern: what its name contains.
         float16, bfloat16: TFLOP/s in dense products of matrices, accumulated in float32.
         tensor_float_32: the same for float32 matrices that are rounded to TensorFloat-32, or to
             bfloat16 on TPUs.
@@ -87,10 +87,10 @@ class Chip(NamedTuple):
     """
 
     pattern: str
-    float16: float | None
-    bfloat16: float | None
-    tensor_float_32: float | None
     float32: float
+    float16: float | None = None
+    bfloat16: float | None = None
+    tensor_float_32: float | None = None
     memory: float = 0.0
     bandwidth: float = 0.0
     link_bandwidth: float = 0.0
@@ -104,39 +104,10 @@ class Chip(NamedTuple):
         return peak and peak * 1e12 / self.replicas
 
 
-# Sources: NVIDIA's data sheets "Tesla V100" (2018), "T4" (2019), "A100" (2022), "A10" (2021),
-# "L4" (2023), "L40S" (2023), "H100" and "H200" (2024), and "Blackwell architecture" (2024). Those
-# of the Ada, Hopper and Blackwell generations state twice these arithmetic figures, for sparse
-# matrices. The memory is that which programs see; the link has half of the bandwidth of NVLink, or
-# of PCI Express on T4 and L4, which counts both directions.
-GPUS = {
-    "v100": Chip(r"V100(?!.*PCIE)", 125, None, None, 15.7, 16.9e9, 900e9, 150e9),
-    "t4": Chip(r"\bT4\b", 65, None, None, 8.1, 15.8e9, 320e9, 16e9),
-    "a100": Chip(r"A100", 312, 312, 156, 19.5, 85.1e9, 2039e9, 300e9),
-    "l4": Chip(r"\bL4\b", 121, 121, 60, 30.3, 23.6e9, 300e9, 32e9),
-    "h100": Chip(r"H100(?! PCIe| NVL)", 989, 989, 494, 67, 85.0e9, 3352e9, 450e9),
-    "h200": Chip(r"H200(?! NVL)", 989, 989, 494, 67, 151.4e9, 4800e9, 450e9),
-}
-_OTHER_GPUS = (
-    Chip(r"V100.*PCIE", 112, None, None, 14),
-    Chip(r"\bA10\b", 125, 125, 62.5, 31.2),
-    Chip(r"L40S", 362, 362, 183, 91.6),
-    Chip(r"H100 PCIe", 756, 756, 378, 51),
-    Chip(r"H100 NVL|H200 NVL", 835, 835, 417, 60),
-    Chip(r"\bB200\b", 2250, 2250, 1100, 75),
-    Chip(r"\bGB200\b", 2500, 2500, 1250, 80),
-)
-# Sources: the Cloud TPU documentation (cloud.google.com/tpu/docs), one page per version, whose ICI
-# figures add up both directions of all links: 4 links (v5e, v6e) or 6 (v5p). v2: The Design Process
-# for Google's Training Chips (IEEE Micro 41, 2021). v3 and v4: TPU v4 (arXiv:2304.01433) table 4.
-TPUS = {
-    "v2": Chip("TPU v2-", None, 46, 46, 46, 16 * _GIB, 700e9, 62e9, replicas=2),
-    "v3": Chip("TPU v3-", None, 123, 123, 123, 32 * _GIB, 900e9, 70e9, replicas=2),
-    "v4": Chip("TPU v4-", None, 275, 275, 275, 32 * _GIB, 1200e9, 50e9),
-    "v5e": Chip("TPU v5litepod-", None, 197, 197, 197, 16 * _GIB, 819e9, 400e9 / 4 / 2),
-    "v5p": Chip("TPU v5p-", None, 459, 459, 459, 95 * _GIB, 2765e9, 1200e9 / 6 / 2),
-    "v6e": Chip("TPU v6e-", None, 918, 918, 918, 32 * _GIB, 1638e9, 800e9 / 4 / 2),
-}
+_TABLES = read_published("chips")
+GPUS = {name: Chip(**chip) for name, chip in _TABLES["gpus"].items()}
+TPUS = {name: Chip(**chip) for name, chip in _TABLES["tpus"].items()}
+_OTHER_GPUS = [Chip(**chip) for chip in _TABLES["other_gpus"].values()]
 
 
 def find_chip(name: str) -> Chip | None:

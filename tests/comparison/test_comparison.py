@@ -12,8 +12,8 @@ from support import one_line
 from bert_tf.base.output_files import atomic_write, make_folder
 from bert_tf.comparison import students as reporting
 from bert_tf.comparison.comparing import GLUE, NER, SQUAD_1, SQUAD_2, SWAG, TABLES
+from bert_tf.comparison.students import PUBLISHED
 from bert_tf.compression.compression_options import CompressionOptions, ReportOptions
-from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.run_files import Outcome
 from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -69,7 +69,7 @@ def test_the_published_figures_are_consistent():
         scores = dict(table.rows)
         assert scores[ours][column] - scores[other][column] == pytest.approx(gain), ours
     page = (pathlib.Path(__file__).parents[2] / "docs/recipes.md").read_text()
-    rows = [[f"`{name}`", *row.cells] for name, x in RECIPES.items() for row in x.published]
+    rows = [[f"`{name}`", *row.cells] for name, found in PUBLISHED.items() for row in found]
     assert len(rows) == 16 and all("| " + " | ".join(row) + " |" in page for row in rows)
     assert [row[i] for row in rows for i in (2, 4) if "(" in row[i]] == [
         *("2.5 (BERT-large)", "6 (mBERT)", "27 (mBERT)", "434 (BERT-large)")

@@ -1,5 +1,6 @@
 """Runs as Python objects."""
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,12 +12,12 @@ import tensorflow as tf
 import bert_tf
 from bert_tf.base.calling import checked, in_python, with_home
 from bert_tf.base.files import read_file
-from bert_tf.config import EMBEDDING
+from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.runs.run import COMMAND, SWEEP_RESULTS, Run
 from bert_tf.tables.memory import table_in_memory
 from bert_tf.training.reports import EVAL_METRICS, EVAL_RESULTS, METRICS, read_metrics, read_results
-from bert_tf.weights.opening import anchored_path
+from bert_tf.weights.opening import anchored_path, open_checkpoint
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,7 +95,9 @@ class TrainedRun:
         """
         from bert_tf.finetuning.fine_tune import evaluate
 
-        with in_python(FineTuningOptions, {"dev_file": "data"}):
+        names = {field.name: field.name for field in dataclasses.fields(FineTuningOptions)}
+        names |= {"train_file": "train", "dev_file": "data", "test_file": "test"}
+        with in_python(FineTuningOptions, names):
             path = with_home(data)
             table = path if isinstance(path, str) else table_in_memory(data, "data")
             return evaluate(self.models or self.path, table)
@@ -121,10 +124,19 @@ class TrainedRun:
 
         The SavedModel of a task maps text to predictions or vectors; that of pre-training is an
         encoder. `flags` are those of `export_classifier`, `export_embedder` or `export_encoder`.
+
+        Raises:
+            ValueError: the run evaluated several models.
         """
-        head = Run(self.path).head
+        path, *others = self.models or [self.path]
+        if others:
+            advice = f"use bert_tf.export_classifier on one of them, such as {path}"
+            raise ValueError(f"several models cannot be exported as one: {advice}")
+        head = Run(path).head
+        if self.models and not head:
+            head = open_checkpoint(path, any_encoder=True).head or Head(EMBEDDING)
         kind = ("embedder" if head.kind == EMBEDDING else "classifier") if head else "encoder"
-        return getattr(bert_tf, f"export_{kind}")(self.path, folder, **flags)
+        return getattr(bert_tf, f"export_{kind}")(path, folder, **flags)
 
 
 def _confusion(path: str) -> "Figure":

@@ -174,8 +174,7 @@ def _evaluate_run(
             f"{run.path} holds a run: to evaluate --init_checkpoint={options.init_checkpoint}, "
             "choose another --output_dir"
         )
-    needed = saved_run.splits_of_other_files(options, run)
-    options = saved_run.own_flags(options, run)
+    given, options = options, saved_run.own_flags(options, run)
     session = Session(options, strategy, run)
     model = open_checkpoint(run.best.path, any_encoder=True)
     spec = model_spec(dataclasses.replace(session, run=run.best))
@@ -183,6 +182,7 @@ def _evaluate_run(
     compared = [TRAIN] if options.do_train and not options.changes_examples else []
     compared += [task.dev_splits[0]] if options.do_train else []
     reported, splits = _read_reported(session, task, spec, compared)
+    needed = saved_run.splits_of_other_files(given, run, reported)
     saved_run.check_same_data(run, saved_run.data_checksums(splits), needed)
     results = run.read_json(EVAL_RESULTS_JSON, dict[str, float])
     results |= read_results(run.best.file(EVAL_RESULTS))

@@ -31,11 +31,19 @@ _SHARED = ("feature_based", "doc_stride", "max_query_length")
 
 
 def member_paths(path: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the paths of the models of an ensemble, "a,b,c" or a tuple, or of a single one."""
-    if isinstance(path, str):
-        several = "," in path and not tf.io.gfile.exists(path)
-        path = path.split(",") if several else [path]
-    return tuple(path)
+    """Returns the paths of the models of an ensemble, "a,b,c" or a tuple, or of a single one.
+
+    Names of existing files and folders may contain commas.
+    """
+    if not isinstance(path, str):
+        return tuple(path)
+    found, parts = [], path.split(",")
+    while parts:
+        names = [",".join(parts[:end]) for end in range(len(parts), 0, -1)]
+        name = next((x for x in names[:-1] if tf.io.gfile.exists(x)), parts[0])
+        found.append(name)
+        parts = parts[name.count(",") + 1 :]
+    return tuple(found)
 
 
 def open_members(

@@ -23,6 +23,12 @@ from bert_tf.weights.names import num_layers
 
 # As in the original. Each epoch ends with a checkpoint, too.
 _SAVE_CHECKPOINTS_STEPS = 1000
+# The end of a warning about predictions, in training.
+_ADVICE = (
+    "Try another --learning_rate (3e-4 for an encoder as small as tiny, 2e-5 for base), more steps "
+    "(a smaller --train_batch_size or more epochs), or an --init_checkpoint that was trained for "
+    "longer."
+)
 
 
 def rate_factors(num_layers: int, decay: float) -> Factors:
@@ -103,8 +109,9 @@ class Evaluator:
             return outputs, {}
         metrics = self._task.score(outputs, features)
         if problem := self._task.problem(outputs, features):
-            where = f"step {self._step:,}, {split}" if self._step else split
-            chief_say(self._trainer.strategy)(f"WARNING: {where}: {problem}")
+            trained = f"step {self._step:,}, {split}: {problem}. {_ADVICE}"
+            warning = trained if self._step else f"{split}: {problem}."
+            chief_say(self._trainer.strategy)(f"WARNING: {warning}")
         # Curves show the first few metrics.
         names = sorted(metrics, key=lambda name: name != self._task.metric)
         return outputs, {self._task.in_results(name, split): metrics[name] for name in names}

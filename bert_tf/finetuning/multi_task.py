@@ -170,7 +170,7 @@ class MultiTask(Task):
     def problem(self, outputs: Outputs, features: MultiFeatures) -> str | None:
         parts = self._parts(outputs, features)
         found = {task.name: task.problem(theirs, own) for task, theirs, own in parts}
-        return " ".join(f"{x}: {found[x]}" for x in found if found[x]) or None
+        return "; ".join(f"{x}: {found[x]}" for x in found if found[x]) or None
 
     def write_predictions(
         self, folder: str, split: str, outputs: Outputs, features: MultiFeatures

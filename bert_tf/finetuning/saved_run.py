@@ -75,11 +75,13 @@ def run_is_finished(options: FineTuningOptions, run: Run) -> bool:
     return run.finished
 
 
-def splits_of_other_files(options: FineTuningOptions, run: Run) -> list[str]:
-    """Returns the splits for which a command names another file than the run's flags do."""
-    names = {split: f"{split}_file" for split in ("dev", "test")}
-    named = {split: getattr(options, name) for split, name in names.items()}
-    return [x for x in named if named[x] not in (None, run.flags.get(names[x]))]
+def splits_of_other_files(
+    options: FineTuningOptions, run: Run, splits: Collection[str]
+) -> list[str]:
+    """Returns those of some splits for which a command names other files than the run's flags."""
+    files = DataFiles.of(options)._asdict()
+    others = [name for name in files if files[name] not in (None, run.flags.get(name))]
+    return [x for x in splits if "data_dir" in others or f"{x}_file" in others]
 
 
 def own_flags(options: FineTuningOptions, run: Run) -> FineTuningOptions:

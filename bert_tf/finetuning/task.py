@@ -221,7 +221,7 @@ class Task(abc.ABC):
         """Computes the metrics of what `decode` returned for a split with targets."""
 
     def problem(self, outputs: Outputs, features: Features) -> str | None:
-        """Returns what is wrong with the predictions, for a warning; None if nothing is."""
+        """Returns what is wrong with the predictions, a clause; None if nothing is."""
         return None
 
     def check_metric(self, features: Features) -> str | None:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import os
 from collections.abc import Callable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import tensorflow as tf
 from bert_tf.base.content import is_utf8
 from bert_tf.base.progress import counted, progress_bar
 from bert_tf.finetuning.examples import TextExamples
+from bert_tf.jobs.workers import available_cores
 from bert_tf.text.bert_preprocessor import pack_segments
 from bert_tf.text.coverage import TokenCounts
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -166,7 +166,7 @@ def map_texts(function: Callable, columns: list[list[bytes]], unit: str) -> Iter
     batches = [[texts[i : i + _TEXTS_PER_CALL] for texts in columns] for i in starts]
     total = len(columns[0])
     with (
-        ThreadPoolExecutor(os.cpu_count()) as pool,
+        ThreadPoolExecutor(available_cores()) as pool,
         progress_bar(total=total, desc="Tokenizing", unit=unit, leave=False) as bar,
     ):
         try:

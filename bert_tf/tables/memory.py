@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
@@ -99,6 +100,8 @@ def _columns_of(data: Any, name: str) -> Mapping[Any, Any]:
     if _is_pair(data):
         return _aligned(dict(zip(("text", "label"), data, strict=True)), name)
     rows = [*map(plain, data)]
+    if rows and isinstance(rows[0], str) and os.path.isfile(rows[0]):
+        raise ValueError(f"{name} is a list with the path {rows[0]}: {_FORMS}")
     if any(isinstance(row, str) for row in rows):
         rows = [{"text": row} if isinstance(row, str | None) else row for row in rows]
     for number, row in enumerate(rows, 1):

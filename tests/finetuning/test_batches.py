@@ -2,9 +2,11 @@
 
 import dataclasses
 
+import joblib
 import numpy as np
 import pytest
 import tensorflow as tf
+from support import calls_of
 
 from bert_tf.finetuning import tokenizing as features
 from bert_tf.finetuning.batches import eval_batches, padded_lengths, train_batches
@@ -184,6 +186,14 @@ def test_how_the_vocabulary_covers_the_texts(text, covered, warns):
     facts, *warning = found.split("\n")
     assert facts.startswith(f"1 example, {covered}")
     assert [covered in line and line.startswith("WARNING: ") for line in warning] == [True] * warns
+
+
+def test_texts_are_tokenized_on_the_cores_that_the_process_may_use(monkeypatch):
+    """Oracle: the quota of a container, which the machine's number of cores exceeds."""
+    pool = calls_of(monkeypatch, features, "ThreadPoolExecutor")
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 3)
+    encode_texts(make_examples(2), TOKENIZER, LONGEST)
+    assert [call.args for call in pool] == [(3,)]
 
 
 def test_the_lengths_that_each_kind_of_device_is_given():

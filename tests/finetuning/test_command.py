@@ -252,6 +252,13 @@ def test_other_files_are_evaluated_in_another_folder(files, finished, tmp_path):
         match = rf"run was made from .*\(the {split} set .*give --init_checkpoint={folder} and"
         with pytest.raises(ValueError, match=match):
             run(Options(**flags | {f"{split}_file": file}))
+    # The run has read no test set of its own folder.
+    data = shutil.copytree(files / "SST-2", tmp_path / "data")
+    (data / "test.tsv").write_text("index\tsentence\n0\tgood a b\n")
+    before |= {path: path.read_bytes() for path in data.iterdir()}
+    for predicts in ({}, {"do_eval": False}):
+        with pytest.raises(ValueError, match=f"run was made from .*--init_checkpoint={folder} and"):
+            run(Options(**flags | predicts, do_predict=True, data_dir=str(data)))
     # A finished run is not trained again.
     with pytest.raises(ValueError, match="the test set is new"):
         run(dataclasses.replace(finished, output_dir=str(folder), test_file=file))

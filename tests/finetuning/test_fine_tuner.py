@@ -17,7 +17,7 @@ from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, TaskLearner
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.finetuning.task import TRAIN
+from bert_tf.finetuning.task import TRAIN, Task
 from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
@@ -167,6 +167,20 @@ def test_a_picture_of_earlier_labels_does_not_stay(tmp_path, monkeypatch):
     evaluator = Evaluator(task, trainer, splits, batch_size=1)
     assert evaluator.report("test", str(tmp_path)) == ({}, ["predictions_test.tsv"])
     assert [path.name for path in tmp_path.iterdir()] == ["confusion_dev.png"]
+
+
+@pytest.mark.parametrize("step", [0, 7])
+def test_only_training_is_told_how_to_train(step, monkeypatch, capsys):
+    """Oracle: the advice is for a run whose weights have taken steps."""
+    monkeypatch.setattr(Evaluator, "_predict", lambda self, split: {})
+    task = types.SimpleNamespace(metric="loss", in_results=Task.in_results)
+    task.score, task.problem = lambda *_: {"loss": 1.0}, lambda *_: "it ignores its input"
+    trainer = types.SimpleNamespace(strategy=tf.distribute.get_strategy(), step=tf.Variable(step))
+    splits = {"dev": types.SimpleNamespace(targets={"labels": [1]})}
+    assert Evaluator(task, trainer, splits, batch_size=1).evaluate("dev") == {"eval_loss": 1.0}
+    printed = capsys.readouterr().out
+    assert "dev: it ignores its input." in printed
+    assert ("--learning_rate" in printed) == ("step 7" in printed) == bool(step)
 
 
 def test_threads_train_as_alone(files, tmp_path):

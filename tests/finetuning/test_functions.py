@@ -112,8 +112,13 @@ def test_the_run_draws_evaluates_and_exports(finished, frames, monkeypatch, tmp_
     found = made.evaluate((frames[1]["text"], frames[1]["label"]))
     assert made.metrics == pytest.approx(found | {"global_step": made.metrics["global_step"]})
     assert {path: path.stat().st_mtime_ns for path in pathlib.Path(made).rglob("*")} == before
-    with one_line("data has no column 'label', only 'text'"):
+    with one_line("'label', only 'text': name the right one with label_column; only test may"):
         made.evaluate(frames[2])
+    file = tmp_path / "dev.csv"
+    frames[1].to_csv(file, index=False)
+    assert made.evaluate(file) == found
+    with one_line(f"data is a list with the path {file}: give the path of a file"):
+        made.evaluate([str(file)])
     texts = frames[1]["text"].tolist()
     lines = (pathlib.Path(made) / "predictions_dev.tsv").read_text().splitlines()
     predicted = [line.split("\t")[2] for line in lines[1:]]
@@ -200,6 +205,13 @@ def test_a_run_predicts_from_anywhere(finished, frames, tmp_path, monkeypatch, e
     assert both.predict(texts) == bert_tf.load_predictor([made, command])(texts)
     one = bert_tf.finetune(made, output_dir="one", **evaluates)
     assert one.predict(texts) == expected
+    exported = tf.saved_model.load(one.export("classifier", quiet=True))
+    labels = [x.decode() for x in exported(texts)["label"].numpy()]
+    assert labels == [x["label"] for x in expected]
+    with one_line("several models cannot be exported as one: .* such as"):
+        both.export("classifier-2")
+    moved = shutil.copytree(command, tmp_path / "a,b")
+    assert bert_tf.finetune([moved, made], output_dir="c", **evaluates).metrics == both.metrics
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -201,8 +201,7 @@ class MultiLabelTask(TextTask):
             return None
         return (
             f"the model predicts no class for any of {len(features):,} examples, but should "
-            f"for {true:,}: no probability reaches 0.5. Try more epochs or a higher "
-            "--learning_rate."
+            f"for {true:,}: no probability reaches 0.5"
         )
 
     def prediction_columns(self, outputs: Outputs, features: Features) -> dict[str, Sequence]:

@@ -28,7 +28,6 @@ from bert_tf.finetuning.squad.answers import (
 )
 from bert_tf.finetuning.squad.questions import SquadExamples, read_squad_file, read_squad_tfds
 from bert_tf.finetuning.task import DataFiles, Outputs, Task
-from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
 from bert_tf.finetuning.tokenizing import note_constant
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -236,7 +235,7 @@ class SquadTask(Task):
             comparison = f"hardly above the {least:.3f} of leaving every question unanswered"
         if found >= min(1.0, least + _MARGIN * self._nulls) or answerable >= _SLIDING_WINDOW_F1:
             return None
-        return f"the model's {self.metrics[0]} is {found:.3f}, {comparison}: {IGNORES_INPUT}"
+        return f"the model's {self.metrics[0]} is {found:.3f}, {comparison}: it ignores its input"
 
     def write_predictions(
         self, folder: str, split: str, outputs: Outputs, features: contexts.SquadFeatures

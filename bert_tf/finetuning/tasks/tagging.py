@@ -19,7 +19,6 @@ from bert_tf.finetuning.tagging.module import TaggingModule, word_windows
 from bert_tf.finetuning.tagging.tagged_text import TaggedText, hold_out_documents, prepare_tags
 from bert_tf.finetuning.tagging.tags import breaks, entity_scores, is_entity_tag, tag_entities
 from bert_tf.finetuning.task import DataFiles, Task
-from bert_tf.finetuning.tasks.text_task import IGNORES_INPUT
 from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.lstms import FeatureTagger
 from bert_tf.models.task_model import BertTaskModel
@@ -165,7 +164,7 @@ class TaggingTask(Task):
         (tag, count), *others = Counter(predicted).most_common()
         if others or features.examples.tags == predicted:
             return None
-        return f'the model predicts "{tag}" for all {count:,} words: {IGNORES_INPUT}'
+        return f'the model predicts "{tag}" for all {count:,} words: it ignores its input'
 
     def write_predictions(
         self, folder: str, split: str, outputs: Logits, features: TaggingFeatures

@@ -23,12 +23,6 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 
 # With more classes than this, the output does not count their examples.
 CLASSES_SHOWN = 10
-# The end of a warning about (nearly) constant predictions.
-IGNORES_INPUT = (
-    "it ignores its input. Try another --learning_rate (3e-4 for an encoder as small as tiny, 2e-5 "
-    "for base), more steps (a smaller --train_batch_size or more epochs), or an --init_checkpoint "
-    "that was trained for longer."
-)
 # From this share of the examples on, predictions of one class count as constant.
 _NEARLY_ALL = 0.99
 
@@ -143,7 +137,7 @@ def constant_answer(name: str, predicted: np.ndarray, right: np.ndarray) -> str 
         return None
     return (
         f'the model predicts "{name}" for {count:,} of {len(predicted):,} examples, but '
-        f"that is right for {true:,}: {IGNORES_INPUT}"
+        f"that is right for {true:,}: it ignores its input"
     )
 
 
@@ -198,7 +192,7 @@ class RegressionTask(TextTask):
         return (
             f"the model predicts {np.mean(predictions):.4g} for all of {len(values):,} examples "
             f"(standard deviation {np.std(predictions):.2g}, but {np.std(values):.2g} of the "
-            f"values): {IGNORES_INPUT}"
+            "values): it ignores its input"
         )
 
     def prediction_columns(self, outputs: Outputs, features: Features) -> dict[str, Sequence]:

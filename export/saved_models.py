@@ -16,9 +16,8 @@ import tensorflow as tf
 from bert_tf import __version__
 from bert_tf.base.files import read_file
 from bert_tf.base.output_files import atomic_write, check_new_folder, whole_file, whole_folder
-from bert_tf.base.provenance import FILE_KIND
 from bert_tf.config import BertConfig
-from bert_tf.runs.run import RECORDS, TOKENIZER, VOCAB, Run
+from bert_tf.runs.run import TOKENIZER, VOCAB, Run
 from bert_tf.training.checkpoints import check_name
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.weights.checkpoint import Checkpoint
@@ -134,9 +133,9 @@ def casing_of(lower_case: bool) -> str:
 def _sections_of(run: Run) -> Iterable[str]:
     flags, results = run.flags, read_results(run.file(EVAL_RESULTS))
     data = {name: flags.get(name) for name in _DATA}
-    for pattern, files in run.read_json(RECORDS, dict[str, dict[str, FILE_KIND]]).items():
-        size = sum(file["bytes"] for file in files.values())
-        data[f"records in {pattern}"] = f"{len(files):,} files, {size:,} bytes"
+    for name, files in run.made_from.items():
+        if size := sum(file.get("bytes", 0) for file in files.values()):
+            data[name] = f"{len(files):,} files, {size:,} bytes"
     yield _table("Data", data)
     yield _table("Training", {name: flags.get(name) for name in _TRAINING})
     yield _table("Metrics", {name: f"{value:.6g}" for name, value in results.items()})

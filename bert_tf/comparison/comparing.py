@@ -1,5 +1,6 @@
 """Compares the fine-tuning runs in a folder with each other and with published results."""
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,6 @@ from bert_tf.base.published import read_published
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.multi_task import TOGETHER
 from bert_tf.finetuning.registry import task_of_run
-from bert_tf.finetuning.saved_run import DATA_CHECKSUMS, INIT_CHECKSUM
 from bert_tf.finetuning.sweep import Score, ScoreTable, summarize
 from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, Run
 from bert_tf.training.reports import rank
@@ -50,10 +50,9 @@ def _read_table(columns: Sequence[Sequence], rows: Sequence[Sequence], **rest) -
 TABLES = [_read_table(**table) for table in read_published("scores")["tables"]]
 GLUE, SQUAD_1, SQUAD_2, SWAG, NER = TABLES
 
-# Flags that name what a run was made from, and the checksums of their contents.
+# Flags that name what a run was made from.
 _INPUTS = {"init_checkpoint", "init_vocab_mapping", "bert_config_file", "vocab_file", "data_dir"}
 _INPUTS |= {"preset", "train_file", "dev_file", "test_file"}
-_CHECKSUMS = {DATA_CHECKSUMS, INIT_CHECKSUM}
 # Flags in which the runs of one group may differ.
 _VARYING = {"random_seed", COMMAND, *FineTuningOptions.names("place")} - _INPUTS
 # Flags of compress that say where a student comes from.
@@ -99,13 +98,14 @@ def print_tables(tables: Sequence[ScoreTable], unfinished: Sequence[str]) -> Non
 
 def read_groups(folder: str) -> tuple[list[Group], list[str]]:
     """Returns the groups of finished runs in a folder at any depth, and the unfinished runs."""
-    groups: dict[tuple, dict[Run, dict[str, float]]] = {}
+    groups: dict[str, dict[Run, dict[str, float]]] = {}
     unfinished = []
     for run in sorted(_runs(folder), key=lambda run: run.path):
         results = run.read_json(EVAL_RESULTS_JSON, dict[str, float]) if run.finished else {}
         if results:
-            key = sorted((name, str(x)) for name, x in run.flags.items() if name not in _VARYING)
-            groups.setdefault(tuple(key), {})[run] = results
+            key = {name: x for name, x in run.flags.items() if name not in _VARYING}
+            described = json.dumps([key, run.made_from], sort_keys=True)
+            groups.setdefault(described, {})[run] = results
         else:
             unfinished.append(run.path)
     if not groups:
@@ -166,8 +166,7 @@ def _differing_flags(groups: Sequence[Group]) -> list[str]:
         return {str(group.flags.get(name)) for group in known}
 
     names = dict.fromkeys(name for group in groups for name in group.flags)
-    hidden = _VARYING | _CHECKSUMS
-    return [name for name in names if name not in hidden and len(values(name)) > 1]
+    return [name for name in names if name not in _VARYING and len(values(name)) > 1]
 
 
 def _rank(group: Group, metric: str) -> float:

@@ -1,5 +1,6 @@
 """From the flags of compress to the student's run folder, and what it is compared with."""
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import keras
@@ -12,7 +13,7 @@ from bert_tf.compression.mixed_vocabulary import DualLearner
 from bert_tf.compression.pruning import ZeroingLearner, without_heads
 from bert_tf.compression.quantized_student import Q8BertLearner, QBertLearner
 from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES, Loss
-from bert_tf.compression.run_files import Outcome, check_same_teacher, num_parameters
+from bert_tf.compression.run_files import Outcome, checksum_of_teacher, num_parameters
 from bert_tf.config import EMBEDDING, BertConfig, ModelSpec
 from bert_tf.devices.session import Session
 from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
@@ -26,7 +27,7 @@ from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.phase_data import PretrainingLearner
 from bert_tf.pretraining.pretrain import pretrain
 from bert_tf.pretraining.run_records import masked_lm_prob, name_records
-from bert_tf.runs.run import COMMAND, Run
+from bert_tf.runs.run import COMMAND, Inputs, Run
 from bert_tf.training.strategy import make_strategy
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.names import part_of
@@ -145,7 +146,7 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     if not options.replace_vocab:
         check_readable(teacher)
     if recipe.loss.terms:
-        learner = GeneralStudent(recipe.loss, teacher, run.path if options.do_train else None)
+        learner = GeneralStudent(recipe.loss, teacher)
     else:
         learner = DualLearner(teacher, masked_lm_prob(options, name_records(options)[0]))
     say(f"Recipe {options.recipe}: {recipe.paper}.")
@@ -160,10 +161,10 @@ def distill(options: GeneralOptions) -> dict[str, float]:
 
 
 class GeneralStudent(PretrainingLearner):
-    """A student of a pre-trained teacher, whose checksum the run folder keeps if it is given."""
+    """A student of a pre-trained teacher."""
 
-    def __init__(self, loss: Loss, teacher: Checkpoint, run_folder: str | None = None):
-        self._loss, self._teacher, self._run_folder = loss, teacher, run_folder
+    def __init__(self, loss: Loss, teacher: Checkpoint):
+        self._loss, self._teacher = loss, teacher
         self._theirs = teacher.spec.config
         self.readers = {teacher.path: teacher.spec}
         if loss.predicts and "masked_lm" not in map(part_of, teacher.tensors):
@@ -172,12 +173,14 @@ class GeneralStudent(PretrainingLearner):
                 "use another --teacher, or --recipe=tinybert, which compares layers alone"
             )
 
+    @functools.cached_property
+    def made_from(self) -> Inputs:
+        return checksum_of_teacher(self._teacher)
+
     def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:
         source, loss, ours, theirs = self._teacher, self._loss, spec.config, self._theirs
         equal = [*loss.equal, *(["vocab_size"] if loss.predicts else [])]
         students.check_comparable(ours, theirs, equal, loss.absent)
-        if self._run_folder:
-            check_same_teacher(self._run_folder, source)
         model_type = BertPretrainer if loss.predicts else BertEncoder
         student, teacher = model_type(ours, session.rematerialize), model_type(theirs)
         load_weights(source.path, source.tensors, teacher.weights, optional_parts=OPTIONAL)

@@ -13,10 +13,9 @@ import tensorflow as tf
 from bert_tf.base.files import fields_kind, read_file
 from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
-from bert_tf.base.provenance import check_same
 from bert_tf.compression.compression_options import COMPRESSION, PRECOMPUTED
 from bert_tf.compression.recipes import RECIPES
-from bert_tf.runs.run import Run
+from bert_tf.runs.run import Inputs, Run
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.training.reports import rank
 from bert_tf.weights.checkpoint import Checkpoint, fingerprint
@@ -152,14 +151,7 @@ def _read(path: str) -> bytes:
     return read_file(path) if tf.io.gfile.exists(path) else b""
 
 
-def check_same_teacher(run_folder: str, teacher: Checkpoint) -> None:
-    """Raises a ValueError if a run resumes with another teacher; keeps this one's checksum."""
-    path, digest = os.path.join(run_folder, PRECOMPUTED, "teacher"), fingerprint(teacher)
-    stored = _read(path).decode(errors="replace")
-    if stored and Run(run_folder).has_checkpoint:
-        then, now = ({teacher.path: {"sha256": x}} for x in (stored, digest))
-        check_same(run_folder, then, now, "restore it, or choose another --output_dir")
-    if stored and len(stored) != len(digest):
-        check_free(path, advice="it holds no checksum, so choose another --output_dir")
-    if stored != digest:
-        atomic_write(path, digest)
+def checksum_of_teacher(teacher: Checkpoint) -> Inputs:
+    """Describes the teacher of a run, as `Run.made_from` does."""
+    name = "--teacher"
+    return {name: {name: {"file": teacher.path, "sha256": fingerprint(teacher)}}}

@@ -1,6 +1,7 @@
 """The student: the weights that it starts with, and the task that it learns with its teacher."""
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Collection, Sequence, Sized
 from typing import Any
@@ -14,7 +15,7 @@ from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.compression_options import CompressionOptions, StudentOptions
 from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
 from bert_tf.compression.recipes import HIDDEN, RECIPES, Loss
-from bert_tf.compression.run_files import check_same_teacher, computed_once
+from bert_tf.compression.run_files import checksum_of_teacher, computed_once
 from bert_tf.config import BertConfig, BiLSTMConfig, ModelSpec
 from bert_tf.devices.session import Session, open_init_checkpoint
 from bert_tf.finetuning.batches import eval_batches
@@ -26,7 +27,7 @@ from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.models.lstms import BiLSTMEncoder
-from bert_tf.runs.run import Run
+from bert_tf.runs.run import Inputs, Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint, fingerprint
@@ -148,12 +149,14 @@ class DistillingLearner(StudentLearner):
         self._augmentation = Augmentation.of(options, teacher)
         self._train: Any = None
 
+    @functools.cached_property
+    def made_from(self) -> Inputs:
+        return checksum_of_teacher(self._teacher)
+
     def objective(self, spec: ModelSpec, num_train_steps: int) -> Objective:
         return DistillationObjective(self.task.objective, self._loss, num_train_steps)
 
     def _read_splits(self, names: Collection[str], files: DataFiles) -> dict[str, Sized]:
-        if TRAIN in names:
-            check_same_teacher(self._options.output_dir, self._teacher)
         splits = self._task.read_splits(names, files)
         if self._augmentation and TRAIN in splits:
             if not isinstance(splits[TRAIN], TextExamples):

@@ -21,7 +21,7 @@ from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.layers.initial_weights import seeded
 from bert_tf.layers.padding import TokenCapacity
 from bert_tf.models.bert_encoder import least_activations, skip_padding
-from bert_tf.runs.run import Run
+from bert_tf.runs.run import Inputs, Run
 from bert_tf.training import strategy as strategies
 from bert_tf.training.driver import Driver, Metrics, Phase, Plan
 from bert_tf.training.optimizers import AdamW, Schedule
@@ -165,9 +165,11 @@ class Learner(abc.ABC):
 
     Attributes:
         readers: other models that read the same examples, by their paths.
+        made_from: what the run learns from beside its examples; see `Run.made_from`.
     """
 
     readers: Mapping[str, ModelSpec] = {}
+    made_from: Inputs = {}
 
     @abc.abstractmethod
     def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:

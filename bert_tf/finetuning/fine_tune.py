@@ -29,7 +29,7 @@ from bert_tf.training.checkpoints import BEST
 from bert_tf.training.reports import EVAL_RESULTS, read_results, write_results
 from bert_tf.training.strategy import check_batch_size, chief_say
 from bert_tf.training.trainer import Trainer
-from bert_tf.weights.checkpoint import Checkpoint, fingerprint
+from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
 from bert_tf.weights.opening import open_checkpoint
 from bert_tf.weights.resolving import resolve_model
@@ -101,7 +101,10 @@ def _train(
     if run.has_checkpoint:
         options = options.with_saved(run.flags, "training")
     session = Session.open(options, strategy, run, init)
-    init_checksum = _checksum_of_init(session, init)
+    made_from = {**learner.made_from} if learner else {}
+    if session.init and not init:
+        made_from |= saved_run.describe_init(session.init)
+    run.check_made_from(made_from)
     settings = _embedding_settings(options, session.init)
     if settings.dense:
         tensors = {**session.init.tensors, **settings.dense}
@@ -120,8 +123,8 @@ def _train(
     reported, optional = _reported(options, task)
     names = dict.fromkeys([TRAIN, task.dev_splits[0], *reported])
     splits = read_features(options, task, spec, names, session.say, optional)
-    checksums = saved_run.data_checksums(splits)
-    saved_run.check_same_data(run, checksums)
+    data = saved_run.describe_data(splits)
+    saved_run.check_same_data(run, data)
     if note := task.check_metric(splits[task.dev_splits[0]]):
         session.say(f"WARNING: {note}")
     if spec.config.hidden_size <= _NARROW and options.learning_rate <= _LOW_RATE:
@@ -129,10 +132,9 @@ def _train(
     tuner = FineTuner(session, learner, spec, splits)
     tuner.training.set_weights()
     flags = saved_run.recorded(options) | dict(task.columns)
-    flags |= {saved_run.DATA_CHECKSUMS: checksums}
-    flags |= {saved_run.INIT_CHECKSUM: init_checksum}
     if session.is_chief:
         run.write(spec, flags | {FINISHED: False})
+        run.record_made_from(made_from | data)
         run.best.write(spec)
         if task.head:
             run.write_head(task.head)
@@ -144,13 +146,6 @@ def _train(
     results = _report(session, tuner.evaluator, task, reported, results)
     session.say(after_fine_tuning(task, run.path))
     return results
-
-
-def _checksum_of_init(session: Session, replaced: Checkpoint | None) -> str | None:
-    """Returns the checksum of --init_checkpoint, also of a run that resumes; None without one."""
-    if session.run.has_checkpoint:
-        return session.run.flags.get(saved_run.INIT_CHECKSUM)
-    return fingerprint(session.init) if session.init and not replaced else None
 
 
 def _is_ensemble(options: FineTuningOptions) -> bool:
@@ -183,7 +178,7 @@ def _evaluate_run(
     compared += [task.dev_splits[0]] if options.do_train else []
     reported, splits = _read_reported(session, task, spec, compared)
     needed = saved_run.splits_of_other_files(given, run, reported)
-    saved_run.check_same_data(run, saved_run.data_checksums(splits), needed)
+    saved_run.check_same_data(run, saved_run.describe_data(splits), needed)
     results = run.read_json(EVAL_RESULTS_JSON, dict[str, float])
     results |= read_results(run.best.file(EVAL_RESULTS))
     evaluator = load_evaluator(session, task, model, splits)
@@ -223,7 +218,7 @@ def _evaluate_model(
     task = task or _make_task(options, model.head, settings.head)
     reported, splits = _read_reported(session, task, spec)
     if session.is_chief:
-        saved_run.record_evaluation(run.path, model, saved_run.data_checksums(splits))
+        saved_run.record_evaluation(run, model, saved_run.describe_data(splits))
     results = run.read_json(EVAL_RESULTS_JSON, dict[str, float])
     return _report(session, load_evaluator(session, task, model, splits), task, reported, results)
 
@@ -336,7 +331,7 @@ def check_data_of(options: FineTuningOptions) -> None:
     task = make_task(options, run.head)
     names = [task.dev_splits[0], *([] if options.changes_examples else [TRAIN])]
     splits = read_features(options, task, run.spec, names, lambda line: None)
-    saved_run.check_same_data(run, saved_run.data_checksums(splits))
+    saved_run.check_same_data(run, saved_run.describe_data(splits))
 
 
 def load_evaluator(

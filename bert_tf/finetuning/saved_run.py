@@ -10,22 +10,19 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.files import errors_at
-from bert_tf.base.output_files import LOCK, write_json
-from bert_tf.base.provenance import check_same
+from bert_tf.base.output_files import LOCK
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tokenizing import Features
-from bert_tf.runs.run import COMMAND, FLAGS, Run
+from bert_tf.runs.run import COMMAND, FLAGS, Inputs, Run
 from bert_tf.tables.memory import TableInMemory
 from bert_tf.training.checkpoints import BEST
 from bert_tf.weights.checkpoint import Checkpoint, fingerprint
 from bert_tf.weights.opening import open_checkpoint
 
-# Keys in flags.json: checksums of the examples by split, and of the initial weights; the flags
-# whose data were in memory.
-DATA_CHECKSUMS, INIT_CHECKSUM, IN_MEMORY = "data_checksums", "init_checksum", "in_memory"
-# In a folder of results of a model that was trained elsewhere: the checksums of model and data.
-MADE_FROM = "made_from.json"
+# The key in flags.json for the flags whose data were in memory.
+IN_MEMORY = "in_memory"
+_INIT = "--init_checkpoint"
 _OTHER_DATA = "to evaluate on other data, give --init_checkpoint={} and another --output_dir"
 
 
@@ -67,11 +64,8 @@ def run_is_finished(options: FineTuningOptions, run: Run) -> bool:
     options_of(run)  # checks them
     flags = options.with_saved(run.flags, "training").values("place", "evaluation")
     run.check_flags(flags | {COMMAND: options.command})
-    before = run.flags.get(INIT_CHECKSUM)
-    if before and options.init_checkpoint not in (None, run.flags["init_checkpoint"]):
-        now = fingerprint(open_checkpoint(options.init_checkpoint))
-        then, now = ({"--init_checkpoint": {"sha256": x}} for x in (before, now))
-        check_same(run.path, then, now, "choose another --output_dir")
+    if options.init_checkpoint not in (None, run.flags["init_checkpoint"]):
+        run.check_made_from(describe_init(open_checkpoint(options.init_checkpoint)))
     return run.finished
 
 
@@ -115,45 +109,41 @@ def flags_of_model(options: FineTuningOptions, model: Checkpoint) -> FineTuningO
         return options.with_saved(saved, "training", "evaluation")
 
 
-def data_checksums(splits: Mapping[str, Features]) -> dict[str, int]:
-    """Returns a checksum of the tokenized examples and targets of each split."""
-    checksums = {}
+def describe_init(init: Checkpoint) -> Inputs:
+    """Describes the initial weights, as `Run.made_from` does."""
+    return {_INIT: {_INIT: {"sha256": fingerprint(init)}}}
+
+
+def describe_data(splits: Mapping[str, Features]) -> Inputs:
+    """Describes splits by checksums of their tokenized examples and targets."""
+    described = {}
     for name, features in splits.items():
         values = (features.ids, features.types, *features.targets.values())
         parts = [part for x in values for part in tf.nest.flatten(x, expand_composites=True)]
-        checksums[name] = functools.reduce(
+        checksum = functools.reduce(
             lambda checksum, part: zlib.crc32(np.ascontiguousarray(part), checksum), parts, 0
         )
-    return checksums
+        described[name] = {f"the {name} set": {"crc32": checksum}}
+    return described
 
 
-def check_same_data(run: Run, checksums: Mapping[str, int], needed: Collection[str] = ()) -> None:
-    """Checks that splits hold the examples that a run began with, given their `data_checksums`.
+def check_same_data(run: Run, data: Inputs, needed: Collection[str] = ()) -> None:
+    """Checks that splits hold the examples that a run began with.
 
     A split that the run has not read yet is accepted, unless it is `needed`.
     """
-    before = run.flags.get(DATA_CHECKSUMS, {}) if run.finished or run.has_checkpoint else {}
-    compared = [name for name in checksums if name in (*before, *needed)]
-    then, now = (
-        {f"the {name} set": {"crc32": x[name]} for name in compared if name in x}
-        for x in (before, checksums)
-    )
-    check_same(run.path, then, now, f"restore the data; {_OTHER_DATA.format(run.path)}")
+    run.check_made_from(data, f"restore the data; {_OTHER_DATA.format(run.path)}", needed)
 
 
-def record_evaluation(folder: str, model: Checkpoint, checksums: Mapping[str, int]) -> None:
-    """Writes what the results in a folder are made from, before they are written.
+def record_evaluation(run: Run, model: Checkpoint, data: Inputs) -> None:
+    """Writes what the results in a folder without a run are made from, before they are written.
 
     Raises:
         ValueError: the folder holds something else.
     """
-    run = Run(folder)
-    made = {"model": {"sha256": fingerprint(model)}}
-    made |= {f"the {name} set": {"crc32": crc} for name, crc in checksums.items()}
-    before = run.read_json(MADE_FROM, dict[str, dict[str, str | int]])
-    names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-    if not before and {name.rstrip("/") for name in names} - {LOCK}:
-        raise ValueError(f"{folder} is not empty: choose another --output_dir")
-    then = {x: before[x] for x in before if x in made}
-    check_same(folder, then, {x: made[x] for x in then}, "choose another --output_dir")
-    write_json(run.file(MADE_FROM), before | made)
+    inputs = {"model": {"model": {"sha256": fingerprint(model)}}, **data}
+    names = tf.io.gfile.listdir(run.path) if tf.io.gfile.isdir(run.path) else []
+    if not run.made_from and {name.rstrip("/") for name in names} - {LOCK}:
+        raise ValueError(f"{run.path} is not empty: choose another --output_dir")
+    run.check_made_from(inputs)
+    run.record_made_from(inputs)

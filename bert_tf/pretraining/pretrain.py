@@ -75,8 +75,13 @@ def _pretrain(
     for path, reader in readers.items():
         vocabs[path], casings[path] = reader.vocab, reader.lower_case
     spec = resolve_model(run, options, vocabs, casings, session.init, session.mapping)
-    contents = records.describe_records(named) if options.do_train else {}
-    records.check_unchanged(run, contents)
+    inputs = {}
+    if options.do_train:
+        inputs = records.describe_records(named)
+        records.check_unchanged(run, inputs)
+        if learner:
+            run.check_made_from(learner.made_from)
+            inputs |= learner.made_from
     held_out_from = run.flags.get(HELD_OUT_FROM, [])
     if held_out_from and not options.do_train:
         held_out_from = held_out_from + records.copies_of_records(run, named)
@@ -97,7 +102,7 @@ def _pretrain(
         with _bad_records_explained(phases):
             texts = phase_data.some_texts(phases[-1].evaluation)
         run.write(spec, learned_from | {SOME_TEXTS: texts})
-        records.remember_records(run, contents)
+        run.record_made_from(inputs)
     _announce(session, spec, phases, learner.initial_weights(training.model))
     step = training.driver.step
     if options.do_train and step < phases[-1].until_step:

@@ -1,9 +1,9 @@
 """The records that a run trains and evaluates on, checked before anything is computed.
 
-The run folder remembers them, so that a run does not resume on others unnoticed: `records.json`
-maps each --input_file and --eval_input_file, as the user gave it, to its files: their sizes, and
-their checksums from the manifest or else those of their first bytes. Another --input_file changes
-the records on purpose, so nothing is compared then.
+The run folder remembers them, so that a run does not resume on others unnoticed: the files of each
+--input_file and --eval_input_file, as the user gave it, with their sizes, and with their checksums
+from the manifest or else those of their first bytes. Another --input_file changes the records on
+purpose, so nothing is compared then.
 """
 
 import contextlib
@@ -26,11 +26,9 @@ from bert_tf.base.files import (
     read_file,
     reading,
 )
-from bert_tf.base.output_files import write_json
-from bert_tf.base.provenance import FILE_KIND, check_same
 from bert_tf.config import ModelSpec
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
-from bert_tf.runs.run import RECORDS, Run
+from bert_tf.runs.run import MADE_FROM, Inputs, Run
 from bert_tf.weights.resolving import agreed, check_length
 from tfrecords import manifest
 from tfrecords.dynamic_masking import DynamicMasking
@@ -46,9 +44,6 @@ _FIRST_BYTES = 2**16
 # What an object of a --phases_file may hold; all but the share are names of flags.
 _PHASE_KEYS = ("share", "input_file", "eval_input_file", "max_seq_length")
 _PHASE_KEYS += ("max_predictions_per_seq", "train_batch_size")
-
-# --input_file -> file -> "bytes" and "sha256" or "sha256_of_first_bytes".
-Contents = dict[str, dict[str, FILE_KIND]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -295,43 +290,33 @@ def masked_lm_prob(options: PretrainingOptions, named: NamedRecords) -> float:
     return _DEFAULT_MASKED_LM_PROB if prob is None else prob
 
 
-def describe_records(records: Sequence[NamedRecords]) -> Contents:
-    """Describes the files that the phases of a run read."""
-    contents: Contents = {}
+def describe_records(records: Sequence[NamedRecords]) -> dict[str, dict[str, Any]]:
+    """Describes the files that the phases of a run read, as `Run.made_from` does."""
+    contents = {}
     for phase in records:
         listed = manifest.listed_files(phase.manifests)
         for pattern, files in phase.inputs.items():
-            contents[pattern] = {
+            contents[f"records in {pattern}"] = {
                 file: {"bytes": size} | _checksum(file, listed.get(normalized(file)))
                 for file, size in files.items()
             }
     return contents
 
 
-def check_unchanged(run: Run, contents: Contents) -> None:
+def check_unchanged(run: Run, contents: Inputs) -> None:
     """Checks that the files of a run that resumes are those that it was trained on."""
-    before = run.read_json(RECORDS, Contents) if run.has_checkpoint else {}
-    for pattern in contents.keys() & before.keys():
-        advice = (
-            f"restore what {pattern} named, or start a new run with --init_checkpoint={run.path}, "
-            f"or remove {run.file(RECORDS)} to resume on the records as they are"
-        )
-        check_same(run.path, before[pattern], contents[pattern], advice)
+    advice = (
+        f"restore the records, or start a new run with --init_checkpoint={run.path}, or remove "
+        f"{run.file(MADE_FROM)} to resume on the records as they are"
+    )
+    run.check_made_from(contents, advice)
 
 
 def copies_of_records(run: Run, records: Sequence[NamedRecords]) -> list[str]:
     """Returns the files that have the size and checksum of one that the run was trained on."""
-    known = [
-        entry for files in run.read_json(RECORDS, Contents).values() for entry in files.values()
-    ]
+    known = [entry for files in run.made_from.values() for entry in files.values()]
     contents = describe_records(records)
     return [name for files in contents.values() for name, x in files.items() if x in known]
-
-
-def remember_records(run: Run, contents: Contents) -> None:
-    """Writes what the run is trained on; keeps entries for every other --input_file."""
-    everything = run.read_json(RECORDS, Contents) | contents
-    write_json(run.file(RECORDS), everything, indent=1, sort_keys=True)
 
 
 def _checksum(file: str, entry: dict | None) -> dict[str, str]:

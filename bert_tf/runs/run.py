@@ -5,7 +5,7 @@
     tokenizer_config.json   its casing and added tokens, in the form that Hugging Face's tokenizers
                             read, and a checksum of the vocabulary
     flags.json              the flags of the last start
-    records.json            after pre-training: what it was trained on; see `records`
+    made_from.json          what it was made from: checksums of records, of data, of other models
     head.json               of a fine-tuned model: what its head predicts
     ckpt-STEP.*             checkpoints; `checkpoint` names the newest
     metrics.jsonl, eval_metrics.jsonl, eval_results.txt, curves.png, train/, eval/   reports
@@ -16,7 +16,7 @@ Vocabulary and casing are missing if no source stated them, as with records of o
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -24,7 +24,7 @@ import tensorflow as tf
 
 from bert_tf.base.files import errors_at, read_json
 from bert_tf.base.output_files import check_free, write_json
-from bert_tf.base.provenance import check_same
+from bert_tf.base.provenance import FILE_KIND, check_same
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.text.tokenizer_files import CHECKSUM, TOKENIZER, VOCAB, TokenizerFiles
 from bert_tf.training.checkpoints import BEST, check_name
@@ -40,22 +40,24 @@ LEARNED_OBJECTIVE = "learned_objective"
 SOME_TEXTS = "some_texts"
 # The key in flags.json for whether a fine-tuning run took all its steps.
 FINISHED = "finished"
-RECORDS = "records.json"
+MADE_FROM = "made_from.json"
 HEAD = "head.json"
 # What a new run writes first, or into every folder.
-_FILES = (CONFIG, VOCAB, TOKENIZER, FLAGS, RECORDS, HEAD, "checkpoint", "curves.png")
+_FILES = (CONFIG, VOCAB, TOKENIZER, FLAGS, MADE_FROM, HEAD, "checkpoint", "curves.png")
 _FILES += ("metrics.jsonl", "eval_metrics.jsonl", "eval_results.txt", "eval_results.json")
 # In a folder of several runs: which is the best, among others.
 SWEEP_RESULTS = "results.json"
 # The flags that other commands read, and what runs add to them.
 _FLAGS = {"task?": str, "command?": str, "finished?": bool, "normalize?": bool | None}
-_FLAGS |= {"split_files?": list[str], "data_checksums?": dict[str, int], "pooling?": str | None}
+_FLAGS |= {"split_files?": list[str], "in_memory?": list[str], "pooling?": str | None}
 _FLAGS |= {"some_texts?": list[str], "tsv_quotes?": bool | None}
 _FLAGS |= {"label_type?": str | None, "objective?": str | None, "learned_objective?": str}
 _FLAGS |= dict.fromkeys(("label_column?", "text_column?", "text_b_column?"), str | None)
 _FLAGS |= dict.fromkeys(("max_seq_length?", "max_query_length?", "doc_stride?"), int | None)
 _FLAGS |= dict.fromkeys(("random_seed?", "lora_rank?"), int | None)
-_FLAGS |= {"in_memory?": list[str], "init_checksum?": str | None}
+# An input -> its parts, such as files -> their checksums, and the bytes of files.
+Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
+_OTHER_FOLDER = "choose another --output_dir"
 
 
 class Run:
@@ -140,6 +142,35 @@ class Run:
         changed = self.changed_flags(flags)
         then, now = ({x: changed[x][i] for x in changed} for i in range(2))
         check_same(self.path, then, now, advice)
+
+    @cached_property
+    def made_from(self) -> Inputs:
+        """The inputs on record: all that a run was made from since it began; {} if there are none.
+
+        A run that stopped before its first checkpoint may begin again with others.
+        """
+        if self.flags and not (self.has_checkpoint or self.finished):
+            return {}
+        return self.read_json(MADE_FROM, dict[str, dict[str, FILE_KIND]])
+
+    def check_made_from(
+        self, inputs: Inputs, advice: str = _OTHER_FOLDER, needed: Collection[str] = ()
+    ) -> None:
+        """Checks that inputs are those on record; one that is not on record is new, unless needed.
+
+        `advice` says what to do about other inputs.
+        """
+        then, now = {}, {}
+        for name in inputs:
+            if name in self.made_from or name in needed:
+                then |= self.made_from.get(name, {})
+                now |= inputs[name]
+        check_same(self.path, then, now, advice)
+
+    def record_made_from(self, inputs: Inputs) -> None:
+        """Writes inputs beside those on record."""
+        write_json(self.file(MADE_FROM), {**self.made_from, **inputs}, indent=1, sort_keys=True)
+        self._forget()
 
     def check_own(self) -> None:
         """Raises a FileExistsError if a new run would replace files that no run wrote."""

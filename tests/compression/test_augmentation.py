@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import SESSION, save_checkpoint, save_run
+from support import save_checkpoint, save_run
 
 from bert_tf.compress import run
 from bert_tf.compression import student
@@ -22,19 +22,19 @@ from bert_tf.compression.augmentation import (
     _likeliest,
     change,
 )
-from bert_tf.compression.compressing import GeneralStudent
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.distillation import DistillationObjective
-from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES
-from bert_tf.compression.run_files import check_same_teacher, computed_once
+from bert_tf.compression.recipes import RECIPES
+from bert_tf.compression.run_files import computed_once
 from bert_tf.config import BertConfig, Head
 from bert_tf.devices.session import Training
 from bert_tf.finetuning.examples import TextExamples
+from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.task import DataFiles
 from bert_tf.inference.masks import MaskFiller
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import fingerprint
 from bert_tf.weights.opening import open_checkpoint
@@ -296,7 +296,7 @@ def test_a_run_that_starts_again_computes_nothing_twice(
     output = capsys.readouterr().out
     folder = tmp_path / "stopped" / "precomputed"
     assert f"Read {folder}/copies." in output and f"Read {folder}/predictions." in output
-    assert sorted(path.name for path in folder.iterdir()) == ["copies", "predictions", "teacher"]
+    assert sorted(path.name for path in folder.iterdir()) == ["copies", "predictions"]
 
 
 def test_arrays_are_computed_again_for_other_inputs(tmp_path, capsys):
@@ -327,29 +327,21 @@ def test_arrays_are_computed_again_for_other_inputs(tmp_path, capsys):
         assert file.read_bytes() == mine
 
 
-def test_a_run_keeps_its_teacher(teacher, config, make_learner, tmp_path):
-    """Oracles: the messages for a teacher with another weight, and for a file of the user."""
+def test_a_run_keeps_its_teacher(teacher, config, make_learner, make_options, tmp_path):
+    """Oracle: the message for a teacher with another weight, before the teacher predicts."""
     source, folder = open_checkpoint(teacher), str(tmp_path / "run")
     name, tensor = next(iter(source.tensors.items()))
     changed = dataclasses.replace(tensor, read=lambda: tensor.read() + 1)
     other = dataclasses.replace(source, tensors={**source.tensors, name: changed})
-    check_same_teacher(folder, other)
-    check_same_teacher(folder, source)
+    options = make_options("pkd6", output_dir=folder, do_train=True)
     save_checkpoint(folder, BertPretrainer(config))
-    check_same_teacher(folder, source)
+    run = Run(folder)
+    flags = dataclasses.asdict(options) | {"command": "compress", "finished": False}
+    run.write(source.spec, flags)
+    run.record_made_from(make_learner("pkd6", teacher=source).made_from)
     learner = make_learner("pkd6", teacher=other, output_dir=folder)
-    general = GeneralStudent(GENERAL_RECIPES["tinybert"].loss, other, folder)
-    message = f"{folder} was made from .*{teacher}.* has changed"
-    # Before the teacher predicts anything.
-    with pytest.raises(ValueError, match=message):
-        learner.task.read_splits(["train"], DataFiles())
-    with pytest.raises(ValueError, match=message):
-        general.build_model(SESSION, source.spec)
-    (mine := tmp_path / "mine/precomputed/teacher").parent.mkdir(parents=True)
-    mine.write_text("mine")
-    with pytest.raises(FileExistsError, match="teacher exists: it holds no checksum, so choose"):
-        check_same_teacher(str(tmp_path / "mine"), source)
-    assert mine.read_text() == "mine"
+    with pytest.raises(ValueError, match=f"{folder} was made from .*{teacher}.* has changed"):
+        fine_tune(options, learner.task, learner=learner)
 
 
 def test_fingerprints_tell_models_apart(teacher, tmp_path):

@@ -14,7 +14,6 @@ from bert_tf.pretraining.run_records import (
     check_unchanged,
     describe_records,
     name_records,
-    remember_records,
 )
 from bert_tf.run_pretraining import Options, run
 from bert_tf.runs.run import Run
@@ -151,11 +150,12 @@ def test_other_records_under_the_same_name_are_named(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match=f"run was made from .*{message}"):
             check_unchanged(Run("run"), contents(**changes))
 
-    remember_records(run, contents())
+    run.record_made_from(contents())
     files[0].write_text("longer records of a")
+    (tmp_path / "run" / "flags.json").write_text('{"command": "x"}')
     check_unchanged(Run("run"), contents())  # there is no checkpoint to resume from
     (tmp_path / "run" / "ckpt-1.index").touch()
-    differences(r"\(./a.tfrecord had 21 bytes and has 19\): restore what \*.tfrecord")
+    differences(r"\(./a.tfrecord had 21 bytes and has 19\): restore the records")
     files[0].write_text("RECORDS of " + files[0].name)
     differences(r"\(./a.tfrecord has changed\)")
     files[2].write_text("more")
@@ -163,14 +163,14 @@ def test_other_records_under_the_same_name_are_named(tmp_path, monkeypatch):
     differences("changed, ./c.tfrecord is new, ./b.tfrecord is gone")
     # Another --input_file is a decision, and does not make the run forget the first.
     check_unchanged(Run("run"), contents(input_file="c.tfrecord"))
-    remember_records(run, contents(input_file="c.tfrecord"))
+    run.record_made_from(contents(input_file="c.tfrecord"))
     differences("b.tfrecord is gone")
     # The manifest knows the checksum of the whole file.
     write_manifest("c.manifest.json", {"shards": [shard_entry("c.tfrecord", 1)]})
     check_unchanged(Run("run"), contents(input_file="c.tfrecord"))
-    remember_records(run, contents(input_file="c.tfrecord"))
+    run.record_made_from(contents(input_file="c.tfrecord"))
     entry = shard_entry("c.tfrecord", 1) | {"sha256": "0" * 64}
     write_manifest("c.manifest.json", {"shards": [entry]})
     differences("c.tfrecord has changed", input_file="c.tfrecord")
-    (tmp_path / "run" / "records.json").unlink()
+    (tmp_path / "run" / "made_from.json").unlink()
     check_unchanged(Run("run"), contents(input_file="c.tfrecord"))

@@ -58,6 +58,8 @@ def check_label(table: Table, row: int, value: Any) -> None:
             f"{table.at(row)} has no label: label every row; only --test_file may lack labels, and "
             "then in every row"
         )
+    if isinstance(value, float) and math.isinf(value):
+        raise ValueError(f"{table.at(row)}: the label is infinite: replace it or remove the row")
 
 
 def read_single(table: Table, column: str) -> list[tuple[str]]:
@@ -88,6 +90,7 @@ def read_several(table: Table, column: str, separator: str | None) -> list[tuple
             if found is None and not table.marks_lists and not separator:
                 found = [value] if value.strip() else []
             items = _split(table, row, value, separator or ",") if found is None else found
+            items = [class_name(item) if isinstance(item, str) else item for item in items]
         if items:
             check_label(table, row, items)
         # The numbers of classes.
@@ -199,12 +202,26 @@ def has_labels(table: Table, columns: Sequence[str]) -> bool:
     return not all(value != [] and is_empty(value) for value in cells)
 
 
-def forms_of(cells: Sequence[Any]) -> dict[str, bool]:
-    """Returns what a `Head` keeps of the types of labels in a training file."""
-    items = [x for cell in cells for x in (cell if isinstance(cell, list) else [cell])]
-    texts = any(isinstance(x, str) for x in items)
-    listed = any(isinstance(cell, list) for cell in cells)
-    return {"json_labels": not texts, "listed_labels": listed}
+def forms_of(table: Table, column: str) -> dict[str, bool]:
+    """Returns what a `Head` keeps of the types of labels in a training file.
+
+    Raises a ValueError if labels in memory have several types, of which it could return only one.
+    """
+    first, listed = {}, False
+    for row, cell in enumerate(table.column(column)):
+        listed |= isinstance(cell, list)
+        for item in cell if isinstance(cell, list) else [cell]:
+            kind = "a string" if isinstance(item, str) else "a number"
+            kind = "true or false" if isinstance(item, bool) else kind
+            if item is not None:
+                first.setdefault(kind, (row, item))
+    if len(first) > 1 and table.is_exact:
+        (_, other), (kind, (row, item)) = [*first.items()][:2]
+        raise ValueError(
+            f"{table.at(row)}: label {shown(item)} is {kind}, unlike {shown(other[1])} in row "
+            f"{table.lines[other[0]]:,}: give all labels the same type"
+        )
+    return {"json_labels": "a string" not in first, "listed_labels": listed}
 
 
 def find_classes(
@@ -266,8 +283,10 @@ def class_targets(
 
     With `several`, returns 1 where a row has a class and 0 elsewhere, float32 [N, C].
     """
-    # A model may have been trained with decomposed names.
-    indices = {class_name(name): index for index, name in enumerate(labels)}
+    # A model may have been trained with decomposed names, or on other kinds of files.
+    exact = {name: index for index, name in enumerate(labels)}
+    indices = {class_name(name): index for name, index in exact.items()} | exact
+    rows = [[x if x in exact else class_name(x) for x in names] for names in rows]
     for row, names in enumerate(rows):
         for name in names:
             if name not in indices:
@@ -293,7 +312,10 @@ def _class_name(table: Table, row: int, value: Any) -> str:
     # See `_FLAGS`.
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    name = class_name(value) if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str):
+        name = value if table.is_exact else class_name(value)
+    else:
+        name = json.dumps(value)
     if not is_unicode(name):
         raise ValueError(f"{table.at(row)}: the label is not UTF-8: save the file as UTF-8")
     return name

@@ -17,7 +17,7 @@ from bert_tf.inference.engine import Engine
 from bert_tf.inference.models import load_model
 from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.models.task_model import BertEmbedder
-from bert_tf.tables.memory import is_table, plain
+from bert_tf.tables.memory import is_table, opened, plain_cells
 from bert_tf.text.bert_preprocessor import BertPreprocessor, without_shared_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
@@ -83,12 +83,13 @@ class TextEmbedder(keras.layers.Layer):
         """
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}: it must be 1 or more")
-        values = texts if is_table(texts) else plain(texts)
-        rows = [(text,) for text in _checked([values] if isinstance(values, str) else values)]
+        values = texts if is_table(texts) else opened(texts)
+        single = isinstance(values, str | bytes)
+        rows = [(text,) for text in _checked([values] if single else values)]
         vectors = np.zeros((len(rows), self.embedder.width), np.float32)
         for batch, outputs, _ in self._engine.run(rows, batch_size, "Encoding"):
             vectors[batch] = outputs["embedding"]
-        return vectors[0] if isinstance(values, str) else vectors
+        return vectors[0] if single else vectors
 
     def get_config(self):
         parts = {"preprocessor": self.preprocessor, "embedder": self.embedder}
@@ -109,10 +110,11 @@ def _checked(texts: Any) -> Iterator[bytes]:
     if is_table(texts) or isinstance(texts, Mapping | Set) or not isinstance(texts, Iterable):
         forms = "give a string, or a list, Series or array of strings"
         raise ValueError(f"texts is of the type {type(texts).__name__}: {forms}")
-    for number, text in enumerate(map(plain, texts), 1):
+    texts = [*texts]
+    for row, text in enumerate(plain_cells(texts, "texts")):
         if not isinstance(text, str):
-            shown = "missing" if text is None else f"of the type {type(text).__name__}"
-            raise ValueError(f"row {number:,} of texts is {shown}: it must be a string")
+            shown = "missing" if text is None else f"of the type {type(texts[row]).__name__}"
+            raise ValueError(f"row {row + 1:,} of texts is {shown}: it must be a string")
         # The tokenizer drops lone surrogates as it does bytes that are not UTF-8.
         yield text.encode(errors="surrogatepass")
 

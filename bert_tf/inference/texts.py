@@ -16,9 +16,9 @@ from bert_tf.base.progress import counted
 from bert_tf.inference.inference_options import ColumnOptions, TextOptions
 from bert_tf.runs.run import Run
 from bert_tf.tables.columns import Columns, find_columns
-from bert_tf.tables.memory import is_table, plain, table_in_memory
+from bert_tf.tables.memory import is_table, opened, plain_cells, table_in_memory
 from bert_tf.tables.rows import NoRows, Numbered, read_rows, table_kind
-from bert_tf.tables.table import Table, fold
+from bert_tf.tables.table import Table, fold, parse_list
 
 # What messages call the values that Python code passes.
 _SOURCE, _UNIT = "the input", "row"
@@ -294,7 +294,7 @@ def texts_of_rows(
 def _row(table: Table, columns: Columns, has_choices: bool) -> TextRow:
     """Returns the only row of a table."""
     names = [name for name in (columns.text, columns.text_b) if name]
-    if columns.words and isinstance(table.columns[columns.text][0], list):
+    if columns.words and _is_list(table.columns[columns.text][0]):
         texts = [[*table.words(0, columns.text, "word")]]
         if not texts[0]:
             raise ValueError(f"{table.at(0)}: {columns.text!r} holds no word")
@@ -308,6 +308,14 @@ def _row(table: Table, columns: Columns, has_choices: bool) -> TextRow:
     if isinstance(own, str):
         table.ids(columns.id)  # checks it; an id of another type comes back as it is
     return TextRow(tuple(texts), own)
+
+
+def _is_list(cell: Any) -> bool:
+    """Returns whether a cell is a list, or a string that states one, as in training."""
+    try:
+        return isinstance(cell, list) or (isinstance(cell, str) and bool(parse_list(cell)))
+    except ValueError:  # a text that starts with a bracket
+        return False
 
 
 def _choose(table: Table, flags: tuple[str | None, str | None], names: Sequence[str]) -> str | None:
@@ -329,8 +337,8 @@ def given_examples(
 
     The model's run was `trained` on these columns; the user names `given` ones.
     """
-    values = texts if is_table(texts) else plain(texts)
-    single = isinstance(values, str | Mapping) or _is_tuple_of_inputs(texts, signature)
+    values = texts if is_table(texts) else opened(texts)
+    single = isinstance(values, str | bytes | Mapping) or _is_tuple_of_inputs(texts, signature)
     rows = _given_rows([values] if single else values, signature, trained, given)
     return [*itertools.chain.from_iterable(examples_of(rows, signature))], single
 
@@ -357,20 +365,21 @@ def _given_rows(
         needed = "a text, a dict, a list or a data frame"
         raise ValueError(f"{_SOURCE} is {values!r:.60}: give {needed}")
     else:
-        numbered = enumerate(map(plain, values), 1)
-        words = trained.words
-        rows = ((number, _cells(number, value, signature, words)) for number, value in numbered)
+        values, words = [*values], trained.words
+        pairs = enumerate(zip(plain_cells(values, _SOURCE), values, strict=True), 1)
+        rows = ((number, _cells(number, *pair, signature, words)) for number, pair in pairs)
     names, has_choices = [spec.name for spec in signature], signature[-1].shape.rank == 2
     found = texts_of_rows(_SOURCE, _UNIT, rows, given, trained, names, has_choices)
     return (row for _, row in found)
 
 
 def _cells(
-    number: int, value: Any, signature: Sequence[tf.TensorSpec], words: bool
+    number: int, value: Any, given: Any, signature: Sequence[tf.TensorSpec], words: bool
 ) -> dict[str, Any] | ValueError:
     """Returns the inputs of an example by their names; a string is read as a line.
 
-    `words` says whether a list may be the words of a text.
+    `value` is the example that was `given`, as `plain` returns it. `words` says whether a list may
+    be the words of a text.
     """
     names = [spec.name for spec in signature]
     needed, texts = f"the model needs {' and '.join(names)}", value
@@ -389,5 +398,5 @@ def _cells(
         value = dict(zip(names, texts, strict=True))
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
         return dict(value)
-    shown = "missing" if value is None else f"{value!r:.60}"
+    shown = "missing" if value is None else " ".join(f"{given!r:.60}".split())
     return ValueError(f"{_SOURCE}, {_UNIT} {number:,} is {shown}: {needed}")

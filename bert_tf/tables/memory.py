@@ -13,7 +13,7 @@ _FORMS = (
 # What missing values of pandas are called; its import takes a second.
 _MISSING = ("NAType", "NaTType")
 # How the containers of NumPy, pandas, polars, PyArrow, TensorFlow and PyTorch give Python's values.
-_CONVERSIONS = ("to_pylist", "to_list", "tolist", "as_py", "numpy")
+_CONVERSIONS = ("to_list", "tolist", "as_py", "numpy")
 
 
 class TableInMemory:
@@ -22,8 +22,8 @@ class TableInMemory:
     Attributes:
         name: what the user calls it, such as "train".
         columns: the cells of each column, with the types of JSON; None if they are missing. Bytes
-            that are not UTF-8 are lone surrogates, as in files. Other objects stay as they are, and
-            whoever reads their column refuses them.
+            that are not UTF-8 are lone surrogates, as in files. Infinity and other objects stay as
+            they are, and whoever reads their column refuses them.
     """
 
     def __init__(self, name: str, columns: dict[str, list[Any]]):
@@ -76,37 +76,43 @@ def is_table(data: Any) -> bool:
 
 def _columns_of(data: Any, name: str) -> Mapping[Any, Any]:
     """Returns the columns by their names."""
-    if hasattr(data, "with_format"):  # a dataset of Hugging Face, which may give tensors
-        data = data.with_format(None)
-    elif hasattr(data, "as_numpy_iterator"):  # of tf.data
-        data = list(data.as_numpy_iterator())
-        if data and isinstance(data[0], tuple):
-            data = tuple(map(list, zip(*data, strict=True)))
-    elif hasattr(data, "to_pydict"):  # PyArrow
-        _check_unique(data.column_names, name)
-        data = data.to_pydict()
-    elif hasattr(data, "iter_columns"):  # polars
-        data = data.to_dict()
-    elif hasattr(data, "assign"):  # pandas
-        _check_unique(data.columns, name)
-        return data.astype(object).where(data.notna(), None).to_dict("list")
     if isinstance(data, Mapping):
         if splits := [key for key, part in data.items() if is_table(part)]:
             one = f"{name}=data[{splits[0]!r}]"
             raise ValueError(f"{name} holds several data sets: give one of them, such as {one}")
         return _aligned(data, name)
+    if hasattr(data, "with_format"):  # a dataset of Hugging Face; Arrow decodes no images
+        data = [
+            {key: cells[0] for key, cells in zip(row.column_names, row.columns, strict=True)}
+            for row in data.with_format("arrow")
+        ]
+    elif hasattr(data, "as_numpy_iterator"):  # of tf.data
+        if data.cardinality() == -1:
+            raise ValueError(f"{name} never ends: leave out repeat()")
+        data = list(data.as_numpy_iterator())
+        if data and isinstance(data[0], tuple) and len(data[0]) == 2:
+            data = tuple(map(list, zip(*data, strict=True)))
+    elif hasattr(data, "to_pydict"):  # PyArrow
+        _check_unique(data.column_names, name)
+        return dict(zip(data.column_names, map(list, data.columns), strict=True))
+    elif hasattr(data, "iter_columns"):  # polars
+        return data.to_dict()
+    elif hasattr(data, "assign"):  # pandas
+        _check_unique(data.columns, name)
+        return data.astype(object).where(data.notna(), None).to_dict("list")
     if isinstance(data, str | bytes | Set) or not isinstance(data, Iterable):
         raise ValueError(f"{name} is {_shown(data)}: {_FORMS}")
     if _is_pair(data):
         return _aligned(dict(zip(("text", "label"), data, strict=True)), name)
-    rows = [*map(plain, data)]
+    data = [*data]
+    rows = [row if isinstance(row, Mapping | list | tuple) else plain(row) for row in data]
     if rows and isinstance(rows[0], str) and os.path.isfile(rows[0]):
         raise ValueError(f"{name} is a list with the path {rows[0]}: {_FORMS}")
     if any(isinstance(row, str) for row in rows):
         rows = [{"text": row} if isinstance(row, str | None) else row for row in rows]
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
-            raise ValueError(f"row {number:,} of {name} is {_shown(row)}: {_FORMS}")
+            raise ValueError(f"row {number:,} of {name} is {_shown(data[number - 1])}: {_FORMS}")
     keys = dict.fromkeys(itertools.chain.from_iterable(rows))
     return {key: [row.get(key) for row in rows] for key in keys}
 
@@ -137,21 +143,38 @@ def _aligned(columns: Mapping[Any, Any], name: str) -> Mapping[Any, Any]:
 def _cells(column: Any, name: str) -> list[Any]:
     if is_table(column):
         raise ValueError(f"{name} is {_shown(column)}: a column is a list of cells")
-    column = plain(column)
+    column = opened(column)
     if isinstance(column, str | bytes | Mapping | Set) or not isinstance(column, Iterable):
         raise ValueError(f"{name} is {_shown(column)}: a column is a list of cells")
-    return [plain(cell) for cell in column]
+    return plain_cells(column, name)
+
+
+def plain_cells(cells: Iterable[Any], name: str) -> list[Any]:
+    """Returns cells as `plain` does.
+
+    Raises:
+        ValueError: a list holds itself, or lists in a thousand lists; the message says in which row
+            of `name`.
+    """
+    found = []
+    try:
+        for cell in cells:
+            found.append(plain(cell))
+    except RecursionError:
+        problem = "holds itself, or too many lists in lists"
+        raise ValueError(f"row {len(found) + 1:,} of {name} {problem}") from None
+    return found
 
 
 def plain(value: Any) -> Any:
-    """Returns a value of Python, NumPy, pandas or tensors with a type of JSON.
+    """Returns a value of Python, NumPy, pandas, Arrow or tensors with a type of JSON, or infinity.
 
-    NaN, infinity and what pandas calls missing are None. Objects of other types stay as they are.
+    NaN and what pandas calls missing are None. Objects of other types stay as they are.
     """
     if value is None or type(value) in (str, int, bool):
         return value
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
+        return None if math.isnan(value) else float(value)
     if isinstance(value, bytes):
         return value.decode(errors="surrogateescape")
     if isinstance(value, list | tuple):
@@ -160,11 +183,21 @@ def plain(value: Any) -> Any:
         return {key: plain(item) for key, item in value.items()}
     if type(value).__name__ in _MISSING:
         return None
+    found = opened(value)
+    # NumPy converts some of its numbers to themselves.
+    return value if type(found) is type(value) else plain(found)
+
+
+def opened(value: Any) -> Any:
+    """Returns what an object of NumPy, pandas, Arrow or tensors holds, and others as they are."""
     if getattr(getattr(value, "dtype", None), "kind", "") in ("m", "M"):
         return [*value] if getattr(value, "shape", ()) else value  # NumPy makes times numbers
     for name in _CONVERSIONS:
         if convert := getattr(value, name, None):
-            return plain(convert())
+            try:
+                return convert()
+            except (ValueError, OverflowError):  # bytes in Arrow's strings, the year 10000
+                return value
     return value
 
 
@@ -176,12 +209,13 @@ def _shown(value: Any) -> str:
 
 def _classes(features: Mapping[str, Any]) -> dict[str, list[str]]:
     """Returns the names of classes by the columns that hold their numbers, or lists of these."""
-    found = {}
-    for column, feature in features.items():
-        inner = feature[0] if isinstance(feature, list) else getattr(feature, "feature", feature)
-        if names := getattr(inner, "names", None):
-            found[column] = [*names]
-    return found
+    found = {column: _names_in(feature) for column, feature in features.items()}
+    return {column: [*names] for column, names in found.items() if names}
+
+
+def _names_in(feature: Any) -> Iterable[str] | None:
+    inner = feature[0] if isinstance(feature, list) else getattr(feature, "feature", None)
+    return getattr(feature, "names", None) if inner is None else _names_in(inner)
 
 
 def _class_name(value: Any, names: list[str], at: str) -> Any:

@@ -192,6 +192,11 @@ class Table:
         return cls(path, lines, columns, unit)
 
     @property
+    def is_exact(self) -> bool:
+        """Whether cells hold the user's own values: in memory and Parquet. Others were typed."""
+        return self.unit == "row"
+
+    @property
     def marks_lists(self) -> bool:
         """Whether a list of one item differs from the item; in TFRecord files, it does not."""
         return self.unit != "record"

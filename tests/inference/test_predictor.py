@@ -22,6 +22,8 @@ from bert_tf.predict import Options, run
 from export import classifier
 
 NAN, NO = float("nan"), ("no", "yes")
+LOOP = []
+LOOP.append(LOOP)
 PAIRS = [("the cat sat", "on"), ("a", "b"), ("the mat", "c " * 30), ("é", "d")]
 ROWS = [{"text": a, "text_b": b, "id": number} for number, (a, b) in enumerate(PAIRS)]
 
@@ -173,6 +175,13 @@ def test_a_tagger_takes_lists_of_words(fine_tuned, tmp_path, capsys):
     run(Options(**flags))
     assert capsys.readouterr().out.splitlines()[0].split(" ")[0] == "[the"
     assert Shown(answers).text.startswith(("[the", "the"))
+    # Cells of .csv files state lists, as in training; other texts in brackets are texts.
+    cells = [*map(json.dumps, rows), str(tuple(rows[0])), "[the] cat", "(on)", "[]"]
+    pd.DataFrame({"tokens": cells}).to_csv(tmp_path / "a.csv", index=False)
+    expected = [*answers, answers[0], *predict(["[the] cat", "(on)"])]
+    found = printed(capsys, checkpoint=folder, input_file=f"{tmp_path}/a.csv")
+    assert found[:-1] == expected and found[-1]["text"] == "[]"
+    assert predict(cells[:-1]) == expected
     for given, line in (
         ([rows[0], []], "the input, row 2: 'text' holds no word"),
         ([["a", 5.5]], "the input, row 1: 'text' is not a list of strings"),
@@ -239,7 +248,10 @@ def test_a_process_that_was_forked_says_so(folder, predict):
         ([PAIRS[0], None], "the input, row 2 is missing: the model needs text and text_b"),
         (pd.Series(["a ||| b", pd.NA], dtype="string"), "row 2 is missing: "),
         ([PAIRS[0], ("a", NAN)], "the input, row 2: 'text_b' is missing or null"),
-        ([PAIRS[0], ("a", "b", "c")], "row 2 is .'a', 'b', 'c'.: the model needs text and text_b$"),
+        (
+            [PAIRS[0], ("a", "b", "c")],
+            r"row 2 is \('a', 'b', 'c'\): the model needs text and text_b$",
+        ),
         (["a"], "row 1 is 'a': the model needs text and text_b: separate them with a tab or"),
         (["a", "b"], "row 1 is 'a': the model needs"),
         ([*ROWS, PAIRS[0], {"text": "a"}], "the input, row 6: 'text_b' is missing or null"),
@@ -247,6 +259,8 @@ def test_a_process_that_was_forked_says_so(folder, predict):
         (pd.DataFrame({"text": [1], "text_b": "b"}), "the input, row 1: 'text' is 1, not a string"),
         ({"text": "a"}, "^the input has no column 'Second', only 'text': name .* text_b_column$"),
         (3, "the input is 3: give a text, a dict, a list or a data frame"),
+        ([pd.DataFrame({"text": ["a"]})], "the input, row 1 is text 0 a: the model needs"),
+        ([PAIRS[0], LOOP], "row 2 of the input holds itself, or too many lists in lists"),
     ],
 )
 def test_errors_name_the_row(predict, given, message):

@@ -33,25 +33,36 @@ def _frame() -> pd.DataFrame:
     return frame.set_index([[7, 7, 9]])
 
 
+_TAG = types.SimpleNamespace(names=["O", "PER"])
+
+
 class _Dataset:
-    """A Hugging Face dataset, as far as its rows, formats and the names of classes go."""
+    """A Hugging Face dataset, as far as its rows, formats and the names of classes go.
+
+    As there, Arrow gives tables of one row; other formats decode all columns, here with an error.
+    """
 
     features = {
         "text": types.SimpleNamespace(dtype="string"),
         "label": types.SimpleNamespace(names=["bad", "good"]),
-        "tags": types.SimpleNamespace(feature=types.SimpleNamespace(names=["O", "PER"])),
+        "tags": types.SimpleNamespace(feature=_TAG),
+        "nested": types.SimpleNamespace(feature=types.SimpleNamespace(feature=_TAG)),
+        "image": types.SimpleNamespace(decode=True),
     }
 
-    def __init__(self, kind="tensorflow", last=-1):
+    def __init__(self, kind=None, last=-1):
         self._kind, self._last = kind, last
 
     def with_format(self, kind):
         return _Dataset(kind, self._last)
 
     def __iter__(self):
-        make = tf.constant if self._kind else lambda value: value
-        yield {"text": make("a"), "label": make(1), "tags": make([0, 1])}
-        yield {"text": make("b"), "label": make(self._last), "tags": make([1])}
+        if self._kind != "arrow":
+            raise OSError("cannot identify image file")
+        row = {"text": "a", "label": 1, "tags": [0, 1], "nested": [[1], []], "image": b"x"}
+        yield pyarrow.Table.from_pylist([row])
+        row = {"text": "b", "label": self._last, "tags": [1], "nested": None, "image": b"y"}
+        yield pyarrow.Table.from_pylist([row])
 
 
 class _Polars:
@@ -93,11 +104,20 @@ _DAY = datetime.date(2026, 1, 2)
         (pyarrow.table(ROWS), ROWS),
         (_PolarsFrame(ROWS), ROWS),
         ({"x": pd.Series([1.0, np.nan]), 2: np.arange(2)}, {"x": [1.0, None], "2": [0, 1]}),
-        ({"x": [float("inf"), np.float32(0.5)]}, {"x": [None, 0.5]}),
+        ({"x": [np.inf, np.nan, np.float32(0.5)]}, {"x": [np.inf, None, 0.5]}),
         ({"x": [pd.NA, "a"], "y": [pd.NaT, "b"]}, {"x": [None, "a"], "y": [None, "b"]}),
         ([{"a": 1}, {"b": b"\xff"}], {"a": [1, None], "b": [None, "\udcff"]}),
         (pd.DataFrame({"text": ["a"], "features": [1]}), {"text": ["a"], "features": [1]}),
-        (_Dataset(), {"text": _TEXTS, "label": ["good", None], "tags": [["O", "PER"], ["PER"]]}),
+        (
+            _Dataset(),
+            {
+                "text": _TEXTS,
+                "label": ["good", None],
+                "tags": [["O", "PER"], ["PER"]],
+                "nested": [[["PER"], []], None],
+                "image": ["x", "y"],
+            },
+        ),
         (tf.data.Dataset.from_tensor_slices(_PAIR), _PAIR),
         (tf.data.Dataset.from_tensor_slices((_TEXTS, _LABELS)), _PAIR),
         ({"text": tf.constant(_TEXTS), "label": tf.constant(_LABELS)}, _PAIR),
@@ -122,6 +142,8 @@ def test_cells_keep_their_meaning(data, expected):
 
 
 _FORMS = "give the path of a file, a data frame"
+_LOOP = []
+_LOOP.append(_LOOP)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +151,12 @@ _FORMS = "give the path of a file, a data frame"
     [
         (7, f"train is 7: {_FORMS}"),
         ([7], f"row 1 of train is 7: {_FORMS}"),
-        ([("a", "b"), ("c", "d")], f"row 1 of train is of the type list: {_FORMS}"),
-        ((("a", "b"), ("c", "d")), f"row 1 of train is of the type list: {_FORMS}"),
+        ([("a", "b"), ("c", "d")], f"row 1 of train is of the type tuple: {_FORMS}"),
+        ((("a", "b"), ("c", "d")), f"row 1 of train is of the type tuple: {_FORMS}"),
+        (tf.data.Dataset.from_tensors((1, 2, 3)), "row 1 of train is of the type tuple"),
+        (tf.data.Dataset.from_tensors("a").repeat(), "train never ends: leave out repeat"),
+        ({"text": _TEXTS, "x": [1, _LOOP]}, "row 2 of column 'x' of train holds itself, or too m"),
+        ([{"text": "a"}, {"text": _LOOP}], "row 2 of column 'text' of train holds itself"),
         ([["a", 0], ["b", 1]], f"row 1 of train is of the type list: {_FORMS}"),
         ((pd.Series(_TEXTS), pd.Series(_LABELS)[::-1]), "the Series of train have different ind"),
         ((pd.DataFrame({"text": _TEXTS}), _LABELS), "column 'text' of train is of the type DataF"),

@@ -127,8 +127,8 @@ class TableReader:
             return Head("classifier", mean=mean, deviation=deviation)
         if self._type == "classes":
             labels.check_class_separator(table, column, self._stated_separator)
-        names = labels.find_classes(table, column, rows, self._type)
-        return Head("classifier", names, **labels.forms_of(table.columns[column]))
+        forms = labels.forms_of(table, column)
+        return Head("classifier", labels.find_classes(table, column, rows, self._type), **forms)
 
     def read(self, names: tuple[str, ...], files: DataFiles, split: str) -> TextExamples:
         """Reads the examples of a split; `names` are the classes of the model."""

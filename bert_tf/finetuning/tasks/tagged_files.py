@@ -114,7 +114,7 @@ def _read_lists(path: str, columns: dict[str, str], labelled: bool) -> TaggedTex
     documents = [[_sentence(table, row, found.text, tags)] for row in range(len(table))]
     usual = not labelled or fold(column) == "tags"
     columns = {} if usual else {"text_column": found.text, "label_column": column}
-    json_tags = bool(tags) and forms_of(table.columns[tags])["json_labels"]
+    json_tags = bool(tags) and forms_of(table, tags)["json_labels"]
     return TaggedText(path, documents, notes=notes, columns=columns, json_tags=json_tags)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 import re
 
@@ -17,6 +18,7 @@ from bert_tf.inference.inference_options import TextOptions
 from bert_tf.inference.texts import columns_of_run, read_numbered
 from bert_tf.runs.run import FINISHED, Run
 from bert_tf.tables.columns import Columns, find_columns
+from bert_tf.tables.memory import table_in_memory
 from bert_tf.tables.table import read_table
 
 
@@ -378,3 +380,57 @@ def test_a_trained_model_outlives_its_files(write, config, tmp_path):
     pathlib.Path(path).unlink()
     found = task_of_run(run)
     assert (type(found), found.labels, found.separator) == (type(task), ("x", "y"), "|")
+
+
+@pytest.mark.parametrize(
+    ("label_type", "cells", "names"),
+    [
+        ("class", [" positive", "e\u0301", "x"], (" positive", "e\u0301", "x")),
+        ("classes", [[" a", "e\u0301"], [], ["b"]], (" a", "b", "e\u0301")),
+        ("classes", [" a, e\u0301", "", "b"], ("a", "b", "\u00e9")),
+        ("tags", [[" a"], ["e\u0301"], ["x"]], (" a", "e\u0301", "x")),
+    ],
+)
+def test_names_of_classes_in_memory_are_the_users_own(read, write, label_type, cells, names):
+    """Oracle: the labels themselves, which users compare with predictions; files name them, too."""
+    key = "tags" if label_type == "tags" else "label"
+    texts = [["w"]] * 3 if label_type == "tags" else ["a", "b", "c"]
+    data = {"text" if key == "label" else "tokens": texts, key: cells}
+    table = table_in_memory(data, "train")
+    task, splits = read(train_file=table, dev_file=table, label_type=label_type)
+    assert task.labels == names
+    if label_type == "tags":
+        return
+    rows = [
+        json.dumps(dict(zip(data, row, strict=True))) for row in zip(*data.values(), strict=True)
+    ]
+    flags = dict(dev_file=write("dev.jsonl", "\n".join(rows)), label_type=label_type)
+    _, again = read(task.head, ["dev"], **flags)
+    assert np.array_equal(*(x["dev"].targets["labels"] for x in (splits, again)))
+
+
+@pytest.mark.parametrize(
+    ("label_type", "cells", "message"),
+    [
+        ("class", [1, 2, "1"], 'train, row 3: label "1" is a string, unlike 1 in row 1: give all'),
+        ("class", [True, None, 1], "train, row 2 has no label"),
+        ("class", [True, False, 1.0], "train, row 3: label 1.0 is a number, unlike true in row 1"),
+        ("class", ["1", "1", 1], "train, row 3: label 1 is a number, unlike"),
+        ("classes", [["a"], [], [1]], "train, row 3: label 1 is a number, unlike"),
+        ("tags", [[1], [2], ["1"]], 'train, row 3: label "1" is a string, unlike 1 in row 1: give'),
+        ("class", [1.0, math.inf, 2], "train, row 2: the label is infinite: replace it or remove"),
+        (
+            "number",
+            [1.0, 2, -math.inf],
+            "train, row 3: the label is infinite: replace it or remove",
+        ),
+        ("number", [1.0, math.nan, 2], "train, row 2 has no label"),
+        ("classes", [["a"], math.inf, ["b"]], "train, row 2: Infinity is not the name of a class"),
+    ],
+)
+def test_labels_in_memory_of_several_types_or_infinite(read, label_type, cells, message):
+    """Oracle: by hand; a name, such as 1, stands for one label of one type."""
+    words = label_type == "tags"
+    data = {"tokens": [["w"]] * 3, "tags": cells} if words else {"text": ["a"] * 3, "label": cells}
+    with pytest.raises(ValueError, match=f"^{message}"):
+        read(train_file=table_in_memory(data, "train"), label_type=label_type)

@@ -213,7 +213,7 @@ def forms_of(table: Table, column: str) -> dict[str, bool]:
         for item in cell if isinstance(cell, list) else [cell]:
             kind = "a string" if isinstance(item, str) else "a number"
             kind = "true or false" if isinstance(item, bool) else kind
-            if item is not None:
+            if not is_empty(item):
                 first.setdefault(kind, (row, item))
     if len(first) > 1 and table.is_exact:
         (_, other), (kind, (row, item)) = [*first.items()][:2]

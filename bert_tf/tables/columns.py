@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import math
 import re
 from dataclasses import dataclass
@@ -156,7 +155,7 @@ def _by_content(table: Table, *names: str, of_words: bool) -> dict[str, str]:
     """Returns which of two columns holds the text and which the label; {} if that is unclear."""
     columns = [table.columns[name] for name in names]
     cells = [
-        [x if isinstance(x, str) else json.dumps(x or "", default=repr) for x in column]
+        [x if isinstance(x, str) else "" if x is None else repr(x) for x in column]
         for column in columns
     ]
     numeric = [not any(math.isnan(as_number(cell or 0)) for cell in column) for column in cells]

@@ -70,7 +70,7 @@ def table_in_memory(data: Any, name: str) -> TableInMemory:
 
 def is_table(data: Any) -> bool:
     """Returns whether data are rows with columns, not a dict, a list or an array."""
-    methods = ("with_format", "as_numpy_iterator", "to_pydict", "iter_columns", "assign")
+    methods = ("with_format", "as_numpy_iterator", "to_pydict", "iter_columns", "itertuples")
     return any(hasattr(data, name) for name in methods)
 
 
@@ -97,13 +97,14 @@ def _columns_of(data: Any, name: str) -> Mapping[Any, Any]:
         return dict(zip(data.column_names, map(list, data.columns), strict=True))
     elif hasattr(data, "iter_columns"):  # polars
         return data.to_dict()
-    elif hasattr(data, "assign"):  # pandas
+    elif hasattr(data, "itertuples"):  # pandas
         _check_unique(data.columns, name)
         return data.astype(object).where(data.notna(), None).to_dict("list")
-    if isinstance(data, str | bytes | Set) or not isinstance(data, Iterable):
-        raise ValueError(f"{name} is {_shown(data)}: {_FORMS}")
     if _is_pair(data):
         return _aligned(dict(zip(("text", "label"), data, strict=True)), name)
+    data = opened(data)
+    if isinstance(data, str | bytes | Set) or not isinstance(data, Iterable):
+        raise ValueError(f"{name} is {_shown(data)}: {_FORMS}")
     data = [*data]
     rows = [row if isinstance(row, Mapping | list | tuple) else plain(row) for row in data]
     if rows and isinstance(rows[0], str) and os.path.isfile(rows[0]):

@@ -32,7 +32,10 @@ _SEPARATORS = "|;/,\n\t，；、•·&+"
 
 def shown(value: Any) -> str:
     """Returns the beginning of a cell, for messages."""
-    return json.dumps(value, default=repr)[:50]
+    try:
+        return json.dumps(value, default=repr)[:50]
+    except (TypeError, ValueError):  # keys that JSON lacks, numbers of more than 4,300 digits
+        return f"of the type {type(value).__name__}"
 
 
 def short_name(name: str) -> str:

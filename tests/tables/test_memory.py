@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning import labels
 from bert_tf.inference.texts import given_examples
+from bert_tf.tables.columns import find_columns
 from bert_tf.tables.memory import table_in_memory
 from bert_tf.tables.table import read_table
 
@@ -153,6 +154,9 @@ _LOOP.append(_LOOP)
         ([7], f"row 1 of train is 7: {_FORMS}"),
         ([("a", "b"), ("c", "d")], f"row 1 of train is of the type tuple: {_FORMS}"),
         ((("a", "b"), ("c", "d")), f"row 1 of train is of the type tuple: {_FORMS}"),
+        (np.array("a"), f"train is 'a': {_FORMS}"),
+        (np.array([["a", "b", "c"]] * 2), f"row 1 of train is of the type list: {_FORMS}"),
+        (tf.Variable(3), f"train is of the type int32: {_FORMS}"),
         (tf.data.Dataset.from_tensors((1, 2, 3)), "row 1 of train is of the type tuple"),
         (tf.data.Dataset.from_tensors("a").repeat(), "train never ends: leave out repeat"),
         ({"text": _TEXTS, "x": [1, _LOOP]}, "row 2 of column 'x' of train holds itself, or too m"),
@@ -186,7 +190,8 @@ def test_other_data_is_refused(data, message):
 
 
 @pytest.mark.parametrize(
-    "value", [_DAY, pd.Timestamp(_DAY), np.datetime64(_DAY), decimal.Decimal(1), object(), {1}]
+    "value",
+    [_DAY, pd.Timestamp(_DAY), np.datetime64(_DAY), decimal.Decimal(1), object(), {1}, {(1,): 2}],
 )
 def test_other_objects_are_refused_where_they_are_read(value):
     """Oracle: the line that names the row; a column that nobody reads may hold anything."""
@@ -198,6 +203,9 @@ def test_other_objects_are_refused_where_they_are_read(value):
         table.ids("id")
     with pytest.raises(ValueError, match="^train, row 2: label .* is not a string: write"):
         labels.read_single(table, "text")
+    assert find_columns(
+        read_table(table_in_memory({"x": [value, "a longer text"], "y": [1, 2]}, "train"))
+    ).text
     # NumPy and pandas would make numbers of nanoseconds.
     days = read_table(table_in_memory({"day": np.array([_DAY] * 2, "M8[ns]")}, "train"))
     with pytest.raises(ValueError, match="^train, row 1: label .* is not a string: write"):

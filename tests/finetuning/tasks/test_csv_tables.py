@@ -133,6 +133,7 @@ def test_columns_are_found_whatever_their_case(read, write, header, flags, guess
     [
         ([{"x": "a b c", "y": "u"}, {"x": "d e", "y": "u"}], ("x", "y")),
         ([{"y": 1.5, "x": "a"}, {"y": 22.25, "x": "a"}], ("x", "y")),
+        ([{"y": 0, "x": "a"}, {"y": 22.25, "x": "a"}], ("x", "y")),
         ([{"y": ["u", "v"], "x": "some longer text"}, {"y": ["u"], "x": "more"}], ("x", "y")),
         ([{"x": "a long text", "y": None}] * 2, ("x", "y")),
         ([{"x": "long and repeated", "y": "u"}, {"x": "long and repeated", "y": "v"}], None),
@@ -388,6 +389,7 @@ def test_a_trained_model_outlives_its_files(write, config, tmp_path):
         ("class", [" positive", "e\u0301", "x"], (" positive", "e\u0301", "x")),
         ("classes", [[" a", "e\u0301"], [], ["b"]], (" a", "b", "e\u0301")),
         ("classes", [" a, e\u0301", "", "b"], ("a", "b", "\u00e9")),
+        ("classes", [[1], "", [2]], ("1", "2")),
         ("tags", [[" a"], ["e\u0301"], ["x"]], (" a", "e\u0301", "x")),
     ],
 )

@@ -51,7 +51,7 @@ SENTENCES = {
     "apple and samsung": "company",
     "the new phone from apple": "company",
     "apple opened a store": "company",
-    "shares of apple rose": "company",
+    "apple sued google": "company",
 }
 FIRST = "returns the sum of array elements over a given axis."
 SECOND = (

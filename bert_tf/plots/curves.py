@@ -94,7 +94,7 @@ def _finish(axes: Axes, title: str, from_zero: bool = False) -> None:
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=style.INK)
     style.draw_grid(axes)
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     axes.yaxis.set_major_formatter(lambda value, _: _short(value))
     axes.margins(x=0.01)
     for side, spine in axes.spines.items():

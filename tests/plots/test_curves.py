@@ -92,6 +92,17 @@ def test_a_long_curve_is_smoothed_and_one_of_a_single_point_is_visible():
     np.testing.assert_array_equal(smooth[:, 0], raw[10:991, 0])
 
 
+@pytest.mark.parametrize(("first", "last"), [(1, 1), (1, 3), (2, 18), (1, 20), (0, 250)])
+def test_ticks_of_steps_are_whole_and_regular(first, last):
+    """Oracle: whole numbers with one difference between them, of which none is printed twice."""
+    figure = learning_curves([{"step": first, "loss": 2.0}, {"step": last, "loss": 1.0}])
+    figure.canvas.draw()
+    ticks = figure.axes[3].get_xticks()
+    assert len({*np.diff(ticks)}) <= 1 and all(tick == round(tick) for tick in ticks)
+    labels = [label.get_text() for label in figure.axes[3].get_xticklabels()]
+    assert len(labels) == len({*labels})
+
+
 def test_the_file_is_a_png_whole_or_not_at_all(tmp_path):
     """Oracle: matplotlib's reader; the message."""
     path = tmp_path / "curves.png"

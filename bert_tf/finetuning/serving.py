@@ -53,6 +53,11 @@ class ServingModule(tf.Module):
         self.__call__ = in_any_shape(checked)
         self.serving = checked
 
+    @property
+    def tokenizer(self) -> WordPieceTokenizer:
+        """What tokenizes the strings; a SavedModel has it only in its graph."""
+        return self._tokenizer
+
 
 class TextModule(ServingModule):
     """Maps strings `text` [B], and `text_b` [B] for pairs, to a dict of outputs [B, ...].

@@ -10,6 +10,7 @@ removes the work folder. Rows that cannot be read are listed in a file of their 
 import contextlib
 import functools
 import io
+import itertools
 import json
 import time
 from collections import Counter
@@ -28,6 +29,8 @@ from bert_tf.base.provenance import describe, describe_files
 from bert_tf.inference.texts import NumberedRow, TextRow, in_groups, read_each, rows_in
 from bert_tf.jobs.work import UnfinishedWork, read_counts, unfinished_work
 from bert_tf.jobs.workers import open_runner
+from bert_tf.text.coverage import CoverageCheck
+from bert_tf.text.tokenizer import WordPieceTokenizer
 
 _CHUNK_ROWS = 1024
 # A file, the number of a row in it, and the row or what is wrong with it.
@@ -37,6 +40,8 @@ _Item = tuple[str, int, TextRow | ValueError]
 @dataclass(frozen=True)
 class BulkJob:
     """What to compute from the rows of input `files`, with a `model` of this checksum.
+
+    It reads them with this `tokenizer`; None if it is inside an exported model.
 
     The flags also have an `output_file`. `rows` reads a file, and prints notes on it. `write_part`
     maps the flags, a path, the index of the first row, and rows, None for those that cannot be
@@ -48,6 +53,7 @@ class BulkJob:
     options: RunnerOptions
     files: Sequence[str]
     model: str
+    tokenizer: WordPieceTokenizer | None
     rows: Callable[[str], Iterator[NumberedRow]]
     write_part: Callable[[Any, str, int, Sequence[TextRow | None]], dict[str, int]]
     joins: Mapping[str, Callable[[Sequence[str], str], None]]
@@ -83,8 +89,10 @@ class BulkJob:
     def _count_rows(self) -> int:
         bar = dict(desc="Counting", unit=" rows", delay=2)
         items = progress_bar(total=None, iterable=read_each(self.files, self.rows), **bar)
-        if not (total := sum(1 for _ in items)):
+        first = [*itertools.islice(items, _CHUNK_ROWS)]
+        if not (total := len(first) + sum(1 for _ in items)):
             raise ValueError(f"{self.options.input_file} is empty")
+        CoverageCheck(self.tokenizer)(row.content for *_, row in first if isinstance(row, TextRow))
         return total
 
     def _compute(self, work: UnfinishedWork, total: int) -> Counter:

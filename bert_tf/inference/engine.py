@@ -10,6 +10,7 @@ from bert_tf.base.finite import check_computed
 from bert_tf.base.process import check_not_forked
 from bert_tf.base.progress import with_progress
 from bert_tf.inference.texts import in_groups
+from bert_tf.text.coverage import CoverageCheck
 
 # Batches of longer examples are smaller, because all windows of their texts are in memory at once.
 _CHARACTERS = 4096
@@ -36,6 +37,7 @@ class Engine:
         self.signature = module.serving.input_signature
         self.truncates = getattr(module, "truncates", None)
         self._compute = module.serving
+        self._check = CoverageCheck(getattr(module, "tokenizer", None))
         if self.truncates:
             # In one graph, which tokenizes the texts once.
             compute = self._with_count
@@ -59,6 +61,7 @@ class Engine:
             of them were truncated.
         """
         check_not_forked()
+        self._check(text for row in rows for text in tf.nest.flatten(row))
         batches = [*_batches(rows, batch_size)]
         hidden = not progress or len(batches) == 1
         for batch in with_progress(batches, progress or "", len(batches), disable=hidden):

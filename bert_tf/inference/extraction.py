@@ -39,10 +39,11 @@ def extract_features(options: ExtractionOptions) -> None:
     _open.cache_clear()  # the checkpoint may have changed
     extractor = _open(options)
     checkpoint, rows = extractor.checkpoint, functools.partial(_rows, options)
+    model = fingerprint(checkpoint), extractor.tokenizer
     joins = {options.output_file: functools.partial(_join, options)}
     if labels := _labels(options):
         joins = {labels: functools.partial(_join_labels, options)} | joins
-    counts = BulkJob(options, files, fingerprint(checkpoint), rows, _write_part, joins).run()
+    counts = BulkJob(options, files, *model, rows, _write_part, joins).run()
     config, lines = checkpoint.spec.config, counts["rows"]
     size = tf.io.gfile.stat(options.output_file).length
     num_layers = len(extractor.layers)

@@ -20,6 +20,7 @@ from bert_tf.inference.presenting import Prediction, Predictions
 from bert_tf.inference.texts import Example, given_examples, in_chunks, read_examples
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
+from bert_tf.text.coverage import CoverageCheck
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.opening import anchored_path, open_checkpoint
 
@@ -76,6 +77,7 @@ class MaskFiller(Loaded):
         targets: Sequence[int] = (),
     ):
         self._vocab, self._tokenizer = tokenizer.vocab, tokenizer
+        self._check = CoverageCheck(tokenizer)
         self._room = model.config.max_position_embeddings - 2
         top_k = min(top_k or len(targets) or 5, len(targets) or len(self._vocab))
 
@@ -117,6 +119,7 @@ class MaskFiller(Loaded):
         A text may be a pair, "a ||| b" or "[CLS] a [SEP] b [SEP]".
         """
         texts = [text.encode() if isinstance(text, str) else text for text in texts]
+        self._check(texts)
         lines = encode_lines(texts, self._tokenizer, None)
         owned = [(i, row) for i, line in enumerate(lines) for row in self._rows(line)]
         filled = [[] for _ in texts]

@@ -48,10 +48,10 @@ def _predict_file(options: PredictOptions) -> None:
         import_pyarrow()  # before anything is computed
     _predictor.cache_clear()  # the checkpoint may have changed
     predictor = _predictor(options)
-    model = _checksum(predictor)
+    model = _checksum(predictor), predictor.tokenizer
     rows = functools.partial(_rows, options)
     joins = {path: functools.partial(join_predictions, options)}
-    counts = BulkJob(options, files, model, rows, _write_part, joins).run()
+    counts = BulkJob(options, files, *model, rows, _write_part, joins).run()
     print(f"Wrote {counted(counts['rows'] - counts['rejected'], 'prediction')} to {path}.")
     predictor.warn_about_length(counts["truncated"])
 

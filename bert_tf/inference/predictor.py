@@ -62,6 +62,7 @@ class Predictor(Loaded):
         signature: the inputs of the model.
         truncates: what the module truncates, and the flag that sets how many tokens it reads; None
             if it reads everything, in windows, or does not count.
+        tokenizer: that of the model; None if it was exported to a SavedModel.
         columns: the columns of the tables that the model was trained on.
         labels: the names of classes or tags; () if there are none.
     """
@@ -78,6 +79,7 @@ class Predictor(Loaded):
         takes_words = hasattr(module, "serve_words")
         self._engine_of_words = Engine(_OfWords(module)) if takes_words else None
         self.signature, self.truncates = self._engine.signature, self._engine.truncates
+        self.tokenizer = getattr(module, "tokenizer", None)
         # Whoever takes it warns: a server does not repeat itself, whatever its threads.
         self._warning = threading.Lock()
         self.columns = columns_of_run(checkpoint and checkpoint.run, takes_words)

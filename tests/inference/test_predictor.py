@@ -16,6 +16,7 @@ import tensorflow as tf
 from support import one_line
 
 import bert_tf
+from bert_tf import extract_features
 from bert_tf.config import Head
 from bert_tf.inference.presenting import Prediction, Predictions
 from bert_tf.predict import Options, run
@@ -67,6 +68,47 @@ def test_pairs_in_every_form_are_those_of_the_command(folder, predict, capsys):
     assert type(one) is Prediction and one["label"] == expected[0]["label"]
     assert predict([]) == [] == predict(np.array([], str)) and type(predict([])) is Predictions
     assert repr(predict) == f"Predictor({folder!r}: text, text_b -> no, yes)"
+
+
+def test_texts_in_another_language_are_noticed_once(
+    fine_tuned, pretrained, classify, tmp_path, capsys
+):
+    """Oracle: the vocabulary, which has the words of one text and none of the other."""
+    tuned, tables = classify.path, {}
+    for name, text in (("known", "the cat sat"), ("other", "나는 오늘 학교에 갔다")):
+        tables[name] = tmp_path / f"{name}.csv"
+        pd.DataFrame({"text": [text] * 3}).to_csv(tables[name], index=False)
+
+    def vectors(file):
+        output = str(tmp_path / f"{file.stem}.npz")
+        extract_features.run(
+            extract_features.Options(
+                checkpoint=pretrained[0], input_file=str(file), output_file=output
+            )
+        )
+
+    def of_a_file(file, **flags):
+        run(Options(checkpoint=tuned, input_file=str(file), **flags))
+
+    embed = bert_tf.load_embedder(pretrained[0]).encode
+    fill = bert_tf.load_mask_filler(pretrained[0])
+    ways = [
+        lambda file: [classify(pd.read_csv(file)), classify(pd.read_csv(file))],
+        of_a_file,
+        lambda file: of_a_file(file, output_file=f"{file}.jsonl"),
+        vectors,
+        lambda file: embed(pd.read_csv(file)["text"]),
+        lambda file: fill([f"[MASK] {text}" for text in pd.read_csv(file)["text"]]),
+    ]
+    for way in ways:
+        noticed = []
+        for file in (tables["known"], tables["other"]):
+            for check in (classify._engine._check, embed.__self__._engine._check, fill._check):
+                check._is_done = False
+            capsys.readouterr()
+            way(file)
+            noticed.append("".join(capsys.readouterr()).count("WARNING: the vocabulary hardly"))
+        assert noticed == [0, 1]
 
 
 def test_threads_share_a_predictor(folder, capsys):

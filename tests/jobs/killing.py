@@ -54,7 +54,7 @@ def compute_lines(folder: pathlib.Path, **flags) -> None:
     options = predict.Options(**files, **flags)
     joins = {f"{output}.labels": join_files, output: join_files}
     try:
-        bulk.BulkJob(options, [options.input_file], "", _rows, _write_part, joins).run()
+        bulk.BulkJob(options, [options.input_file], "", None, _rows, _write_part, joins).run()
     except FileExistsError:
         # The run before was killed in its last moment, when it had forgotten how it began.
         if any(name.endswith(".data") for *_, names in os.walk(folder) for name in names):

@@ -146,15 +146,16 @@ def _confusion(path: str) -> "Figure":
     file = run.file("predictions_dev.tsv")
     lines = read_file(file).decode().split("\n")[:-1] if tf.io.gfile.exists(file) else [""]
     header, *rows = (line.split("\t") for line in lines)
-    # Words have tags.
-    columns = ["tag" if "tag" in header else "label", "prediction"]
+    label, unit = ("tag", "word") if "tag" in header else ("label", "example")
+    columns = [label, "prediction"]
     if not {*columns} <= {*header} or not run.head.labels:
         raise ValueError(f"there is no confusion matrix: {file} has no predictions of one class")
     cells = [[row[header.index(column)] for row in rows] for column in columns]
     names, used = [*run.head.labels], {*cells[0], *cells[1]}
     # The tasks of GLUE write numbers of classes.
     names = names if used <= {*names} else sorted(used)
-    return confusion_matrix(*([names.index(x) for x in column] for column in cells), names)
+    numbers = ([names.index(x) for x in column] for column in cells)
+    return confusion_matrix(*numbers, names, unit=unit)
 
 
 @checked

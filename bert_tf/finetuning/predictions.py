@@ -46,13 +46,17 @@ def write_rows(folder: str, name: str, rows: Iterable[Sequence[Any]]) -> str:
 
 
 def draw_confusion(
-    labels: np.ndarray, predictions: np.ndarray, names: Sequence[str], path: str
+    labels: np.ndarray,
+    predictions: np.ndarray,
+    names: Sequence[str],
+    path: str,
+    unit: str = "example",
 ) -> None:
     """Draws a confusion matrix into a PNG file, written atomically."""
     # matplotlib is slow to import.
     from bert_tf.plots.confusion import confusion_matrix
 
-    atomic_write(path, confusion_matrix(labels, predictions, names).png())
+    atomic_write(path, confusion_matrix(labels, predictions, names, unit=unit).png())
 
 
 def one_line(text: str) -> str:

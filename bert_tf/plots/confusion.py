@@ -14,12 +14,17 @@ _MOST_CLASSES_WITH_TEXT = 20
 
 
 def confusion_matrix(
-    labels: np.ndarray, predictions: np.ndarray, names: Sequence[str], ax: Axes | None = None
+    labels: np.ndarray,
+    predictions: np.ndarray,
+    names: Sequence[str],
+    ax: Axes | None = None,
+    unit: str = "example",
 ) -> Figure:
     """Draws a row per label and a column per prediction.
 
     A cell shows its number of examples and their share of the row; the share is also the color.
-    `labels` and `predictions` are classes, int [N], and `names` those of the classes.
+    `labels` and `predictions` are classes, int [N], and `names` those of the classes. The title
+    counts examples, or what `unit` calls them.
 
     Example:
         bert_tf.plots.confusion_matrix(np.array([0, 1]), np.array([0, 0]), ["bad", "good"])
@@ -34,7 +39,7 @@ def confusion_matrix(
     # Black is readable on the lighter half of the colors, and on its inverse on dark pages.
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=2)
     style.name_cells(axes, names, names, rotation=30)
-    style.finish_axes(axes, counted(len(labels), "example"), "prediction", "label")
+    style.finish_axes(axes, counted(len(labels), unit), "prediction", "label")
     if len(names) <= _MOST_CLASSES_WITH_TEXT:
         for (row, column), share in np.ndenumerate(shares):
             text = f"{counts[row, column]:,}\n{share:.1%}"

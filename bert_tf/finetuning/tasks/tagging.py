@@ -191,7 +191,7 @@ class TaggingTask(Task):
             files.append(f"confusion_{split}.png")
             pairs = [(a, b) for a, b in zip(gold, predicted, strict=True) if a in self._index]
             numbers = np.array([[self._index[tag] for tag in pair] for pair in pairs])
-            draw_confusion(*numbers.T, self.labels, f"{folder}/{files[-1]}")
+            draw_confusion(*numbers.T, self.labels, f"{folder}/{files[-1]}", "word")
         return files
 
     def serving(

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from seqeval.metrics.sequence_labeling import get_entities
-from support import tuning_options, without_tracing
+from support import calls_of, tuning_options, without_tracing
 
-from bert_tf.config import BertConfig
+import bert_tf
+from bert_tf.config import BertConfig, Head
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
@@ -25,6 +26,7 @@ from bert_tf.finetuning.tasks import tagging
 from bert_tf.finetuning.tasks.tagging import TaggingTask
 from bert_tf.models import lstms
 from bert_tf.models.task_model import BertTaskModel
+from bert_tf.plots import confusion
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint, saved_tensors
@@ -80,6 +82,7 @@ def test_sentences_and_documents_become_windows():
 def test_scores_and_files_do_not_depend_on_windows(length, tmp_path, monkeypatch):
     """Oracle: the scores and lines, worked out: of 3 entities, the first one is found."""
     monkeypatch.setattr(tagging, "draw_confusion", draw_confusion)
+    titles = calls_of(monkeypatch, confusion.style, "finish_axes")
     features = _task().featurize(TEXT, TOKENIZER, length)
     outputs = _outputs(features, ["B-X", "I-X", "O", "O", "I-X"])
     scores = _task().score(outputs, features)
@@ -92,6 +95,11 @@ def test_scores_and_files_do_not_depend_on_windows(length, tmp_path, monkeypatch
     assert _task().with_metric("f1_X").check_metric(features) is None
     names = _task().write_predictions(str(tmp_path), "dev", outputs, features)
     assert names == ["predictions_dev.tsv", "predictions_dev.conll", "confusion_dev.png"]
+    # B-Y is not one of the task's tags.
+    assert titles[0].args[1] == "4 words"
+    Run(str(tmp_path)).write_head(Head("tagger", (*LABELS, "B-Y")))
+    drawn = bert_tf.TrainedRun(str(tmp_path), {}).plot("confusion")
+    assert drawn.axes[0].get_title("left") == "5 words"
     # Of three logits, one is 20 and two are 0, so the probability rounds to 1.
     assert (tmp_path / "predictions_dev.tsv").read_text() == (
         "sentence\tword\ttag\tprediction\tprobability\n"

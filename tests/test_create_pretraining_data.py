@@ -401,17 +401,17 @@ def test_much_lost_text_is_noticed(files, tmp_path, capsys):
         ({"input_file": "{}/a.json", "document_separator": "file"}, "--document_separator has no"),
         ({"text_field": "body"}, "--text_field has no effect without a JSON file"),
         ({"cross_documents": False, "objective": "sop"}, "--cross_documents has no effect"),
-        ({"beam_options": "--region=R"}, "--beam_options has no effect"),
+        ({"beam_options": "--region=R"}, "--beam_options does not suit --runner=local"),
         (
             {"runner": "DirectRunner", "beam_options": "--region='R"},
             "^--beam_options=--region='R: No closing quotation",
         ),
-        ({"runner": "DirectRunner", "num_workers": 2}, "--num_workers has no effect"),
+        ({"runner": "DirectRunner", "num_workers": 2}, "has no effect without --runner=local"),
         ({"masking": "span", "do_whole_word_mask": True}, "--masking=span and --do_whole"),
-        ({"lexicon_file": "{}/text.txt"}, "--lexicon_file has no effect with --masking=wordpiece"),
+        ({"lexicon_file": "{}/text.txt"}, "no effect without --masking=entity or --masking=dyn"),
         ({"masking": "entity", "lexicon_file": "{}/blank.txt"}, "blank.txt is empty"),
         ({"segmenter": "nowhere:cut", "masking": "whole_word"}, "nowhere"),
-        ({"segmenter": "whitespace"}, "--segmenter has no effect with --masking=wordpiece"),
+        ({"segmenter": "whitespace"}, "--segmenter does not suit --masking=wordpiece"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing(files, tmp_path, change, message):

@@ -17,6 +17,7 @@ import pytest
 from bert_tf.__main__ import COMMANDS
 from bert_tf.base.command import VERSION
 from bert_tf.base.command_help import flag_name, help_text, is_required, value_type
+from bert_tf.finetuning.registry import MAKERS, TASKS
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ("tfrecords", "bert_tf", "export")
@@ -234,6 +235,20 @@ def test_bert_tf_runs_a_command():
 def _bert_tf(*arguments, options=()):
     command = [sys.executable, *options, "-m", "bert_tf", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_relations_name_flags_and_values_that_exist(name):
+    """Oracle: the flags of the command, the choices of a flag and the names of tasks."""
+    module = importlib.import_module(COMMANDS[name])
+    for options_type in (module.Options, *(x for x, _ in getattr(module, "FORMS", {}).values())):
+        fields = {field.name: field.metadata for field in dataclasses.fields(options_type)}
+        for metadata in fields.values():
+            needs = [part for needed in metadata["needs"] for part in needed.split(" or ")]
+            for relation in (*needs, *metadata["instead_of"]):
+                flag, _, value = relation.partition("=")
+                known = {*TASKS, *MAKERS} if flag == "task" else fields[flag]["choices"]
+                assert not value or value in known, relation
+
 
 
 @pytest.mark.parametrize("name", COMMANDS)

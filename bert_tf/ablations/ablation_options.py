@@ -137,10 +137,10 @@ class AblationOptions(SharedOptions):
     """Which rows to pre-train, on which records, and on which tasks to fine-tune them."""
 
     input_file: str | None = option(
-        None, "TFRecord files, comma-separated; globs allowed. For all grids but layers."
+        None, "TFRecord files, comma-separated; globs allowed.", instead_of=("grid=layers",)
     )
     init_checkpoint: str | None = option(
-        None, "For --grid=layers, the encoder, as in run_finetuning."
+        None, "The encoder, as in run_finetuning.", needs=("grid=layers",)
     )
 
     # The same for all rows.
@@ -197,23 +197,24 @@ class AblationOptions(SharedOptions):
         role="place",
     )
     lexicon_file: str | None = option(
-        None, "For --grid=entities, the phrases that the records were created with."
+        None, "The phrases that the records were created with.", needs=("grid=entities",)
     )
     preset: str | None = option(
-        None, "The size of all rows, for all grids but sizes; see run_pretraining. Default: tiny."
+        None,
+        "The size of all rows; see run_pretraining. Default: tiny.",
+        instead_of=("bert_config_file", "grid=sizes"),
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         set_by_rows = [name for row in GRIDS[self.grid].rows for name in row.flags]
+        if self.grid == "sizes":
+            set_by_rows.append("bert_config_file")
         self.refuse(set_by_rows, f"does not suit --grid={self.grid}")
-        if self.grid == "sizes" and (self.preset or self.bert_config_file):
-            raise ValueError("--grid=sizes: choose sizes with --rows, not --preset or a file")
-        for grid, name in (("entities", "lexicon_file"), ("layers", "init_checkpoint")):
-            if (self.grid == grid) != bool(getattr(self, name)):
-                raise ValueError(f"--grid={grid} and --{name} go together: give both or none")
-        if (self.grid == "layers") == bool(self.input_file):
-            raise ValueError(f"--grid={self.grid}: all grids but layers need --input_file")
+        needed = {"layers": ["init_checkpoint"], "entities": ["input_file", "lexicon_file"]}
+        for name in needed.get(self.grid, ["input_file"]):
+            if not getattr(self, name):
+                raise ValueError(f"--grid={self.grid} needs --{name}")
         if self.grid == "steps" and self.num_train_steps % 5:
             raise ValueError(
                 f"--num_train_steps={self.num_train_steps}: --grid=steps needs a multiple of 5"

@@ -15,7 +15,13 @@ from typing import Any, ClassVar, NoReturn, Self
 from absl import flags, logging
 
 from bert_tf.base import __version__
-from bert_tf.base.command_help import flag_name, help_text, is_required, value_type
+from bert_tf.base.command_help import (
+    flag_name,
+    help_text,
+    is_required,
+    spelled_flags,
+    value_type,
+)
 from bert_tf.base.process import (
     NO_READER,
     check_backend,
@@ -68,9 +74,9 @@ def option(
             evaluates a run takes the run's value. "evaluation": what is evaluated, and how; the
             run's value, unless the flag is given. "place": where files and devices are, and what
             to do; what was made does not depend on it, but on the contents of the files.
-        needs: flags without which this one has no effect; one of them will do. "NAME=VALUE" stands
-            for a flag with this value.
-        instead_of: flags that cannot be given with this one.
+        needs: flags without which this one has no effect; of "A or B", one will do. "NAME=VALUE"
+            stands for a flag with this value, by default or given.
+        instead_of: flags, or values of flags, that do not go with this one.
     """
     metadata = dict(help=help, choices=choices, aliases=aliases, kind=kind, role=role)
     metadata |= dict(at_least=at_least, at_most=at_most, needs=needs, instead_of=instead_of)
@@ -126,17 +132,29 @@ class Options:
 
     def _check_relations(self) -> None:
         """Raises a ValueError for a flag without those it needs, or with one that excludes it."""
-        unusual, values = self.unusual, self.values()
-        stated = {*unusual, *filter(values.get, values), *(f"{x}={values[x]}" for x in values)}
+        unusual = self.unusual
         for field in dataclasses.fields(self):
-            name, needs = flag_name(field), field.metadata["needs"]
+            name = flag_name(field)
             if field.name not in unusual:
                 continue
-            if needs and stated.isdisjoint(needs):
-                others = " or ".join(f"--{other}" for other in needs)
-                raise ValueError(f"--{name} has no effect without {others}: omit it, or add that")
-            if other := next(filter(stated.__contains__, field.metadata["instead_of"]), None):
+            for needed in field.metadata["needs"]:
+                if not any(map(self._states, needed.split(" or "))):
+                    others = spelled_flags(needed)
+                    advice = "omit it, or add that"
+                    raise ValueError(f"--{name} has no effect without {others}: {advice}")
+            for other in filter(self._states, field.metadata["instead_of"]):
+                if "=" in other:
+                    raise ValueError(f"--{name} does not suit --{other}: omit it")
                 raise ValueError(f"--{name} and --{other} exclude each other: omit one")
+
+    def _states(self, relation: str) -> bool:
+        """Returns whether the flags have what a relation names: a flag, or a value of one."""
+        name, _, value = relation.partition("=")
+        found = getattr(self, name)
+        if not value:
+            return name in self.unusual or bool(found)
+        # --task=SST-2 is --task=sst2.
+        return str(found).lower().replace("-", "") == value.replace("-", "")
 
     @classmethod
     def names(cls, *roles: str) -> list[str]:

@@ -29,6 +29,11 @@ def flag_name(field: dataclasses.Field) -> str:
     return field.name.removesuffix("_")
 
 
+def spelled_flags(relation: str) -> str:
+    """Returns the flags in "A or B" as users type them."""
+    return " or ".join(f"--{flag}" for flag in relation.split(" or "))
+
+
 def is_required(field: dataclasses.Field) -> bool:
     """Returns whether the flag has no default."""
     return field.default is dataclasses.MISSING
@@ -136,7 +141,7 @@ def explanation(field: dataclasses.Field, full: bool) -> str:
     elif default not in (None, ()) and default is not False:
         parts.append(f"Default: {'true' if default is True else default}.")
     if needs := field.metadata["needs"]:
-        parts.append(f"Only with --{' or --'.join(needs)}.")
+        parts.append(f"Only with {' and '.join(map(spelled_flags, needs))}.")
     if full and (others := field.metadata["instead_of"]):
         parts.append(f"Not with --{' or --'.join(others)}.")
     if full and len("|".join(choices)) > _most_choices(field):

@@ -10,6 +10,7 @@ from bert_tf.base.choices import PRECISIONS, STRATEGIES, WORKERS
 from bert_tf.base.command import option, rare_option
 
 _BEAM = ("Direct", "Dataflow", "Flink", "Spark", "Dask", "Portable")
+_TPU, _SEVERAL = "strategy=auto or strategy=tpu", "strategy=auto or strategy=multi_worker"
 _location = functools.partial(rare_option, role="place")
 
 
@@ -43,8 +44,8 @@ class DeviceOptions(command.Options):
         choices=STRATEGIES,
         role="place",
     )
-    use_tpu: bool = _location(False, "Same as --strategy=tpu.")
-    tpu_name: str | None = _location(None, "Name of the TPU. Omit it on a TPU VM.")
+    use_tpu: bool = _location(False, "Same as --strategy=tpu.", needs=(_TPU,))
+    tpu_name: str | None = _location(None, "Name of the TPU. Omit it on a TPU VM.", needs=(_TPU,))
     tpu_zone: str | None = _location(None, "Its zone.", needs=("tpu_name",))
     gcp_project: str | None = _location(None, "Its project.", needs=("tpu_name",))
 
@@ -57,13 +58,13 @@ class WorkerOptions(DeviceOptions):
         None,
         "host:port of every machine of --strategy=multi_worker, comma-separated and the same "
         "on each. Alternatively, set TF_CONFIG.",
-        needs=("task_index",),
+        needs=("task_index", _SEVERAL),
     )
     task_index: int | None = _location(
         None,
         "Index of this machine in --worker_hosts. Worker 0 writes the files.",
         at_least=0,
-        needs=("worker_hosts",),
+        needs=("worker_hosts", _SEVERAL),
     )
 
 
@@ -72,7 +73,10 @@ class RunnerOptions(command.Options):
     """Where work in chunks runs, and whether its output may replace another one."""
 
     num_workers: int | None = _location(
-        None, "Number of processes. Default: as many as save time.", **WORKERS
+        None,
+        "Number of processes. Default: as many as save time.",
+        **WORKERS,
+        needs=("runner=local",),
     )
     runner: str = _location(
         "local",
@@ -80,15 +84,12 @@ class RunnerOptions(command.Options):
         choices=("local", *(f"{name}Runner" for name in _BEAM)),
     )
     beam_options: str | None = _location(
-        None, "Further Beam options, such as '--project=P --region=R --temp_location=gs://...'."
+        None,
+        "Further Beam options, such as '--project=P --region=R --temp_location=gs://...'.",
+        instead_of=("runner=local",),
     )
     overwrite: bool = option(
         False,
         "Replace output that was created with other settings or from other input.",
         role="place",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        flag = "beam_options" if self.runner == "local" else "num_workers"
-        self.refuse([flag], f"has no effect with --runner={self.runner}")

@@ -75,9 +75,9 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     )
     sparsity: float | None = option(
         None,
-        "Share of the attention heads to remove with --recipe=heads, or of the weights to set "
-        "to zero with --recipe=weights. Default: 0.4.",
+        "Share of the attention heads to remove, or of the weights to set to zero. Default: 0.4.",
         **SHARE,
+        needs=("recipe=heads or recipe=weights",),
     )
     init_checkpoint: str | None = option(
         None,
@@ -109,8 +109,9 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
     )
     bits: str | None = rare_option(
         None,
-        "For qbert, the bits of a layer's weights, from 2 to 8: such as 4, or 2/3 (the default), "
-        "which gives 3 to the more sensitive half of the layers.",
+        "The bits of a layer's weights, from 2 to 8: such as 4, or 2/3 (the default), which gives "
+        "3 to the more sensitive half of the layers.",
+        needs=("recipe=qbert",),
     )
     do_train: bool = rare_option(True, "Train the student; always on.", role="place")
     do_eval: bool = rare_option(
@@ -129,15 +130,14 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         if self.bits and not re.fullmatch(r"[2-8](/[2-8])?", self.bits):
             raise ValueError(f"--bits={self.bits}: give a number from 2 to 8, or two such as 2/3")
         recipe = RECIPES[self.recipe]
-        unsuited = {"feature_based", "lora_rank", "sparsity", "bits", *recipe.unsuited}
+        unsuited = {"feature_based", "lora_rank", *recipe.unsuited}
         if recipe.loss.compares:
             unsuited |= {"class_weights", "freeze_encoder"}
         if recipe.loss.last_stage:
             unsuited.add("early_stopping")  # it would end the run before the last stage
         if not recipe.loss.terms:
             unsuited.add("augment")  # without a teacher, copies have no labels
-        unsuited = sorted(unsuited.difference(recipe.flags))
-        self.refuse(unsuited, f"does not suit --recipe={self.recipe}")
+        self.refuse(sorted(unsuited), f"does not suit --recipe={self.recipe}")
 
     @property
     def layer_bits(self) -> tuple[int, ...]:

@@ -117,8 +117,7 @@ class Recipe:
     has_default: bool = True  # whether there is a student if the flags name none
     shares_layers: bool = False  # whether the student's layers must share their weights
     samples: bool = False  # whether --augment also masks words, and keeps only some of a copy
-    flags: tuple[str, ...] = ()  # those that only few recipes read
-    unsuited: tuple[str, ...] = ()  # those that do not suit the student
+    unsuited: tuple[str, ...] = ()  # flags that do not suit the student
 
     def layers(self, count: int) -> Sequence[int]:
         """Returns which of `count` layers the student starts with, counted from 0."""
@@ -251,12 +250,10 @@ RECIPES = {
     ),
     "heads": Recipe(
         "Michel et al., Are Sixteen Heads Really Better than One? (arXiv:1905.10650)",
-        flags=("sparsity",),
         unsuited=("init_checkpoint", "preset", "bert_config_file"),
     ),
     "weights": Recipe(
         "Gordon et al., Compressing BERT (arXiv:2002.08307)",
-        flags=("sparsity",),
         unsuited=("freeze_encoder",),
     ),
     "q8bert": Recipe(
@@ -264,7 +261,6 @@ RECIPES = {
     ),
     "qbert": Recipe(
         "Shen et al., Q-BERT (arXiv:1909.05840)",
-        flags=("bits",),
         unsuited=("init_checkpoint", "student_layers", "preset", "bert_config_file"),
     ),
     "minibert": Recipe(

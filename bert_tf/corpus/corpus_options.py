@@ -24,7 +24,7 @@ class CorpusOptions(command.Options):
         "'text' holds documents, such as wikipedia/20230601.en, optionally with ':' and a split.",
     )
     tfds_data_dir: str | None = rare_option(
-        None, "TFDS's data folder. Default: TFDS's own.", role="place"
+        None, "TFDS's data folder. Default: TFDS's own.", role="place", needs=("tfds",)
     )
     document_separator: str | None = rare_option(
         None,
@@ -43,7 +43,7 @@ class CorpusOptions(command.Options):
         False, "Lines are paragraphs: split them into sentences by the rules of --language."
     )
     language: str = rare_option(
-        "en", "ISO 639 code of the text's language, for --split_sentences and --unwrap."
+        "en", "ISO 639 code of the text's language.", needs=("split_sentences or unwrap",)
     )
     clean: bool | None = rare_option(
         None,

@@ -46,11 +46,8 @@ def input_files(options: CorpusOptions) -> list[str]:
     if (options.input_file is None) == (options.tfds is None):
         raise ValueError("give either --input_file or --tfds")
     files = expand_files(options.input_file, allow_empty=True) if options.input_file else []
-    splits = options.split_sentences or options.unwrap
     have_fields = [has_fields(file) for file in files]
     for name, has_effect, condition in (
-        ("tfds_data_dir", options.tfds, "without --tfds"),
-        ("language", splits, "without --split_sentences or --unwrap"),
         ("document_separator", not all(have_fields), "without a plain text file as input"),
         ("text_field", any(have_fields), "without a JSON file (.jsonl, .json) or Parquet as input"),
     ):

@@ -45,13 +45,16 @@ class DataOptions(CorpusOptions, RunnerOptions):
         at_most=32,
     )
     lexicon_file: str | None = rare_option(
-        None, "Words and phrases, one per line, that --masking=entity masks as a whole."
+        None,
+        "Words and phrases, one per line, that are masked as a whole.",
+        needs=("masking=entity or masking=dynamic",),
     )
     segmenter: str | None = rare_option(
         None,
         "What counts as a word in text without spaces, such as Chinese: MODULE:FUNCTION of a "
         "function from a string to its words, such as jieba:lcut, or 'whitespace' for text that is "
         "already segmented.",
+        instead_of=("masking=wordpiece",),
     )
     objective: str = option(
         "nsp",
@@ -61,7 +64,9 @@ class DataOptions(CorpusOptions, RunnerOptions):
         choices=OBJECTIVES,
     )
     cross_documents: bool = rare_option(
-        True, "With --objective=mlm, examples continue in the next document, after a [SEP]."
+        True,
+        "Examples continue in the next document, after a [SEP].",
+        needs=("objective=mlm",),
     )
     max_seq_length: int = option(
         128, "Tokens per example, including [CLS] and [SEP].", **PAIR_LENGTH

@@ -158,7 +158,6 @@ class Job:
 def make_job(options: DataOptions) -> Job:
     """Resolves the flags into a job."""
     resolved, files = with_defaults(options), input_files(options)
-    _check_effects(options, resolved.masking)
     output_files = _output_files(options)
     read_files = [*files, options.vocab_file, options.lexicon_file]
     manifests = list(map(manifest_path, output_files[:1]))
@@ -206,17 +205,6 @@ def _resolve_masking(options: DataOptions) -> str:
         elif given and masking != implied and not (implied == "whole_word" and masking == "ngram"):
             raise ValueError(f"--masking={masking} and --{flag} contradict each other: omit one")
     return masking or "wordpiece"
-
-
-def _check_effects(options: DataOptions, masking: str) -> None:
-    """Raises a ValueError for a flag that would have no effect."""
-    for name, has_effect, condition in (
-        ("cross_documents", options.objective == "mlm", "without --objective=mlm"),
-        ("segmenter", masking != "wordpiece", "with --masking=wordpiece"),
-        ("lexicon_file", masking in ("entity", "dynamic"), f"with --masking={masking}"),
-    ):
-        if not has_effect:
-            options.refuse([name], f"has no effect {condition}")
 
 
 def _output_files(options: DataOptions) -> list[str]:

@@ -185,7 +185,7 @@ class FineTuner:
         options, task = self._session.options, self._learner.task
         if not (value := options.class_weights):
             return self._learner.objective(spec, self.num_train_steps)
-        kind = f" --label_type={options.label_type}" if "label_type" in task.flags else ""
+        kind = f" --label_type={options.label_type}" if "label_type" in options.given else ""
         classifies = task.head and task.head.kind == "classifier"
         if not (classifies and isinstance(task.objective, ClassificationObjective)):
             raise ValueError(

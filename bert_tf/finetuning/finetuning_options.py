@@ -30,15 +30,20 @@ _place = functools.partial(option, role="place")
 _rare_place = functools.partial(rare_option, role="place")
 _evaluation = functools.partial(rare_option, role="evaluation")
 
+# What flags need; see `option`.
+_TABLES, _SQUAD = "task=csv or task=ner", "task=squad or task=squad2"
+_VECTORS = "label_type=similarity or label_type=pairs"
+
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOptions(command.Options):
-    """The flags that only some tasks read; see `Task.flags`."""
+    """The flags that only some tasks read."""
 
     data_dir: str | None = _place(
         None,
         "Folder of the task's official files, or its parent, such as SST-2 with train.tsv and "
         "dev.tsv, or aclImdb. Without it, tensorflow-datasets downloads the data.",
+        instead_of=("task=csv",),
     )
     train_file: str | TableInMemory | None = _place(
         None, "Training file, instead of the one in --data_dir."
@@ -53,45 +58,52 @@ class TaskOptions(command.Options):
     )
     text_column: str | None = rare_option(
         None,
-        "Column of the text in files of --task=csv. Default: text, in upper or lower case, or "
-        "the only column left. With --task=ner, the number of the column of words, counted from 1. "
-        "Default: the first column that does not number sentences or words.",
+        "Column of the text. Default: text, in upper or lower case, or the only column left. With "
+        "--task=ner, the number of the column of words, counted from 1. Default: the first column "
+        "that does not number sentences or words.",
         aliases=("word_column",),
+        needs=(_TABLES,),
     )
     text_b_column: str | None = rare_option(
-        None, "Column of the second text, for pairs of texts in files of --task=csv."
+        None,
+        "Column of the second text, for pairs of texts.",
+        needs=("task=csv",),
+        instead_of=("label_type=tags",),
     )
     negative_column: str | None = rare_option(
         None,
-        "Column of wrong second texts that are hard to tell from the right ones, with "
-        "--label_type=pairs.",
-        needs=("text_b_column",),
+        "Column of wrong second texts that are hard to tell from the right ones.",
+        needs=("text_b_column", "label_type=pairs"),
     )
     label_column: str | None = rare_option(
         None,
-        "Column to predict in files of --task=csv, or with --label_type=classes several, "
-        "comma-separated, one per class, which hold 0 or 1. Default: label. With --task=ner, the "
-        "number of the column of tags, by default the last one or the only one with entities.",
+        "Column to predict, or with --label_type=classes several, comma-separated, one per class, "
+        "which hold 0 or 1. Default: label. With --task=ner, the number of the column of tags, by "
+        "default the last one or the only one with entities.",
         aliases=("tag_column",),
+        needs=(_TABLES,),
     )
     label_type: str = rare_option(
         "class",
         "What --label_column holds: class, one class; classes, several at once; number, a "
         "number; tags, a tag for every word (the columns tokens and tags hold lists). To train "
-        "vectors of texts: similarity, a number for two texts (also with --task=stsb); pairs, "
-        "nothing: the second text belongs to the first.",
+        "vectors of texts: similarity, a number for two texts (the only one with --task=stsb); "
+        "pairs, nothing: the second text belongs to the first.",
         choices=LABEL_TYPES,
+        needs=("task=csv or task=stsb",),
     )
     label_separator: str | None = rare_option(
         None,
-        "Separator between the classes in a cell, with --label_type=classes. Default: a "
-        "comma. Lists in brackets need no separator.",
+        "Separator between the classes in a cell. Default: a comma. Lists in brackets need no "
+        "separator.",
         needs=("label_type=classes",),
     )
     tsv_quotes: bool | None = rare_option(
         None,
-        "Whether double quotes enclose the fields of .tsv files of --task=csv, as in .csv files; "
-        "otherwise they are text. Default: true if all of the training file follows that rule.",
+        "Whether double quotes enclose the fields of .tsv files, as in .csv files; otherwise they "
+        "are text. Default: true if all of the training file follows that rule.",
+        needs=("task=csv",),
+        instead_of=("label_type=tags",),
     )
 
     # Vectors of texts.
@@ -100,14 +112,19 @@ class TaskOptions(command.Options):
         "How to compute the vector of a text: mean or max of the last layer's outputs for all "
         "tokens, or cls, its output for [CLS]. Default: as in --init_checkpoint, or mean.",
         choices=EMBEDDING_POOLINGS,
+        needs=(_VECTORS,),
     )
     normalize: bool | None = rare_option(
         None,
         "Divide each vector by its length. Default: as in --init_checkpoint, or false. The loss "
         "compares directions, so this changes only the vectors that later commands compute.",
+        needs=(_VECTORS,),
     )
     temperature: float = rare_option(
-        0.05, "With --label_type=pairs, the loss divides the cosines by this.", at_least=0.001
+        0.05,
+        "The loss divides the cosines by this.",
+        at_least=0.001,
+        needs=("label_type=pairs",),
     )
 
     # Tagging.
@@ -115,6 +132,7 @@ class TaskOptions(command.Options):
         True,
         "Read each sentence together with the others of its document. "
         "--nodocument_context: every sentence alone.",
+        needs=("task=ner",),
     )
     feature_based: str | None = rare_option(
         None,
@@ -122,31 +140,35 @@ class TaskOptions(command.Options):
         "encoder, as in table 7 of the paper, with a --learning_rate such as 1e-3. By default, the "
         "encoder trains.",
         choices=FEATURES,
+        needs=("task=ner",),
     )
 
     # Questions on contexts.
     doc_stride: int = rare_option(
         128,
-        "squad, squad2: contexts longer than --max_seq_length are split into windows that "
-        "start this many tokens apart.",
+        "Contexts longer than --max_seq_length are split into windows that start this many tokens "
+        "apart.",
         at_least=1,
+        needs=(_SQUAD,),
     )
     max_query_length: int = rare_option(
-        64, "squad, squad2: tokens per question; longer ones are truncated.", at_least=1
+        64, "Tokens per question; longer ones are truncated.", at_least=1, needs=(_SQUAD,)
     )
     n_best_size: int | None = _evaluation(
         None,
-        "squad, squad2: how many of the best starts and ends are combined, and the number of "
-        "answers per question in nbest_predictions.json. Default: 20.",
+        "How many of the best starts and ends are combined, and the number of answers per "
+        "question in nbest_predictions.json. Default: 20.",
         at_least=1,
+        needs=(_SQUAD,),
     )
     max_answer_length: int | None = _evaluation(
-        None, "squad, squad2: tokens per answer. Default: 30.", at_least=1
+        None, "Tokens per answer. Default: 30.", at_least=1, needs=(_SQUAD,)
     )
     null_score_diff_threshold: float | None = _evaluation(
         None,
-        'squad2: a question gets no answer if "no answer" scores higher than the best answer '
-        "by more than this. Default: 0.",
+        'A question gets no answer if "no answer" scores higher than the best answer by more than '
+        "this. Default: 0.",
+        needs=("task=squad2",),
     )
 
 
@@ -233,7 +255,10 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         **PAIR_LENGTH,
     )
     train_batch_size: int = option(
-        32, "Examples per training step, over all devices together.", **BATCH
+        32,
+        "Examples per training step, over all devices together.",
+        **BATCH,
+        instead_of=("grid",),
     )
     eval_batch_size: int = rare_option(
         32,
@@ -243,10 +268,17 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         role="place",
     )
     learning_rate: float = option(
-        5e-5, "The peak learning rate, at the end of the warm-up.", **RATE
+        5e-5,
+        "The peak learning rate, at the end of the warm-up.",
+        **RATE,
+        instead_of=("grid",),
     )
     num_train_epochs: float = option(
-        3.0, "Epochs over the training examples.", at_least=0, at_most=10**6
+        3.0,
+        "Epochs over the training examples.",
+        at_least=0,
+        at_most=10**6,
+        instead_of=("grid",),
     )
     warmup_proportion: float = rare_option(
         0.1, "Share of the steps over which the learning rate rises.", **SHARE
@@ -282,7 +314,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     freeze_encoder: bool = rare_option(
         False,
         "Train only the head. The encoder keeps its weights and has no dropout.",
-        instead_of=("feature_based",),
+        instead_of=("feature_based", "label_type=similarity", "label_type=pairs"),
     )
     lora_rank: int | None = rare_option(
         None,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from bert_tf.base.files import errors_at
 from bert_tf.base.progress import say
 from bert_tf.config import BertConfig, Head
-from bert_tf.finetuning.finetuning_options import FineTuningOptions, TaskOptions
+from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.multi_task import MultiTask
 from bert_tf.finetuning.saved_run import options_of
 from bert_tf.finetuning.task import DataFiles, Task
@@ -73,7 +73,7 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
     options = with_length(options, name)
     if name in MAKERS:
         task = MAKERS[name](name, options, head)
-    elif name == "stsb" and options.label_type == "similarity":
+    elif name == "stsb" and options.label_type != "class":
         task = glue.make_similarity(options, head)
     else:
         task = TASKS[name]
@@ -81,9 +81,6 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
             # With the mean and the deviation of the numbers that the model learned.
             task = dataclasses.replace(task, head=number_head(head))
     task = task.with_files(DataFiles.of(options))
-    kind = f" --label_type={options.label_type}" if "label_type" in task.flags else ""
-    others = [x.name for x in dataclasses.fields(TaskOptions) if x.name not in task.flags]
-    options.refuse(others, f"has no effect with --task={options.task}{kind}")
     return task.with_metric(options.metric) if options.metric else task
 
 

@@ -156,7 +156,6 @@ def list_settings(options: FineTuningOptions) -> list[Setting]:
     """Returns the settings to try."""
     combinations = [{}]
     if options.grid:
-        options.refuse(GRID, "does not suit --grid, which tries several values")
         products = itertools.product(*GRID.values())
         combinations = [dict(zip(GRID, values, strict=True)) for values in products]
     folder = options.output_dir.rstrip("/")

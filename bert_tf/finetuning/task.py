@@ -82,7 +82,6 @@ class Task(abc.ABC):
         token_outputs: names of the outputs that have an entry per token.
         long_inputs: what the exported module does with long inputs, given `max_seq_length`; for the
             model card.
-        flags: names of the `TaskOptions` that the task reads.
         columns: the flags that the training file decided, such as its columns, with their values.
         is_pretrained: whether the model was not fine-tuned, but learned the task in pre-training.
     """
@@ -102,7 +101,6 @@ class Task(abc.ABC):
     has_dev: bool = True
     token_outputs: tuple[str, ...] = ()
     long_inputs: str = "Examples are truncated to {} tokens."
-    flags: tuple[str, ...] = ()
     columns: Mapping[str, Any] = MappingProxyType({})
     is_pretrained: bool = False
 

@@ -121,7 +121,7 @@ class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, PredictorOpt
     keep_columns: bool = option(
         False,
         "Keep the other columns of a table beside the predictions.",
-        needs=("json", "output_file"),
+        needs=("json or output_file",),
     )
     output_file: str | None = option(
         None,

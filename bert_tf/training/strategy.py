@@ -23,7 +23,7 @@ def make_strategy(options: DeviceOptions) -> tf.distribute.Strategy:
     any other use of TensorFlow. Raises a ValueError if flags contradict each other or have no
     effect, there is no such device, or the workers are not described correctly.
     """
-    name = _checked_name(options)
+    name = "tpu" if options.use_tpu else options.strategy
     if options.worker_hosts or options.task_index is not None:
         _set_tf_config(options)
     if name == "multi_worker" or (name == "auto" and len(_workers()) > 1):
@@ -41,23 +41,6 @@ def make_strategy(options: DeviceOptions) -> tf.distribute.Strategy:
     if name == "cpu" or len(gpus) == 1:
         return tf.distribute.OneDeviceStrategy(gpus[0].name if name == "gpu" else "/cpu:0")
     return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus])
-
-
-def _checked_name(options: DeviceOptions) -> str:
-    """Returns the kind of devices; raises a ValueError if other flags do not fit it."""
-    name = options.strategy
-    if options.use_tpu:
-        if name not in ("auto", "tpu"):
-            raise ValueError(f"--use_tpu and --strategy={name} contradict each other: omit one")
-        name = "tpu"
-    for given, flag, fitting in (
-        (options.worker_hosts, "--worker_hosts", ("auto", "multi_worker")),
-        (options.task_index is not None, "--task_index", ("auto", "multi_worker")),
-        (options.tpu_name, "--tpu_name", ("auto", "tpu")),
-    ):
-        if given and name not in fitting:
-            raise ValueError(f"{flag} and --strategy={name} contradict each other: omit one")
-    return name
 
 
 def _set_tf_config(options: DeviceOptions) -> None:

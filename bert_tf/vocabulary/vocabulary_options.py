@@ -12,33 +12,46 @@ class VocabularyOptions(CorpusOptions):
     """Which vocabulary to build, extend or measure, and from which text."""
 
     output_file: str | None = option(
-        None, "The vocabulary to write, one token per line.", role="place"
+        None,
+        "The vocabulary to write, one token per line.",
+        role="place",
+        instead_of=("report_vocab",),
     )
     vocab_size: int = option(
-        30522, "The number of tokens, including special and unused ones.", **VOCABULARY
+        30522,
+        "The number of tokens, including special and unused ones.",
+        **VOCABULARY,
+        instead_of=("report_vocab", "extend_vocab"),
     )
     do_lower_case: bool | None = option(
         None,
         "Lower-case the text and strip accents. Turn it off for a cased vocabulary. Default: "
         "true for a new vocabulary; that of the vocabulary for --extend_vocab and --report_vocab.",
     )
-    min_frequency: int = rare_option(2, "How often a token must occur to be included.", at_least=1)
+    min_frequency: int = rare_option(
+        2,
+        "How often a token must occur to be included.",
+        at_least=1,
+        instead_of=("report_vocab",),
+    )
     num_unused: int = rare_option(
         99,
         "The number of [unused] tokens. 99 give [UNK] the id 100, as in the published "
         "vocabularies.",
         at_least=0,
         at_most=100_000,
+        instead_of=("report_vocab", "extend_vocab"),
     )
-    extend_vocab: str | None = option(None, "A vocabulary to extend.")
+    extend_vocab: str | None = option(None, "A vocabulary to extend.", instead_of=("report_vocab",))
     num_new_tokens: int = option(
-        1000, "Maximum number of tokens to add to --extend_vocab.", **VOCABULARY
+        1000, "Maximum number of tokens to add.", **VOCABULARY, needs=("extend_vocab",)
     )
     placement: str = rare_option(
         "append",
         "Where new tokens go. append makes the vocabulary and the model larger; unused replaces "
         "[unused] tokens.",
         choices=PLACEMENTS,
+        needs=("extend_vocab",),
     )
     report_vocab: str | None = option(
         None,
@@ -63,12 +76,3 @@ class VocabularyOptions(CorpusOptions):
             raise ValueError(
                 "nothing to do: give --output_file, or --report_vocab to only measure a vocabulary"
             )
-        learning = ("vocab_size", "num_unused")
-        for condition, holds, without_effect in (
-            ("with --report_vocab", self.report_vocab, ("output_file", "extend_vocab")),
-            ("with --report_vocab", self.report_vocab, ("min_frequency", *learning)),
-            ("with --extend_vocab", self.extend_vocab, learning),
-            ("without --extend_vocab", not self.extend_vocab, ("num_new_tokens", "placement")),
-        ):
-            if holds:
-                self.refuse(without_effect, f"has no effect {condition}")

@@ -132,16 +132,22 @@ def test_rows_are_chosen_by_name():
     [
         ("sizes", {"rows": "base"}, "base is not a size: write .* as L-2_H-128_A-2"),
         ("tasks", {"rows": "gpt"}, "--rows=gpt: the rows of tasks are bert, no-nsp, ltr"),
-        ("sizes", {"preset": "tiny"}, "--grid=sizes: choose sizes with --rows"),
+        ("sizes", {"preset": "tiny"}, "--preset does not suit --grid=sizes: omit it"),
         ("masking", {"replacements": "100,0,0"}, "--replacements does not suit --grid=masking"),
         ("tasks", {"objective": "mlm"}, "--objective does not suit --grid=tasks"),
         ("sizes", {"replacements": "80,15,5"}, "--replacements=80,15,5: give three multiples"),
         ("steps", {"num_train_steps": 12}, "--grid=steps needs a multiple of 5"),
-        ("entities", {"lexicon_file": None}, "--grid=entities and --lexicon_file go together"),
+        ("entities", {"lexicon_file": None}, "--grid=entities needs --lexicon_file"),
         ("rates", {"masked_lm_prob": 0.2}, "--masked_lm_prob does not suit --grid=rates"),
-        ("rates", {"init_checkpoint": "x"}, "--grid=layers and --init_checkpoint go together"),
-        ("rates", {"input_file": None}, "--grid=rates: all grids but layers need --input_file"),
-        ("layers", {"init_checkpoint": "x"}, "all grids but layers need --input_file"),
+        (
+            "rates",
+            {"init_checkpoint": "x"},
+            "--init_checkpoint has no effect without --grid=layers",
+        ),
+        ("rates", {"input_file": None}, "--grid=rates needs --input_file"),
+        ("layers", {"init_checkpoint": "x"}, "--input_file does not suit --grid=layers"),
+        ("layers", {"input_file": None}, "--grid=layers needs --init_checkpoint"),
+        ("sizes", {"bert_config_file": "x"}, "--bert_config_file does not suit --grid=sizes"),
     ],
 )
 def test_impossible_flags_are_named(make_options, grid, change, message):

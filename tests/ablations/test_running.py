@@ -203,7 +203,7 @@ def test_layers_are_those_of_a_given_encoder(make_options, data, started, monkey
     _, groups, _, by_size = drawn.call_args.args
     assert [model.scores["NER F1"] for model in groups["paper"]] == [(94.9, None), (96.4, None)]
     assert not by_size
-    with pytest.raises(ValueError, match="--feature_based has no effect with --task=sst2"):
+    with pytest.raises(ValueError, match="--feature_based has no effect without --task=ner"):
         make_plan(dataclasses.replace(options, tasks=f"sst2={data}"))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from bert_tf.base import command
 from bert_tf.base.command import option
+from bert_tf.base.command_help import help_text
 
 PROGRAM = """
 '''Prints its options.
@@ -301,3 +302,30 @@ def test_wrong_values_are_named_in_python_too():
     ):
         with pytest.raises(ValueError, match=need):
             Options(**values)
+
+
+def test_relations_of_flags(monkeypatch):
+    """Oracle: the sentences, worked by hand; --helpfull states the same relations."""
+
+    @dataclass(frozen=True)
+    class Options(command.Options):
+        task: str = option("sst2", "Task.")
+        a: int = option(0, "A.", needs=("task=csv or b", "c=x"))
+        b: bool = option(False, "B.", instead_of=("c=y", "d"))
+        c: str = option("x", "C.", choices=("x", "y"))
+        d: str | None = option(None, "D.")
+
+    for values in ({"a": 1, "task": "CS-V"}, {"a": 1, "b": True}, {"b": True}, {"c": "y"}):
+        Options(**values)
+    for values, sentence in (
+        ({"a": 1}, "--a has no effect without --task=csv or --b: omit it, or add that"),
+        ({"a": 1, "task": "csv", "c": "y"}, "--a has no effect without --c=x: omit it, or add"),
+        ({"b": True, "c": "y"}, "--b does not suit --c=y: omit it"),
+        ({"b": True, "d": "z"}, "--b and --d exclude each other: omit one"),
+    ):
+        with pytest.raises(ValueError, match=f"^{sentence}"):
+            Options(**values)
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = help_text("", Options, full=True).splitlines()
+    assert "Default: 0. Only with --task=csv or --b and --c=x." in lines[2]
+    assert lines[3].endswith("B. Not with --c=y or --d.")

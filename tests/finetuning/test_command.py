@@ -141,7 +141,7 @@ def test_a_part_of_a_run_is_of_its_task(finished, tmp_path, monkeypatch):
     [
         ({"max_seq_length": 1}, "--max_seq_length is 1: it must be"),
         ({"train_batch_size": "x"}, "--train_batch_size is 'x': it must be"),
-        ({"text_column": "a"}, "--text_column has no effect with --task=sst2"),
+        ({"text_column": "a"}, "--text_column has no effect without --task=csv or"),
     ],
 )
 def test_wrong_flags_of_a_run_are_its_own(finished, tmp_path, flag, match):
@@ -456,7 +456,10 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
     ("changes", "match"),
     [
         ({"task": "sst3"}, "no task 'sst3'"),
-        ({"text_column": "a"}, "--text_column has no effect with --task=sst2: omit it"),
+        (
+            {"text_column": "a"},
+            "--text_column has no effect without --task=csv or --task=ner: omit",
+        ),
         ({"dev_file": "nowhere"}, "nowhere: no such file"),
         # Before a model is downloaded.
         ({"dev_file": "a.csv", "init_checkpoint": "hf:a/b"}, "a.csv: no such file"),
@@ -465,11 +468,11 @@ def test_a_pretraining_run_brings_weights_vocabulary_and_casing(
             "--layer_decay and --freeze_enc",
         ),
         (
-            {"feature_based": "last", "freeze_encoder": True},
+            {"task": "ner", "feature_based": "last", "freeze_encoder": True},
             "--freeze_encoder and --featu",
         ),
         ({"lora_rank": 8, "freeze_encoder": True}, "--lora_rank and --freeze_encoder exclude each"),
-        ({"lora_rank": 8, "feature_based": "last"}, "--lora_rank and --feature_based exclude each"),
+        ({"task": "ner", "lora_rank": 8, "feature_based": "last"}, "--lora_rank and --feat"),
         ({"lora_rank": 8, "layer_decay": 0.9}, "--layer_decay and --lora_rank exclude each"),
         ({"lora_rank": 8}, "--lora_rank needs trained weights: give --init_ch"),
         (

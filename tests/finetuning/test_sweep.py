@@ -211,7 +211,7 @@ def rows_of_tensorboard(folder) -> dict[tuple, dict[str, float]]:
 def test_bad_sweeps_are_one_clear_line(tmp_path, trained):
     with pytest.raises(ValueError, match="num_seeds has no effect without --do_train: omit it, or"):
         make_options(tmp_path, num_seeds=2, do_train=False, do_eval=True)
-    with pytest.raises(ValueError, match="--learning_rate does not suit --grid, which tries"):
+    with pytest.raises(ValueError, match="--learning_rate and --grid exclude each other"):
         sweep(make_options(tmp_path, grid=True, learning_rate=1e-3))
     Run(f"{tmp_path}/runs").write_head(sweep_module.make_task(make_options(tmp_path)).head)
     with pytest.raises(ValueError, match="runs holds head.json, which --num_seeds and --grid"):

@@ -287,7 +287,7 @@ def test_pairs_choices_and_questions(fine_tuned, tmp_path, capsys):
         ("a.txt", b"a", {"ending": ".npz"}, "its name must end with .jsonl, .csv, .tsv, .parquet"),
         ("a.txt", b"a", {"json": True}, "--output_file and --json exclude each other: omit one"),
         ("a.txt", b"a", {"runner": "DirectRunner", "num_workers": 2}, "--num_workers has no eff"),
-        ("a.txt", b"a", {"beam_options": "--x"}, "--beam_options has no effect with --runner=loc"),
+        ("a.txt", b"a", {"beam_options": "--x"}, "--beam_options does not suit --runner=local"),
     ],
 )
 def test_what_users_do_wrong(name, data, flags, message, classifier, tmp_path):

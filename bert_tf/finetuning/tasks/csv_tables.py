@@ -27,11 +27,6 @@ CSV = "csv"
 _SECOND = {"text_b", "text_pair", "text2", "sentence2", "hypothesis"}
 # Usual names of columns that say how well two texts match.
 _SCORES = {"label", "score", "similarity", "relevance", "is_duplicate"}
-_FLAGS = (
-    *("train_file", "dev_file", "test_file", "text_column", "text_b_column"),
-    *("tsv_quotes", "label_column", "label_type", "label_separator"),
-)
-_PAIRS_FLAGS = (*_FLAGS[:6], "negative_column", "temperature")
 
 
 def make_csv_task(name: str, options: FineTuningOptions, head: Head | None) -> Task:
@@ -56,18 +51,16 @@ def make_csv_task(name: str, options: FineTuningOptions, head: Head | None) -> T
     shared = dict(
         name=name,
         pairs=bool(options.text_b_column),
-        flags=_FLAGS,
         columns=reader.guessed,
         read_own=functools.partial(reader.read, head.labels),
     )
     if kind in VECTOR_TYPES:
         # A model of another kind is refused when its head is compared with this one.
         head = embedding.with_settings(head, options)
-        shared |= dict(head=head, flags=(*_FLAGS, *embedding.VECTOR_FLAGS))
+        shared["head"] = head
     if kind == "similarity":
         return embedding.SimilarityTask(**shared)
     if kind == "pairs":
-        shared["flags"] = (*_PAIRS_FLAGS, *embedding.VECTOR_FLAGS)
         # A text finds itself at once.
         metric = "mrr@10" if options.text_b_column else "loss"
         return embedding.RankingTask(**shared, temperature=options.temperature, metric=metric)

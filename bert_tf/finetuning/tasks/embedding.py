@@ -19,16 +19,9 @@ from bert_tf.finetuning.tokenizing import Features, encode_rows
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.names import part_of
 
-VECTOR_FLAGS = ("label_type", "pooling", "normalize")
-
 
 def with_settings(head: Head, options: FineTuningOptions) -> Head:
     """Returns a head for vectors, with the values of --pooling and --normalize that are given."""
-    if options.freeze_encoder:
-        raise ValueError(
-            f"--freeze_encoder leaves nothing to train with --label_type={options.label_type}: "
-            "omit it"
-        )
     given = {"pooling": options.pooling, "normalize": options.normalize}
     return replace(head, kind=EMBEDDING, **{x: given[x] for x in given if given[x] is not None})
 

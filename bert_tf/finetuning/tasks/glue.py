@@ -15,7 +15,7 @@ from bert_tf.base.progress import counted, say
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.examples import OWN_TABLE, TextExamples, TfdsSource, find_file
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.task import DataFiles, Outputs
+from bert_tf.finetuning.task import Outputs
 from bert_tf.finetuning.tasks import embedding
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.text_task import RegressionTask
@@ -265,11 +265,12 @@ TASKS = (
 
 def make_similarity(options: FineTuningOptions, head: Head | None) -> embedding.SimilarityTask:
     """Returns STS-B as the task of vectors whose cosine is the similarity."""
-    flags = (*DataFiles._fields, *embedding.VECTOR_FLAGS)
+    if options.label_type != "similarity":
+        raise ValueError(f"--label_type={options.label_type} does not suit --task=stsb: omit it")
     low, high = _STSB.limits
     head = head or Head(EMBEDDING, mean=low, deviation=high - low)
     head = embedding.with_settings(head, options)
-    return embedding.SimilarityTask(**_options(_STSB), head=head, flags=flags)
+    return embedding.SimilarityTask(**_options(_STSB), head=head)
 
 
 def write_submission(

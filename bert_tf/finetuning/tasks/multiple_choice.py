@@ -19,7 +19,7 @@ from bert_tf.finetuning.predictions import (
     write_table,
 )
 from bert_tf.finetuning.serving import ChoiceModule
-from bert_tf.finetuning.task import DataFiles, Outputs, Task
+from bert_tf.finetuning.task import Outputs, Task
 from bert_tf.finetuning.tasks.text_task import constant_predictions
 from bert_tf.finetuning.tokenizing import Features, encode_rows, note_constant
 from bert_tf.models.task_model import BertTaskModel
@@ -86,7 +86,6 @@ class MultipleChoiceTask(Task):
     metric = "accuracy"
     metrics = ("accuracy", "loss")
     objective = ClassificationObjective()
-    flags = DataFiles._fields
 
     @property
     def head(self) -> Head:

@@ -32,10 +32,6 @@ from bert_tf.finetuning.tokenizing import note_constant
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
-_FLAGS = (
-    *("data_dir", "train_file", "dev_file", "test_file"),
-    *("doc_stride", "max_query_length", "n_best_size", "max_answer_length"),
-)
 # Source: SQuAD (arXiv:1606.05250) table 5.
 _SLIDING_WINDOW_F1 = 0.2
 # By chance, the best threshold gains less than this over answering no question.
@@ -177,7 +173,6 @@ class SquadTask(Task):
         if not self._nulls:
             self.metrics = ("f1", "exact_match")
         self.metric = self.metrics[0]
-        self.flags = (*_FLAGS, "null_score_diff_threshold") if self._nulls else _FLAGS
 
     def read(self, files: DataFiles, split: str) -> SquadExamples:
         path, name = getattr(files, f"{split}_file"), f"{split}-{self._version}.json"

@@ -30,8 +30,6 @@ _NAMES = {
     "dev": ("valid.txt", "dev.txt", "eng.testa"),
     "test": ("test.txt", "eng.testb"),
 }
-_FLAGS = ("train_file", "dev_file", "test_file", "text_column", "label_column")
-_OWN_FLAGS = {_NER: ("data_dir", "document_context", "feature_based"), "csv": ("label_type",)}
 
 
 def make_tagging(name: str, options: FineTuningOptions, head: Head | None) -> TaggingTask:
@@ -45,7 +43,6 @@ def make_tagging(name: str, options: FineTuningOptions, head: Head | None) -> Ta
         labels=head.labels,
         json_labels=head.json_labels,
         read=reader.read,
-        flags=(*_FLAGS, *_OWN_FLAGS[name]),
         columns=reader.columns,
         has_dev=bool(reader.find(files, "dev") or not reader.find(files, TRAIN)),
         document_context=options.document_context,

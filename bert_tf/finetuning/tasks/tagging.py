@@ -57,7 +57,7 @@ class TaggingTask(Task):
         feature_based: what a `FeatureTagger` reads from a frozen encoder; None to train the encoder
             with a dense layer.
         json_labels: see `Head`.
-        name, flags, columns, has_dev: see `Task`.
+        name, columns, has_dev: see `Task`.
 
     Source: BERT (arXiv:1810.04805) section 5.3.
     """
@@ -68,7 +68,6 @@ class TaggingTask(Task):
     feature_based: str | None = None
     json_labels: bool = False
     name: str = "ner"
-    flags: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     has_dev: bool = True
 

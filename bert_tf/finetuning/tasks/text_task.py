@@ -51,7 +51,6 @@ class TextTask(Task):
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
     optional_splits: tuple[str, ...] = ()
-    flags: tuple[str, ...] = DataFiles._fields
     columns: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     apart = False

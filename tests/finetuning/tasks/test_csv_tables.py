@@ -318,7 +318,7 @@ GOOD, SEVERAL = "text,label\na,ham\nb,spam\n", {"label_type": "classes"}
         ('{"text": "a", "label": {"x": true}}', GOOD, SEVERAL, "is not the name of a class: writ"),
         ('{"text": "a", "label": {"x": 1}}', GOOD, {}, 'line 1: label {"x": 1} is not a string'),
         (GOOD, GOOD, {"label_separator": "|"}, "without --label_type=classes: omit it"),
-        (GOOD, GOOD, {"data_dir": "x"}, "--data_dir has no effect with --task=csv"),
+        (GOOD, GOOD, {"data_dir": "x"}, "--data_dir does not suit --task=csv: omit it"),
     ],
 )
 def test_bad_tables_are_one_clear_line(read, write, train, dev, flags, message):

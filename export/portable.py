@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from bert_tf.base.command_help import command_line
 from bert_tf.base.finite import check_computed
-from bert_tf.base.output_files import atomic_write
+from bert_tf.base.output_files import atomic_write, check_can_write, check_free
 from bert_tf.base.progress import progress_bar, say
 from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.batches import eval_batches
@@ -64,8 +64,8 @@ def export_file(options: SingleFileOptions) -> None:
     """Exports a model, compares it with the original, and prints what was written."""
     path, (form, writer) = options.output_file, FILE_FORMS[options.ending]
     make_file = importlib.import_module(f"{writer}_model").make_file
-    if tf.io.gfile.exists(path):
-        raise ValueError(f"{path} exists: remove it or name another file")
+    check_can_write(path)
+    check_free(path, advice="remove it or name another file")
     set_precision("float32")
     source = _open(options)
     checkpoint = source.checkpoint

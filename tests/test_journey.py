@@ -6,7 +6,7 @@ import webbrowser
 from unittest import mock
 
 import pytest
-from support import quick_runs  # noqa: F401
+from support import one_line, quick_runs  # noqa: F401
 
 import bert_tf
 from bert_tf import quickstart
@@ -56,6 +56,14 @@ def test_every_printed_command_runs(tmp_path, monkeypatch, capsys, run_printed):
     assert len(printed) == 1
     assert pathlib.Path("run-2", EVAL_RESULTS).exists()
     assert pathlib.Path("encoder-2", "saved_model.pb").exists()
+
+
+def test_quickstart_makes_no_folder_in_the_name_of_a_download(tmp_path, monkeypatch):
+    """Oracle: the folder stays empty."""
+    monkeypatch.chdir(tmp_path)
+    with one_line("^hf:a/b can only be read: name an output on a disk"):
+        quickstart.run(quickstart.Options(output_dir="hf:a/b"))
+    assert not [*tmp_path.iterdir()]
 
 
 def test_quickstart_leaves_finished_files_alone(tmp_path, monkeypatch):

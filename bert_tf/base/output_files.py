@@ -246,6 +246,9 @@ def locked(folder: str) -> Iterator[None]:
     The lock is a file in the folder, which names the process that holds it. It also keeps out other
     machines on network file systems with locks, such as NFS, and ends with the process. On `gs://`,
     nothing is locked. At the end, the file is removed, and so is the folder if it is empty.
+
+    Raises:
+        OSError: another process holds the lock, or the folder was removed by the end of the block.
     """
     check_can_write(folder)
     if "://" in folder:
@@ -254,6 +257,8 @@ def locked(folder: str) -> Iterator[None]:
     with _acquire(folder) as file:
         try:
             yield
+            if not _is_at(file, file.name):
+                raise OSError(f"{folder} was removed while files were written to it")
         finally:
             # If the folder was removed in the meantime, the file may be another process's.
             if _is_at(file, file.name):

@@ -51,7 +51,10 @@ class Options(command.Options):
 
 def run(options: Options) -> None:
     """Runs every step, then fills in the [MASK] of each of `_SENTENCES`."""
+    from bert_tf.base.output_files import check_can_write
+
     started = time.monotonic()
+    check_can_write(options.output_dir)
     folder = pathlib.Path(options.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     say(f"The steps take five to eight minutes on two cores. Their files go to {folder}/.")

@@ -278,11 +278,12 @@ def texts_of_rows(
             names = [name for name in (columns.text, columns.text_b, columns.id) if name]
         for line, row in chunk:
             if not isinstance(row, ValueError):
+                has_id = columns.id in row  # unlike a string among dicts
                 others = {x: y for x, y in row.items() if x not in names} if keep else None
                 try:
                     row = _row(Table.of(path, [(line, row)], unit, names), columns, has_choices)
                     row = row._replace(others=others)
-                    without_id += bool(columns.id) and row.id in (None, "")
+                    without_id += has_id and row.id in (None, "")
                 except ValueError as error:
                     row = error
             yield line, row

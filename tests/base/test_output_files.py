@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import threading
@@ -199,6 +200,20 @@ def test_the_second_is_refused_and_told_who_is_first(tmp_path, monkeypatch):
                     pass
         assert (folder / "lock").read_text() == holder
     assert not folder.exists()
+
+
+def test_a_folder_that_was_removed_is_an_error(tmp_path):
+    """Oracles: one line; an error of the block itself stays, and what came in its place, too."""
+    folder = tmp_path / "run"
+    for failure, message in ((None, "run was removed while"), (ValueError("mine"), "^mine$")):
+        with one_line(message), locked(str(folder)):
+            shutil.rmtree(folder)
+            folder.mkdir()
+            (folder / "lock").write_text("another's")
+            if failure:
+                raise failure
+        assert (folder / "lock").read_text() == "another's"
+        shutil.rmtree(folder)
 
 
 def test_what_a_kill_leaves_behind_is_no_lock(tmp_path):

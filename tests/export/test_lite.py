@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import save_run
+from support import calls_of, one_line, save_run
 
 from bert_tf import predict
 from bert_tf.config import EMBEDDING, BertConfig, Head, ModelSpec
@@ -235,6 +235,14 @@ def test_a_comparison_names_the_worst_case_and_both_models(monkeypatch):
     task = SimpleNamespace(dev_set="the dev set")
     source = SimpleNamespace(task=task, function=lambda inputs: tf.constant(0.75))
     assert "accuracy 0.5000 (0.7500)" in portable._evaluation(source, range(5), lambda _: 0.5)
+
+
+def test_a_place_that_can_only_be_read_is_refused_first(monkeypatch):
+    """Oracle: nothing is opened or computed."""
+    opened = calls_of(monkeypatch, portable, "_open")
+    with one_line("hf:a/b/new.tflite can only be read: name an output on a disk"):
+        lite.run(lite.Options(checkpoint="none", output_file="hf:a/b/new.tflite"))
+    assert not opened
 
 
 def test_what_cannot_be_exported(pretrainer, tmp_path):

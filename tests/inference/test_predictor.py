@@ -141,6 +141,15 @@ def test_questions_and_choices(fine_tuned, tmp_path, capsys):
         choose(("the cat", []))
 
 
+def test_an_example_needs_no_id_beside_others_with_one(classify, capsys):
+    """Oracle: the rows; only a column has places that are empty."""
+    given = ["the cat", {"id": 7, "text": "sat"}]
+    assert [row.get("id") for row in classify(given)] == [None, 7]
+    assert "without 'id'" not in capsys.readouterr().out
+    classify(pd.DataFrame({"id": ["", "7"], "text": ["the cat", "sat"]}))
+    assert "1 row without 'id'" in capsys.readouterr().out
+
+
 def test_a_data_frame_comes_back_with_the_answers(predict):
     """Oracles: the answers to the same rows; the columns of the run, or of the arguments."""
     answers = predict(PAIRS)

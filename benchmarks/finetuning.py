@@ -78,10 +78,10 @@ def _bert_tf(options: argparse.Namespace, skips_padding: bool = True) -> Contend
 
     from bert_tf.devices.session import Session
     from bert_tf.finetuning.batches import eval_batches, train_batches
-    from bert_tf.finetuning.fine_tuner import FineTuner, TaskLearner
     from bert_tf.finetuning.finetuning_options import FineTuningOptions
     from bert_tf.finetuning.registry import TASKS
     from bert_tf.finetuning.task import TRAIN, DataFiles
+    from bert_tf.finetuning.task_learner import TaskLearner, make_training
     from bert_tf.runs.run import Run
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from bert_tf.training.strategy import make_strategy, set_precision
@@ -100,14 +100,14 @@ def _bert_tf(options: argparse.Namespace, skips_padding: bool = True) -> Contend
         max_seq_length=options.seq_length,
     )
     tokenizer = WordPieceTokenizer(init.spec.vocab, init.spec.lower_case is not False)
-    examples = task.read_splits([TRAIN], DataFiles(options.data_dir), 0)[TRAIN]
+    examples = task.read_splits([TRAIN], DataFiles(options.data_dir))[TRAIN]
     examples = examples.take(np.arange(options.examples))
     features = task.featurize(examples, tokenizer, options.seq_length)
     session = Session(flags, make_strategy(flags), Run(flags.output_dir), init)
-    tuner = FineTuner(session, TaskLearner(task), init.spec, {TRAIN: features})
-    tuner.training.set_weights()
-    tuner.training.model.encoder.skips_padding = skips_padding
-    trainer, steps = tuner.training.trainer, options.examples // options.batch_size
+    training = make_training(session, TaskLearner(task), init.spec, features)
+    training.set_weights()
+    training.model.encoder.skips_padding = skips_padding
+    trainer, steps = training.trainer, options.examples // options.batch_size
     iterator = iter(train_batches(features, options.batch_size, range(steps * _EPOCHS), 0))
 
     def train(epochs: int) -> float:

@@ -57,11 +57,12 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     command.import_tensorflow()
     from bert_tf.devices.session import Session
     from bert_tf.finetuning.batches import train_batches
-    from bert_tf.finetuning.fine_tune import load_evaluator, read_features
-    from bert_tf.finetuning.fine_tuner import FineTuner, TaskLearner
+    from bert_tf.finetuning.evaluating import Evaluator, load_evaluator
     from bert_tf.finetuning.finetuning_options import FineTuningOptions
+    from bert_tf.finetuning.preparing import read_features
     from bert_tf.finetuning.registry import make_task
     from bert_tf.finetuning.task import TRAIN
+    from bert_tf.finetuning.task_learner import TaskLearner, make_training
     from bert_tf.runs.run import Run
     from bert_tf.training.checkpoints import Checkpointer
     from bert_tf.training.strategy import make_strategy
@@ -83,19 +84,19 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     splits = read_features(flags, task, spec, [TRAIN, dev], print)
     run = Run(flags.output_dir)
     session = Session(flags, strategy, run, init)
-    tuner = FineTuner(session, TaskLearner(task), spec, splits)
-    tuner.training.set_weights()
+    training = make_training(session, TaskLearner(task), spec, splits[TRAIN])
+    training.set_weights()
 
     run.write(spec)
     run.write_head(task.head)
-    Checkpointer(run.path, tuner.training.model, {"step": tuner.training.trainer.step}).save()
+    Checkpointer(run.path, training.model, {"step": training.trainer.step}).save()
     for name in (START, BATCHES):
         (folder / name).mkdir()
     huggingface.write(open_checkpoint(run.path), str(folder / START))
 
-    losses, rates, trainer = [], [], tuner.training.trainer
-    size = options.train_batch_size
-    batches = train_batches(splits[TRAIN], size, range(tuner.num_train_steps), options.random_seed)
+    losses, rates, trainer = [], [], training.trainer
+    size, steps = options.train_batch_size, flags.num_train_steps(len(splits[TRAIN]))
+    batches = train_batches(splits[TRAIN], size, range(steps), options.random_seed)
     # Iterated twice: the batches are recorded as they are trained on.
     iterator = iter(batches)
     for number, batch in enumerate(batches):
@@ -105,7 +106,7 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
         trainer.train(iterator, 1)
         losses.append(trainer.training_means()["loss"])
     np.save(folder / RATES, rates)
-    ours = tuner.evaluator.evaluate(dev)
+    ours = Evaluator(task, trainer, splits, flags.eval_batch_size).evaluate(dev)
 
     command = [options.huggingface, __file__, f"--task={options.task}", f"--replay={folder}"]
     subprocess.run(command, check=True)

@@ -19,8 +19,8 @@ from bert_tf.base.output_files import atomic_write, check_can_write, check_free
 from bert_tf.base.progress import progress_bar, say
 from bert_tf.config import EMBEDDING
 from bert_tf.finetuning.batches import eval_batches
-from bert_tf.finetuning.fine_tune import read_features
 from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
+from bert_tf.finetuning.preparing import read_features
 from bert_tf.finetuning.registry import options_of_run
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.tagging import TaggingTask

@@ -93,7 +93,7 @@ class TrainedRun:
         Raises:
             ValueError: the data have no labels, or other classes.
         """
-        from bert_tf.finetuning.fine_tune import evaluate
+        from bert_tf.finetuning.evaluating import evaluate
 
         names = {field.name: field.name for field in dataclasses.fields(FineTuningOptions)}
         names |= {"train_file": "train", "dev_file": "data", "test_file": "test"}

@@ -16,8 +16,10 @@ from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES, Loss
 from bert_tf.compression.run_files import Outcome, checksum_of_teacher, num_parameters
 from bert_tf.config import EMBEDDING, BertConfig, ModelSpec
 from bert_tf.devices.session import Session
-from bert_tf.finetuning.fine_tune import fine_tune, load_evaluator, read_features
+from bert_tf.finetuning.evaluating import load_evaluator
+from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuned import in_task_order
+from bert_tf.finetuning.preparing import read_features
 from bert_tf.finetuning.registry import make_task, task_name, with_length
 from bert_tf.finetuning.saved_run import run_is_finished
 from bert_tf.finetuning.sweep import sweep

@@ -20,10 +20,10 @@ from bert_tf.config import BertConfig, BiLSTMConfig, ModelSpec
 from bert_tf.devices.session import Session, open_init_checkpoint
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.fine_tune import model_spec, read_features
 from bert_tf.finetuning.fine_tuned import load_task_model
-from bert_tf.finetuning.fine_tuner import TaskLearner
+from bert_tf.finetuning.preparing import model_spec, read_features
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
+from bert_tf.finetuning.task_learner import TaskLearner
 from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.models.lstms import BiLSTMEncoder

@@ -138,7 +138,7 @@ def sweep(
     finished = {folder: _finished_results(flags) for folder, flags in runs.items()}
     if folder := next(filter(finished.get, runs), None):
         # All runs have the same files.
-        run_apart("bert_tf.finetuning.fine_tune:check_data_of", runs[folder])
+        run_apart("bert_tf.finetuning.preparing:check_data_of", runs[folder])
     results: dict[str, Results] = {}
     for number, (folder, flags) in enumerate(runs.items(), start=1):
         note = " is finished." if finished[folder] else ""

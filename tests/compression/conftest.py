@@ -15,7 +15,7 @@ from bert_tf.compression.compressing import learner_of, start_of
 from bert_tf.compression.compression_options import GeneralOptions
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.config import BertConfig, Head, MobileBertConfig
-from bert_tf.finetuning.fine_tuner import Evaluator
+from bert_tf.finetuning.evaluating import Evaluator
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import Task
 from bert_tf.models.task_model import BertTaskModel

@@ -30,7 +30,6 @@ from bert_tf.config import BertConfig, Head
 from bert_tf.devices.session import Training
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.fine_tune import fine_tune
-from bert_tf.finetuning.fine_tuner import FineTuner
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.inference.masks import MaskFiller
 from bert_tf.models.pretrainer import BertPretrainer
@@ -273,7 +272,7 @@ def test_a_run_that_starts_again_computes_nothing_twice(
     expected = run(options)
     options = dataclasses.replace(options, output_dir=str(tmp_path / "stopped"))
     with monkeypatch.context() as patch:
-        patch.setattr(FineTuner, "train", stop)
+        patch.setattr(Training, "run", stop)
         with pytest.raises(KeyboardInterrupt):
             run(options)
     with monkeypatch.context() as patch:

@@ -20,8 +20,8 @@ from bert_tf.config import Head, ModelSpec
 from bert_tf.conversion.converting import write_run
 from bert_tf.finetuning import sweep
 from bert_tf.finetuning.batches import eval_batches, train_batches
-from bert_tf.finetuning.fine_tune import read_features
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
+from bert_tf.finetuning.preparing import read_features
 from bert_tf.finetuning.registry import TASKS, make_task
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.models.task_model import BertTaskModel

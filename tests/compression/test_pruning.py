@@ -15,8 +15,8 @@ from bert_tf.compress import run
 from bert_tf.compression import pruning
 from bert_tf.config import ModelSpec
 from bert_tf.finetuning.batches import eval_batches
+from bert_tf.finetuning.evaluating import Evaluator
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
-from bert_tf.finetuning.fine_tuner import Evaluator
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.models.task_model import BertTaskModel

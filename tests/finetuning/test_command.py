@@ -18,10 +18,9 @@ from support import assert_same_state, edit_json, tuning_options
 import bert_tf
 from bert_tf.base.output_files import locked
 from bert_tf.config import Head
-from bert_tf.finetuning import fine_tuner
-from bert_tf.finetuning.fine_tune import _summary
+from bert_tf.finetuning import task_learner
+from bert_tf.finetuning.evaluating import Evaluator, _summary
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
-from bert_tf.finetuning.fine_tuner import Evaluator
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.models.pretrainer import BertPretrainer
@@ -378,7 +377,7 @@ def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypat
         real(self)
 
     with monkeypatch.context() as patch:
-        patch.setattr(fine_tuner, "_SAVE_CHECKPOINTS_STEPS", 20)
+        patch.setattr(task_learner, "_SAVE_CHECKPOINTS_STEPS", 20)
         patch.setattr(Evaluator, "evaluate", mock.Mock(side_effect=KeyboardInterrupt))
         patch.setattr(checkpoints.Checkpointer, "save", save)
         with pytest.raises(KeyboardInterrupt):
@@ -410,7 +409,7 @@ def test_runs_with_models_of_their_own_resume_exactly(
         tuning_options(files, tmp_path / x, num_train_epochs=0.15, **flags) for x in "ab"
     )
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(fine_tuner, "_SAVE_CHECKPOINTS_STEPS", 2)
+        patch.setattr(task_learner, "_SAVE_CHECKPOINTS_STEPS", 2)
         patch.setattr(checkpoints.Checkpointer, "save", save_once)
         run(broken)
     assert checkpoints.latest_checkpoint(broken.output_dir) == f"{broken.output_dir}/ckpt-2"

@@ -10,7 +10,7 @@ import tensorflow as tf
 from support import tuning_options
 
 from bert_tf import compress, convert_checkpoint, predict
-from bert_tf.finetuning.fine_tuner import FineTuner
+from bert_tf.devices.session import Training
 from bert_tf.finetuning.registry import make_task
 from bert_tf.run_finetuning import Options, run
 from bert_tf.runs.run import Run
@@ -91,7 +91,7 @@ def test_a_run_without_a_checkpoint_says_nothing_of_the_next(runs, tmp_path, mon
         raise InterruptedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(FineTuner, "train", stop)
+        patch.setattr(Training, "run", stop)
         for options in (prices, plain):
             with pytest.raises(InterruptedError):
                 run(options)

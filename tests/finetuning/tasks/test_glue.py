@@ -11,8 +11,8 @@ import pytest
 from bert_tf import glue_submission
 from bert_tf.config import ModelSpec
 from bert_tf.finetuning.examples import TextExamples
-from bert_tf.finetuning.fine_tune import read_features
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
+from bert_tf.finetuning.preparing import read_features
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tasks.glue import SUBMISSION

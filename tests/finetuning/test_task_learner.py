@@ -1,6 +1,5 @@
 """What the flags of training do to the model, the optimizer and the schedule."""
 
-import dataclasses
 import random
 import threading
 import types
@@ -13,11 +12,12 @@ from support import assert_same_state, one_device, quick_runs  # noqa: F401
 
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.devices.session import Session, Training
+from bert_tf.finetuning.evaluating import Evaluator
 from bert_tf.finetuning.fine_tune import fine_tune
-from bert_tf.finetuning.fine_tuner import Evaluator, FineTuner, TaskLearner
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS
-from bert_tf.finetuning.task import TRAIN, Task
+from bert_tf.finetuning.task import Task
+from bert_tf.finetuning.task_learner import TaskLearner, make_training, training_phase
 from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
@@ -38,15 +38,11 @@ class _Features:
         return 21
 
 
-def make_tuner(task=TASKS["sst2"], **flags) -> FineTuner:
+def training_of(task=TASKS["sst2"], **flags) -> Training:
     values = dict(task=task.name, output_dir="unused", do_train=True, train_batch_size=2)
     options = FineTuningOptions(**values | flags)
     session = Session(options, one_device(), Run(options.output_dir))
-    return FineTuner(session, TaskLearner(task), ModelSpec(CONFIG), {TRAIN: _Features()})
-
-
-def make_training(task=TASKS["sst2"], **flags) -> Training:
-    return make_tuner(task, **flags).training
+    return make_training(session, TaskLearner(task), ModelSpec(CONFIG), _Features())
 
 
 def test_a_frozen_encoder_and_a_head_that_trains_as_in_the_original():
@@ -55,7 +51,7 @@ def test_a_frozen_encoder_and_a_head_that_trains_as_in_the_original():
     Its learning rate is that of the step before the update, counted from 0; its Adam does not
     correct the bias of the moments. A frozen encoder drops nothing, or the gradient would differ.
     """
-    training = make_training(
+    training = training_of(
         freeze_encoder=True, bias_correction=False, learning_rate=1e-2, num_train_epochs=4.0
     )
     assert CONFIG.hidden_dropout_prob > 0
@@ -93,13 +89,13 @@ def test_a_frozen_encoder_and_a_head_that_trains_as_in_the_original():
 def test_layer_decay_is_electras():
     """Oracle: google-research/electra model/optimization.py `_get_layer_lrs`, for two layers."""
     depths = {"embeddings": 0, "layer_0": 1, "layer_1": 2, "pooler": 3, "head": 4}
-    training = make_training(layer_decay=0.8)
+    training = training_of(layer_decay=0.8)
     for weight, factor in zip(
         training.model.weights, training.trainer.optimizer.rates, strict=True
     ):
         expected = 0.8 ** (4 - depths[weight.path.split("/")[1]])
         assert factor == pytest.approx(expected), weight.path
-    assert {*make_training().trainer.optimizer.rates} == {1.0}
+    assert {*training_of().trainer.optimizer.rates} == {1.0}
 
 
 @pytest.mark.parametrize(
@@ -110,50 +106,47 @@ def test_layer_decay_is_electras():
 def test_how_training_skips_padding(monkeypatch, device, shortest, capacity):
     """Oracle: XLA, which compiles for all but CPUs, and for a fixed number of tokens."""
     monkeypatch.setattr(Session, "device", device)
-    tuner, phases = make_tuner(train_batch_size=64, num_train_epochs=10.0), []
-    assert bool(tuner.training.model.encoder.skips_padding) == (device == "CPU")
-    monkeypatch.setattr(tuner.training.driver, "train", phases.extend)
-    monkeypatch.setattr(tuner.training.driver, "restore_best", lambda: None)
-    tuner._examples.lengths = np.maximum(range(1, 22), shortest)
-    tuner.train()
-    assert getattr(phases[0].shortcut, "tokens", None) == capacity
+    training, examples = training_of(train_batch_size=64, num_train_epochs=10.0), _Features()
+    assert bool(training.model.encoder.skips_padding) == (device == "CPU")
+    examples.lengths = np.maximum(range(1, 22), shortest)
+    phase = training_phase(training, examples, evaluate=dict)
+    assert getattr(phase.shortcut, "tokens", None) == capacity
 
 
 def test_flags_and_the_metric_of_the_task_reach_the_driver_and_the_optimizer():
     """Oracle: the flags; the paper's metric for MRPC. What they do is tested on its own."""
-    training = make_training(TASKS["mrpc"], early_stopping=2, bias_correction=False)
+    training = training_of(TASKS["mrpc"], early_stopping=2, bias_correction=False)
     assert (training.driver.plan.patience, training.driver.plan.best_metric) == (2, "eval_f1")
     assert not training.trainer.optimizer.bias_correction
-    training = make_training()
+    training = training_of()
     assert training.driver.plan.patience is None and training.trainer.optimizer.bias_correction
 
 
 def test_what_the_encoder_could_read_is_said(capsys, monkeypatch):
     """Oracle: the configuration, of 16 positions."""
-    make_training()
+    training_of()
     monkeypatch.setattr(_Features, "max_seq_length", 8)
-    make_training()
+    training_of()
     advice = "The encoder can read 16 tokens: to truncate less, raise --max_seq_length.\n"
     assert capsys.readouterr().out == advice
 
 
 def test_class_weights_are_those_of_the_training_split(capsys):
     """Oracle: 14 negative and 7 positive examples weigh 21 / (2 * 14) and 21 / (2 * 7)."""
-    training = make_training(class_weights="balanced")
+    training = training_of(class_weights="balanced")
     assert training.trainer.objective.class_weights == (0.75, 1.5)
     expected = "Class weights: negative 0.75 (14 examples), positive 1.5 (7 examples).\n"
     assert capsys.readouterr().out == expected
-    assert make_training().trainer.objective == TASKS["sst2"].objective
-    pairs = dataclasses.replace(TASKS["stsb"], flags=("label_type",))
-    for task, blamed in ((TASKS["stsb"], ""), (pairs, " --label_type=pairs")):
+    assert training_of().trainer.objective == TASKS["sst2"].objective
+    for blamed, flags in {"": {}, " --label_type=similarity": {"label_type": "similarity"}}.items():
         with pytest.raises(ValueError, match=f"no effect with --task=stsb{blamed}, which does not"):
-            make_tuner(task, class_weights="balanced", label_type="pairs")
+            training_of(TASKS["stsb"], class_weights="balanced", **flags)
 
 
 @pytest.mark.parametrize("epochs, expected", [(0.1, 1), (4.0, 5), (200.0, 100)])
 def test_a_short_run_has_a_curve_too(epochs, expected):
     """Oracle: a tenth of 1, 42 and 2,100 steps, rounded up, and never more than 100 steps."""
-    assert make_training(num_train_epochs=epochs).driver.plan.log_steps == expected
+    assert training_of(num_train_epochs=epochs).driver.plan.log_steps == expected
 
 
 def test_a_picture_of_earlier_labels_does_not_stay(tmp_path, monkeypatch):

@@ -230,6 +230,8 @@ def test_stated_weights():
     assert class_weights("x, y=2,z=3,a,b=4", ("x, y", "z", "a,b"), TARGETS) == (2.0, 3.0, 4.0)
     # A shell may pass it decomposed.
     assert class_weights("cafe\u0301=2", ("caf\u00e9", "z"), TARGETS) == (2.0, 1.0)
+    # Names of data in memory may be decomposed or begin with spaces.
+    assert class_weights("caf\u00e9=2, z=3", ("cafe\u0301", " z"), TARGETS) == (2.0, 3.0)
 
 
 @pytest.mark.parametrize(

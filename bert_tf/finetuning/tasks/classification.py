@@ -2,7 +2,6 @@
 
 import math
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,7 +24,7 @@ from bert_tf.finetuning.tasks.text_task import (
     constant_predictions,
 )
 from bert_tf.finetuning.tokenizing import Features, note_constant
-from bert_tf.tables.table import as_json, as_number, is_plain, join_classes
+from bert_tf.tables.table import as_json, as_number, class_name, is_plain, join_classes
 
 # If one class has at least this share, accuracy says little.
 _MOSTLY = 0.9
@@ -277,7 +276,9 @@ def describe_weights(weights: Sequence[float], labels: Sequence[str], targets: n
 
 
 def _parse(item: str, labels: Sequence[str]) -> tuple[str, float]:
-    label, _, number = unicodedata.normalize("NFC", item).rpartition("=")
+    label, _, number = item.rpartition("=")
+    names = {class_name(name): name for name in labels} | {name: name for name in labels}
+    label = names.get(label, names.get(class_name(label), label))
     weight = as_number(number)
     if label not in labels or not 0 < weight < math.inf:
         raise ValueError(

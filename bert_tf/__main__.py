@@ -5,7 +5,7 @@ import importlib
 import os
 import sys
 
-from bert_tf.base import command
+from bert_tf.base import SUMMARY, command
 from bert_tf.base.command_help import table, wrapped
 
 _STEPS = {
@@ -82,8 +82,8 @@ def _main() -> None:
 def _help(program: str) -> str:
     """Returns what every command does, in the words of its module."""
     parts = [
-        f"{command.VERSION}: BERT for TensorFlow, from raw text to pre-trained, fine-tuned and "
-        f"exported models.\n\n  {program} COMMAND --flag=value ...\n  {program} help COMMAND"
+        f"{command.VERSION}. {SUMMARY}.\n\n"
+        f"  {program} COMMAND --flag=value ...\n  {program} help COMMAND"
     ]
     for step, commands in _STEPS.items():
         docs = ((name, importlib.import_module(commands[name]).__doc__) for name in commands)

@@ -15,8 +15,9 @@ import grimp
 import pytest
 
 from bert_tf.__main__ import COMMANDS
+from bert_tf.base import SITE, SUMMARY
 from bert_tf.base.command import VERSION
-from bert_tf.base.command_help import flag_name, help_text, is_required, value_type
+from bert_tf.base.command_help import docs, flag_name, help_text, is_required, value_type
 from bert_tf.finetuning.registry import MAKERS, TASKS
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -161,6 +162,39 @@ def test_help_fits_a_screen_and_begins_with_an_example(module, monkeypatch):
     assert len(lines[0]) <= 73 and lines[1] == ""
     assert lines[2].startswith(f"  python -m {module} ")
     assert max(map(len, help_text(command.__doc__, command.Options, full=True).splitlines())) <= 100
+
+
+@pytest.mark.parametrize("module", COMMANDS.values())
+def test_help_names_pages_by_addresses_that_exist(module):
+    """Oracle: the pages in docs/; an installation has no such folder."""
+    command = importlib.import_module(module)
+    text = " ".join(help_text(command.__doc__, command.Options, full=True).split())
+    assert ".md" not in text.replace("README.md", "")
+    pages = re.findall(rf"{SITE}/(\w+)\.html", text)
+    assert len(pages) == text.count(SITE)
+    assert [page for page in pages if not (ROOT / f"docs/{page}.md").exists()] == []
+
+
+def test_errors_and_docstrings_name_pages_that_exist():
+    """Oracles: the pages in docs/; the address of the site that mkdocs.yml builds."""
+    source = "".join(x.read_text() for p in PACKAGES for x in (ROOT / p).rglob("*.py"))
+    pages = re.findall(rf"\bdocs\([\"'](\w+)[\"']\)|{SITE}/(\w+)\.html", source)
+    assert len(pages) >= 5
+    for page in pages:
+        assert (ROOT / f"docs/{''.join(page)}.md").exists(), page
+    site = (ROOT / "mkdocs.yml").read_text()
+    assert f"site_url: {SITE}/\n" in site and "use_directory_urls: false\n" in site
+    assert docs("tags") == f"{SITE}/tags.html"
+
+
+def test_one_sentence_says_what_the_project_is():
+    """Oracle: the sentence in the package; README has it after its own opening."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    assert setup["metadata"]["description"] == SUMMARY
+    site = (ROOT / "mkdocs.yml").read_text()
+    assert SUMMARY in " ".join(site.split())
+    assert f"{SUMMARY}." in " ".join(_bert_tf("--help").stdout.split())
 
 
 def test_bert_tf_lists_the_commands_at_once():

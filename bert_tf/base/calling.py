@@ -134,7 +134,7 @@ def _described(name: str, flag: dataclasses.Field, spoken: Mapping[str, str]) ->
         text += f" One of {', '.join(choices)}."
     indents = dict(initial_indent=" " * 4, subsequent_indent=" " * 8)
     text = f"{name}: {_renamed(text, spoken)}"
-    return textwrap.wrap(text, _WIDTH, break_long_words=False, **indents)
+    return textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False, **indents)
 
 
 def _joined(value: Any, flag: dataclasses.Field) -> Any:

@@ -9,6 +9,8 @@ import shutil
 import textwrap
 from collections.abc import Iterable
 
+from bert_tf.base import SITE
+
 _MARGIN = 28
 _NARROWEST, _WIDEST = 40, 100
 # What precedes the text of a line that may be broken: the indent of a continuation line, the name
@@ -22,6 +24,16 @@ COMMON_FLAGS = [
     ("--version", "Print the version of bert-tf."),
 ]
 _MORE = "\n--helpfull says more, and lists all flags."
+
+
+def docs(page: str) -> str:
+    """Returns the address of a page of the documentation, such as "checkpoints"."""
+    return f"{SITE}/{page}.html"
+
+
+def with_addresses(text: str) -> str:
+    """Returns a text with the addresses of pages in place of their files, docs/checkpoints.md."""
+    return re.sub(r"docs/(\w+)\.md", lambda match: docs(match[1]), text)
 
 
 def flag_name(field: dataclasses.Field) -> str:
@@ -57,7 +69,7 @@ def help_text(doc: str, options_type: type, *, full: bool) -> str:
     lines = [*table(flags, _MARGIN), _MORE]
     if full:
         lines = table(flags + COMMON_FLAGS, _MARGIN)
-    return wrapped("\n".join([f"{about}\n\nFlags:", *lines]).lstrip())
+    return wrapped("\n".join([f"{with_addresses(about)}\n\nFlags:", *lines]).lstrip())
 
 
 def table(rows: Iterable[tuple[str, str]], margin: int) -> list[str]:
@@ -148,7 +160,7 @@ def explanation(field: dataclasses.Field, full: bool) -> str:
         parts.append(f"One of {', '.join(choices)}.")
     if full and field.metadata["aliases"]:
         parts.append(f"Also: --{', --'.join(field.metadata['aliases'])}.")
-    return " ".join(parts)
+    return with_addresses(" ".join(parts))
 
 
 def command_line(module: str, *texts: str, **flags: object) -> str:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from bert_tf.base import command
 from bert_tf.base.choices import SHARE
 from bert_tf.base.command import option, rare_option
+from bert_tf.base.command_help import docs
 from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
@@ -39,7 +40,7 @@ class StudentOptions(command.Options):
         if not (own or RECIPES[self.recipe].has_default):
             raise ValueError(
                 f"--recipe={self.recipe} has no default student: give --init_checkpoint, or "
-                "--bert_config_file or --preset, as docs/compression.md describes"
+                f"--bert_config_file or --preset ({docs('compression')})"
             )
         if self.student_layers and self.is_random:
             raise ValueError(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.base.command_help import docs
 from bert_tf.base.content import is_unicode
 from bert_tf.base.files import shortened, similar
 from bert_tf.base.progress import counted, say
@@ -46,7 +47,7 @@ def check_no_spans(table: Table, row: int, value: Any) -> None:
         raise ValueError(
             f"{table.at(row)}: {shown(value)} seems to hold character spans, which are not "
             "supported: write a list of words and a list of their tags, for --label_type=tags; "
-            "docs/tags.md shows how to convert spans"
+            f"{docs('tags')} shows how to convert spans"
         )
 
 

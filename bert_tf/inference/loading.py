@@ -52,7 +52,7 @@ def load(path: str | os.PathLike) -> LoadedRun:
     Args:
         path: a run folder of run_pretraining or run_finetuning, or a checkpoint in one. For a
             folder, loads the best weights if there are any, otherwise the newest. Also a checkpoint
-            of another program; see docs/checkpoints.md.
+            of another program; see https://bert-tf.github.io/bert_tf/checkpoints.html.
 
     Example:
         model, tokenizer, config = bert_tf.load("run")

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.command_help import docs
 from bert_tf.base.files import named_errors, read_file, shortened, whole
 from bert_tf.base.finite import NonFinite
 from bert_tf.base.output_files import atomic_write
@@ -179,8 +180,8 @@ def latest_checkpoint(path: str) -> str:
     if not found or not tf.io.gfile.exists(f"{found}.index"):
         raise FileNotFoundError(
             f"{path}: no checkpoint found ({_describe(path)}): name a run folder, a checkpoint in "
-            "one, such as run/ckpt-1000, one in a format of docs/checkpoints.md, or a model of the "
-            "Hugging Face Hub, such as hf:google-bert/bert-base-uncased"
+            "one, such as run/ckpt-1000, or a model of the Hugging Face Hub, such as "
+            f"hf:google-bert/bert-base-uncased; {docs('checkpoints')} lists all formats"
         )
     return found
 
@@ -230,7 +231,7 @@ def saved_tensors(checkpoint: str) -> dict[str, Tensor]:
         raise ValueError(
             f"{checkpoint} holds no weights of bert_tf (it holds "
             f"{shortened(sorted(tensors), 1)} variables): "
-            "docs/checkpoints.md lists the formats that can be read"
+            f"{docs('checkpoints')} lists the formats that can be read"
         )
     return weights
 

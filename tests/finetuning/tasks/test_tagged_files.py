@@ -147,7 +147,7 @@ _SPANS = [
         ("train", _row([], []), {}, "line 1: 'tokens' is empty"),
         ("train", [{"tokens": []}], {}, "train.jsonl has no column 'tags', only 'tokens': name"),
         ("train", [{"x": []}], {}, "train.jsonl has no column 'tokens' or 'tags', only 'x'"),
-        ("train", _SPANS, {}, "jsonl, line 2: .*hold character spans, .*docs/tags.md shows"),
+        ("train", _SPANS, {}, "jsonl, line 2: .*hold character spans, .*/tags.html shows"),
         ("train", "a O", {"task": "csv", "label_type": "tags"}, "must end in .* For CoNLL files"),
     ],
 )

@@ -20,8 +20,8 @@ def make_strategy(options: DeviceOptions) -> tf.distribute.Strategy:
     """Creates the `tf.distribute` strategy that the flags describe.
 
     "multi_worker" takes all GPUs, or else the CPU, of several machines; it must be chosen before
-    any other use of TensorFlow. Raises a ValueError if flags contradict each other or have no
-    effect, there is no such device, or the workers are not described correctly.
+    any other use of TensorFlow. Raises a ValueError if there is no such device, or the workers are
+    not described correctly.
     """
     name = "tpu" if options.use_tpu else options.strategy
     if options.worker_hosts or options.task_index is not None:

@@ -72,6 +72,19 @@ def test_wrong_worker_flags_are_named(monkeypatch, arguments, message):
         strategies.make_strategy(WorkerOptions(strategy="multi_worker", **arguments))
 
 
+@pytest.mark.parametrize(
+    ("flags", "kind"),
+    [({"use_tpu": True}, "tpu"), ({"tpu_name": "x"}, "tpu")]
+    + [({"worker_hosts": "a:1", "task_index": 0}, "multi_worker")],
+)
+def test_flags_of_other_devices_are_named(flags, kind):
+    """Oracle: the declared relation."""
+    needed = f"--{[*flags][0]} has no effect without --strategy=auto or --strategy={kind}"
+    with pytest.raises(ValueError, match=needed):
+        WorkerOptions(strategy="cpu", **flags)
+    WorkerOptions(strategy=kind, **flags)
+
+
 @pytest.mark.parametrize("value", ["", "{}"])
 def test_tf_config_without_workers_names_none(monkeypatch, value):
     monkeypatch.setenv("TF_CONFIG", value)

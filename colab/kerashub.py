@@ -108,4 +108,4 @@ for text, theirs, answer in zip(TEXTS, probabilities, run.predict(TEXTS)):
 # - Train further with KerasHub: `keras_hub.models.BertTextClassifier.from_preset("reviews-preset", num_classes=2)`,
 #   then `compile` and `fit`.
 # - Share the preset: `keras_hub.upload_preset("kaggle://USER/bert/keras/reviews", "reviews-preset")`.
-# - [Converting](../docs/converting.md) lists the other formats: Google's, Hugging Face's, and run folders.
+# - [Converting](../docs/checkpoints.md#convert) lists the other formats: Google's, Hugging Face's, and run folders.

@@ -16,7 +16,7 @@
 # `TEXT` is a file with one sentence per line and a blank line between documents. Without it, the
 # notebook collects the docstrings of Python, NumPy, Keras and TensorFlow: English prose that is already
 # on the machine. `STRATEGY` is where to train: `auto` uses the GPUs if there are any. `tpu` needs
-# [another environment](../docs/tpu.md), in which only training runs.
+# [another environment](../docs/clusters.md#tpus), in which only training runs.
 
 # %% tags=["parameters"]
 TEXT = ""  # @param {type:"string"}

@@ -12,7 +12,7 @@
 # ## Settings
 #
 # `MODEL` is a sentence-transformers model, or a run of your own that you trained on
-# [similarity or pairs](../docs/vectors.md). `TEXTS` is a file with one text per line; without it,
+# [similarity or pairs](../docs/embeddings.md#train-your-own). `TEXTS` is a file with one text per line; without it,
 # tensorflow-datasets downloads the paragraphs of Wikipedia that SQuAD asks about. `LIBRARY` finds the nearest
 # vectors: scikit-learn compares a query with every text, which takes milliseconds for 100,000 texts; faiss
 # also searches millions.

@@ -2,7 +2,7 @@
 
   python docs/gallery.py --quickstart=quickstart --encoder=all-MiniLM-L6-v2 --sst2=run-sst2 \
     --mrpc=run-mrpc --squad=run-squad --ner=run-ner --chinese=bert-base-chinese \
-    --ablations=ablation
+    --reviews=reviews --ablations=ablation
 
 Without any of these flags, it draws what needs no model: diagrams and published figures.
 """
@@ -42,6 +42,8 @@ MILK = "the man bought a gallon of milk and carried it home"
 HARBIN = "哈尔滨是黑龙江的省会，国际冰雪文化名城"
 NAMES = "哈尔滨", "黑龙江", "冰雪"
 TASKS = "sst2", "mrpc", "squad", "ner"
+# One of the sentences of bert_tf.REVIEWS that are held out.
+REVIEW = "A moving film about two brothers who learn to forgive."
 DOCS = pathlib.Path(__file__).parent
 SENTENCES = {
     "she ate an apple": "fruit",
@@ -73,6 +75,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--encoder", help="A trained encoder, such as all-MiniLM-L6-v2")
     for task in TASKS:
         parser.add_argument(f"--{task}", help="A run fine-tuned on this task; needs all four")
+    parser.add_argument("--reviews", help="The run of README's first example")
     parser.add_argument("--chinese", help="A Chinese vocab.txt, or a checkpoint that has one")
     parser.add_argument("--ablations", help="The --output_dir of ablation")
     parser.add_argument("--output_dir", type=pathlib.Path, default=DOCS / "images/plots")
@@ -80,6 +83,7 @@ def main(arguments: list[str] | None = None) -> None:
     pictures = [draw_architecture(), draw_compression()]
     pictures += [draw_quickstart(flags.quickstart)] if flags.quickstart else []
     pictures += [draw_encoder(flags.encoder)] if flags.encoder else []
+    pictures += [draw_review(flags.reviews)] if flags.reviews else []
     pictures += [draw_chinese(flags.chinese)] if flags.chinese else []
     pictures += [draw_grids(flags.ablations)] if flags.ablations else []
     runs = [getattr(flags, task) for task in TASKS]
@@ -123,6 +127,29 @@ def draw_encoder(path: str) -> Pictures:
     # More is masked than usual, so that all three cases show.
     before, after, positions = mask(tokenizer, MILK, 18, most=4)
     yield "masked_example", plots.masked_example(before, after, positions)
+
+
+def draw_review(path: str) -> Pictures:
+    """Draws what a classifier answers, and what [CLS] attends to in its last layer."""
+    model, tokenizer, _ = bert_tf.load(path)
+    tokens, inputs = pack(tokenizer, [REVIEW])
+    shares = bert_tf.attention_probabilities(model, inputs).numpy()[-1, 0].mean(axis=0)
+    figure = style.new_figure(9, 3.8)
+    left, right = figure.subplots(1, 2, width_ratios=(1, 2))
+    answer = bert_tf.load_predictor(path)(REVIEW)["probabilities"]
+    plots.word_probabilities(list(answer), list(answer.values()), "The answer", left)
+    left.margins(y=1)
+    # The output for [CLS] gives the answer.
+    for i, row in enumerate(shares):
+        color, most = (style.COLORS[1], 9) if i == 0 else (style.COLORS[0], 3)
+        for j, share in enumerate(row):
+            right.plot([0, 1], [i, j], color=color, linewidth=most * share, alpha=0.8)
+        right.text(-0.03, i, tokens[i], ha="right", va="center", color=style.INK)
+        right.text(1.03, i, f"{tokens[i]}  {shares[0, i]:.0%}", va="center", color=style.INK)
+    right.set(xlim=(-0.4, 1.6), xticks=[], yticks=[])
+    right.invert_yaxis()
+    style.finish_axes(right, "What [CLS] reads in the last layer (mean of its heads)")
+    yield "review", figure
 
 
 def draw_chinese(path: str) -> Pictures:

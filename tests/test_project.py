@@ -129,14 +129,13 @@ def test_a_wheel_has_the_files_that_are_not_python():
     assert declared == {path for path in files if path.suffix not in (".py", ".pyc")}
 
 
-def test_the_readme_names_every_room():
-    """Oracle: the folders of the three packages, and the pages in docs/. It is read in minutes."""
-    readme = (ROOT / "README.md").read_text()
-    assert len(readme.splitlines()) < 170
+def test_the_contents_name_every_room_and_page():
+    """Oracle: the folders of the three packages, and the pages in docs/."""
+    contents = (ROOT / "docs" / "contents.md").read_text()
     rooms = [*PACKAGES, *(path.parent.name for path in (ROOT / "bert_tf").glob("*/__init__.py"))]
-    assert [room for room in rooms if f"{room}/ " not in readme] == []
-    pages = [path.name for path in (ROOT / "docs").glob("*.md")]
-    assert [page for page in pages if f"(docs/{page})" not in readme] == []
+    assert [room for room in rooms if f"{room}/ " not in contents] == []
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"contents.md"}
+    assert [page for page in pages if f"({page})" not in contents] == []
 
 
 def test_bert_tf_has_every_command():
@@ -270,6 +269,7 @@ def _bert_tf(*arguments, options=()):
     command = [sys.executable, *options, "-m", "bert_tf", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_relations_name_flags_and_values_that_exist(name):
     """Oracle: the flags of the command, the choices of a flag and the names of tasks."""
@@ -282,7 +282,6 @@ def test_relations_name_flags_and_values_that_exist(name):
                 flag, _, value = relation.partition("=")
                 known = {*TASKS, *MAKERS} if flag == "task" else fields[flag]["choices"]
                 assert not value or value in known, relation
-
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -72,6 +72,7 @@ def on_page_markdown(markdown: str, page: Page, **kwargs: Any) -> str:
         page.meta["search"] = {"boost": 0.05}
     if page.file.src_uri == "how_bert_works.md":
         page.meta["search"] = {"boost": 3}
+    markdown = re.sub(r"\]\(\.\./colab/(\w+)\.ipynb\)", r"](notebooks/\1.md)", markdown)
     # The site alone has this page.
     sample = "explore-sample.html"
     markdown = markdown.replace(f"`{sample}`", f"[{sample}]({sample})")

@@ -1,12 +1,12 @@
 """bert-tf: every command of the project under one name, also as `python -m bert_tf`."""
 
 import difflib
-import importlib
 import os
 import sys
 
 from bert_tf.base import SUMMARY, command
 from bert_tf.base.command_help import table, wrapped
+from bert_tf.base.process import import_command
 
 _STEPS = {
     "All steps, on text that every machine has": {
@@ -67,7 +67,7 @@ def _main() -> None:
         name, *arguments = arguments[0], "--help"
     if name in COMMANDS:
         sys.argv = [f"{program} {name}", *arguments]
-        importlib.import_module(COMMANDS[name])
+        import_command(COMMANDS[name])
         command.run(COMMANDS[name])
     elif name in ("help", "--help", "--helpfull", "-h"):
         print(_help(program))
@@ -86,7 +86,7 @@ def _help(program: str) -> str:
         f"  {program} COMMAND --flag=value ...\n  {program} help COMMAND"
     ]
     for step, commands in _STEPS.items():
-        docs = ((name, importlib.import_module(commands[name]).__doc__) for name in commands)
+        docs = ((name, import_command(commands[name]).__doc__) for name in commands)
         rows = [(name, text.partition("\n")[0]) for name, text in docs]
         parts.append("\n".join([step, *table(rows, 27)]))
     return wrapped("\n\n".join([*parts, _EXIT_CODES]))

@@ -265,9 +265,22 @@ def test_bert_tf_runs_a_command():
     )
 
 
-def _bert_tf(*arguments, options=()):
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("export", ["export-encoder"]), ("export", ["--help"]), ("tfrecords", ["pretrain"])],
+)
+def test_a_file_with_the_name_of_a_package_is_named(name, arguments, tmp_path):
+    """Oracle: the line; Python finds a file in the folder of the command first."""
+    (tmp_path / f"{name}.py").write_text("")
+    done = _bert_tf(*arguments, cwd=tmp_path)
+    assert done.returncode == 1
+    other = f"{tmp_path}/{name}.py"
+    assert f": error: {other} hides bert_tf's package {name}, which has the same" in done.stderr
+
+
+def _bert_tf(*arguments, options=(), cwd=None):
     command = [sys.executable, *options, "-m", "bert_tf", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

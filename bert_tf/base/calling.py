@@ -4,7 +4,6 @@ import contextlib
 import copy
 import dataclasses
 import functools
-import importlib
 import inspect
 import os
 import re
@@ -17,7 +16,7 @@ from typing import Any
 
 from bert_tf.base.command import Options, advice_on, error_line, option
 from bert_tf.base.command_help import explanation, flag_name, is_required, ordered_flags, value_type
-from bert_tf.base.process import embedded, import_quietly
+from bert_tf.base.process import embedded, import_command, import_quietly
 from bert_tf.base.progress import quietly, wording
 
 _WIDTH = 90
@@ -62,7 +61,7 @@ class Form:
 
 def python_function(name: str, module: str, form: Form) -> Callable:
     """Returns the function bert_tf.NAME that does what the command in a module does."""
-    command = importlib.import_module(module)
+    command = import_command(module)
     options_type, arguments = command.Options, {x: y for y, x in form.names.items()}
     fields = {arguments.get(x.name, x.name): copy.copy(x) for x in ordered_flags(options_type)}
     fields = {x: fields[x] for x in (*form.first, *(y for y in fields if y not in form.first))}

@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 import faulthandler
 import functools
+import importlib
 import io
 import json
 import logging
@@ -14,6 +15,7 @@ import pathlib
 import signal
 import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import NoReturn
 
 # The exit code after the signal SIGPIPE.
@@ -33,6 +35,26 @@ def needed(packages: str, what: str) -> Iterator[None]:
     except ImportError:
         names = " and ".join(packages.split())
         raise ValueError(f"{what} {names}: pip install {packages}") from None
+
+
+def import_command(module: str) -> ModuleType:
+    """Imports the module of a command.
+
+    Raises:
+        ValueError: a file of the user or of another distribution has the name of a package here,
+            and comes before it on Python's path.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in ("export", "tfrecords"):
+            raise
+        other = sys.modules[package].__file__
+        raise ValueError(
+            f"{other} hides bert_tf's package {package}, which has the same name: rename it, or "
+            "run the command in another folder or environment"
+        ) from None
 
 
 @functools.cache

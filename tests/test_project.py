@@ -267,7 +267,7 @@ def test_bert_tf_runs_a_command():
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [("export", ["export-encoder"]), ("export", ["--help"]), ("tfrecords", ["pretrain"])],
+    [("export", ["export-encoder"]), ("export", ["--help"]), ("tfrecords", ["inspect"])],
 )
 def test_a_file_with_the_name_of_a_package_is_named(name, arguments, tmp_path):
     """Oracle: the line; Python finds a file in the folder of the command first."""

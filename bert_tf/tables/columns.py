@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from bert_tf.base.progress import say
-from bert_tf.tables.table import Table, as_number, class_name, fold, short_name
+from bert_tf.tables.table import Table, as_number, fold, short_name
 
 # Characters in the first line of a file with other separators than it should have.
 _DELIMITERS = {*",;|^~:\t"}
@@ -34,7 +34,7 @@ class Columns:
         """Returns the columns that the flags of run_finetuning name; `kind` is --label_type."""
         several = label_column and kind == "classes"
         names = label_column.split(",") if several else filter(None, [label_column])
-        return cls(text_column, text_b_column, tuple(map(class_name, names)))
+        return cls(text_column, text_b_column, tuple(map(str.strip, names)))
 
 
 def find_columns(

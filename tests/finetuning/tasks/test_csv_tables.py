@@ -436,3 +436,17 @@ def test_labels_in_memory_of_several_types_or_infinite(read, label_type, cells, 
     data = {"tokens": [["w"]] * 3, "tags": cells} if words else {"text": ["a"] * 3, "label": cells}
     with pytest.raises(ValueError, match=f"^{message}"):
         read(train_file=table_in_memory(data, "train"), label_type=label_type)
+
+
+def test_columns_of_classes_in_memory_name_them_as_the_user_does(read):
+    """Oracle: the names of the columns, here decomposed, which users look up in predictions."""
+    data = {"text": ["a", "b"], "e\u0301": [0, 1], "x": [1, 0]}
+    table = table_in_memory(data, "train")
+    flags = dict(train_file=table, dev_file=table, label_type="classes")
+    task, splits = read(label_column="e\u0301, x", **flags)
+    assert task.labels == ("e\u0301", "x")
+    assert splits["dev"].targets["labels"].tolist() == [[0, 1], [1, 0]]
+    # A run that composed its names reads the same columns.
+    head = dataclasses.replace(task.head, labels=("\u00e9", "x"))
+    _, again = read(head, ["dev"], label_column="e\u0301, x", **flags)
+    assert np.array_equal(*(x["dev"].targets["labels"] for x in (splits, again)))

@@ -8,6 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.base.calling import checked
 from bert_tf.base.tensorflow_ops import compiled_by_xla, is_traced, recompute
 from bert_tf.config import BertConfig
 from bert_tf.layers.bert import BertEmbeddings, EncoderBlock
@@ -104,6 +105,7 @@ class BertEncoder(BertModel):
     arguments = ("rematerialize", "skips_padding")
     default_name = "encoder"
 
+    @checked
     def __init__(
         self,
         config: BertConfig,

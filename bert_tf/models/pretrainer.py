@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from bert_tf.base.calling import checked
 from bert_tf.base.tensorflow_ops import argmax
 from bert_tf.config import BertConfig
 from bert_tf.layers import fused
@@ -35,6 +36,7 @@ class BertPretrainer(BertModel):
     arguments = ("rematerialize",)
     default_name = "pretrainer"
 
+    @checked
     def __init__(self, config: BertConfig, rematerialize: str = "none", **kwargs):
         super().__init__(config, **kwargs)
         self.rematerialize = rematerialize

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.base.calling import checked
 from bert_tf.base.choices import EMBEDDING_POOLINGS
 from bert_tf.config import HEADS, BertConfig
 from bert_tf.layers import fused
@@ -55,6 +56,7 @@ class BertTaskModel(BertModel):
     arguments = ("num_outputs", "kind", "mean", "deviation")
     default_name = "task_model"
 
+    @checked
     def __init__(
         self,
         config: BertConfig,
@@ -132,6 +134,7 @@ class BertEmbedder(BertModel):
     arguments = ("pooling", "normalize", "outputs", "activation")
     default_name = "embedder"
 
+    @checked
     def __init__(
         self,
         config: BertConfig,

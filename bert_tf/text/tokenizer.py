@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.calling import checked
 from bert_tf.text.added_tokens import AddedTokens, Pieces
 from bert_tf.text.operations import tf_text
 from tfrecords.vocabulary import (
@@ -69,6 +70,7 @@ class WordPieceTokenizer(tf.Module):
         tokenizer.tokenize_flat(["a text", "another one"]).to_list()  # the ids of both
     """
 
+    @checked
     def __init__(
         self, vocab: VocabularyLike, lower_case: bool = True, special_tokens_in_text: bool = False
     ):

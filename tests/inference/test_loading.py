@@ -131,6 +131,18 @@ def test_a_preprocessor_has_vocabulary_casing_and_length_of_the_run(tmp_path):
             {"vocab": VOCAB, "lower_case": True, "seq_length": float("nan")},
             "seq_length is nan: it must be an integer",
         ),
+        (
+            "WordPieceTokenizer",
+            {"vocab": VOCAB, "lower_case": "yes"},
+            "lower_case is 'yes': it must be true or false",
+        ),
+        (
+            "BertTaskModel",
+            {"config": CONFIG, "num_outputs": "3"},
+            "num_outputs is '3': it must be an integer",
+        ),
+        ("BertPretrainer", {"config": CONFIG, "rematerialize": 1}, "rematerialize is 1: it must"),
+        ("BertEncoder", {"config": CONFIG, "skips_padding": "no"}, "skips_padding is 'no': it mu"),
         ("load_mask_filler", {"checkpoint": "x", "targets": 5}, "targets is 5: it must be strings"),
         ("load_mask_filler", {"checkpoint": "x", "targets": [5]}, r"targets is \(5,\): it must be"),
         ("load_predictor", {"checkpoint": 5}, "checkpoint is 5: it must be a string"),
@@ -138,7 +150,7 @@ def test_a_preprocessor_has_vocabulary_casing_and_length_of_the_run(tmp_path):
 )
 def test_wrong_types_are_one_line(name, given, line):
     """Oracle: the line. No model is needed to see it."""
-    path = {} if {"vocab", "checkpoint"} & given.keys() else {"path": "x"}
+    path = {} if {"vocab", "checkpoint", "config"} & given.keys() else {"path": "x"}
     with one_line(f"^{line}"):
         getattr(bert_tf, name)(**path | given)
 

@@ -4,7 +4,7 @@ BIN = $(VENV)/bin
 # Each needs up to two gigabytes of memory.
 TEST_WORKERS ?= 3
 
-.PHONY: quickstart test test-oldest test-notebooks lint docs
+.PHONY: quickstart test test-oldest test-notebooks lint docs package
 
 quickstart: $(VENV)/installed  ## text -> vocabulary -> records -> encoder -> SavedModels -> [MASK]
 	$(BIN)/python -m bert_tf.quickstart
@@ -29,6 +29,15 @@ lint: $(VENV)/installed
 
 docs: $(VENV)/installed-docs  ## the documentation as a site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+package: $(VENV)/installed  ## wheel and sdist in dist/, checked, and the wheel tried in an environment of its own
+	$(BIN)/pip install build twine
+	rm -rf dist .venv-package
+	$(BIN)/pyproject-build
+	$(BIN)/twine check --strict dist/*
+	$(PYTHON) -m venv .venv-package
+	.venv-package/bin/pip install dist/*.whl
+	cd dist && ../.venv-package/bin/bert-tf --help
 
 $(VENV)/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)

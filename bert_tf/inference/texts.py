@@ -340,6 +340,7 @@ def given_examples(
     """
     values = texts if is_table(texts) else opened(texts)
     single = isinstance(values, str | bytes | Mapping) or _is_tuple_of_inputs(texts, signature)
+    single &= not is_table(texts)
     rows = _given_rows([values] if single else values, signature, trained, given)
     return [*itertools.chain.from_iterable(examples_of(rows, signature))], single
 

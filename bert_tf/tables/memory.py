@@ -69,7 +69,9 @@ def table_in_memory(data: Any, name: str) -> TableInMemory:
 
 
 def is_table(data: Any) -> bool:
-    """Returns whether data are rows with columns, not a dict, a list or an array."""
+    """Returns whether data are rows with columns, or several such tables in a dict."""
+    if isinstance(data, Mapping):
+        return any(map(is_table, data.values()))
     methods = ("with_format", "as_numpy_iterator", "to_pydict", "iter_columns", "itertuples")
     return any(hasattr(data, name) for name in methods)
 
@@ -78,7 +80,7 @@ def _columns_of(data: Any, name: str) -> Mapping[Any, Any]:
     """Returns the columns by their names."""
     if isinstance(data, Mapping):
         if splits := [key for key, part in data.items() if is_table(part)]:
-            one = f"{name}=data[{splits[0]!r}]"
+            one = f"data[{splits[0]!r}]"
             raise ValueError(f"{name} holds several data sets: give one of them, such as {one}")
         return _aligned(data, name)
     if hasattr(data, "with_format"):  # a dataset of Hugging Face; Arrow decodes no images

@@ -10,7 +10,6 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.config import Head
-from bert_tf.corpus.sources import is_json
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.labels import check_label, check_no_spans, forms_of, has_labels
 from bert_tf.finetuning.tagging.conll import CONLL_FORM, DOCUMENT, read_conll, read_tfds
@@ -19,6 +18,7 @@ from bert_tf.finetuning.tagging.tags import entity_types
 from bert_tf.finetuning.task import TRAIN, DataFiles
 from bert_tf.finetuning.tasks.tagging import TaggingTask
 from bert_tf.tables.columns import Columns, find_columns
+from bert_tf.tables.rows import table_kind
 from bert_tf.tables.table import Table, fold, read_table
 
 _NER = "ner"
@@ -74,7 +74,7 @@ class _Reader:
             text = read_tfds(split)
         elif not path:
             raise files.missing(self._name, split, *(_NAMES[split] if is_ner else ()))
-        elif not is_ner or is_json(path):
+        elif not is_ner or table_kind(path) in ("json", "jsonl", "memory"):
             return _read_lists(path, self.columns, labelled=split != "test")
         else:
             text = read_conll(path, *map(self._number, ("text_column", "label_column")), learn)

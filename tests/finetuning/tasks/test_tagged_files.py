@@ -11,6 +11,7 @@ from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task
 from bert_tf.finetuning.tagging.module import split_words
 from bert_tf.finetuning.task import DataFiles
+from bert_tf.tables.memory import table_in_memory
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -229,3 +230,13 @@ def test_lists_of_words_and_tags(folder):
     assert task.columns == {"text_column": "tokens", "label_column": "ner_tags"}
     (folder / "test.jsonl").write_text(json.dumps(rows[0]))
     assert task.read(DataFiles(test_file="test.jsonl"), "test").tags == ["O", "B-X"]
+
+
+@pytest.mark.parametrize("flags", [{"task": "ner"}, {"task": "csv", "label_type": "tags"}])
+def test_lists_in_memory(flags):
+    """Oracle: by hand; both tasks read them as they read JSON lines."""
+    table = table_in_memory(_row(("a", "b"), ["B-X", "O"]) * 20, "train")
+    options = FineTuningOptions(output_dir="x", do_train=True, train_file=table, **flags)
+    task = make_task(options)
+    assert task.head == Head("tagger", ("O", "B-X"))
+    assert task.read(DataFiles(dev_file=table), "dev").tags == ["B-X", "O"] * 20

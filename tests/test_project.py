@@ -8,14 +8,16 @@ import graphlib
 import importlib
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 
 import grimp
 import pytest
+import setuptools
 
 from bert_tf.__main__ import COMMANDS
-from bert_tf.base import SITE, SUMMARY
+from bert_tf.base import SITE, SUMMARY, __version__
 from bert_tf.base.command import VERSION
 from bert_tf.base.command_help import docs, flag_name, help_text, is_required, value_type
 from bert_tf.finetuning.registry import MAKERS, TASKS
@@ -194,6 +196,34 @@ def test_one_sentence_says_what_the_project_is():
     site = (ROOT / "mkdocs.yml").read_text()
     assert SUMMARY in " ".join(site.split())
     assert f"{SUMMARY}." in " ".join(_bert_tf("--help").stdout.split())
+    citation = " ".join((ROOT / "CITATION.cff").read_text().split())
+    assert SUMMARY in citation and f" version: {__version__} " in citation
+    _, _, sentence = SUMMARY.partition(": ")
+    assert f"{sentence}." in " ".join((ROOT / "README.md").read_text().split())
+
+
+def test_the_package_index_shows_readme_with_addresses(monkeypatch):
+    """Oracles: the files in the repository, and the pages of the site; no link is relative."""
+    made = {}
+    monkeypatch.setattr(setuptools, "setup", made.update)
+    runpy.run_path(str(ROOT / "setup.py"))
+    page = made["long_description"]
+    links = re.findall(r"""\]\(([^)]+)\)|(?:src|srcset|href)="([^"]+)""", page)
+    links = ["".join(link) for link in links]
+    assert links and [x for x in links if not x.startswith(("https://", "#"))] == []
+    files = [x.removeprefix(f"{SITE}/").partition("#")[0] for x in links if x.startswith(SITE)]
+    files = [f"docs/{re.sub('html$', 'md', file)}" for file in files]
+    files += re.findall(r"\(https://github.com/bert-tf/bert_tf/blob/main/(\S+)\)", page)
+    assert len(files) > 10 and [x for x in files if not (ROOT / x).exists()] == []
+
+
+def test_continuous_integration_calls_targets_that_exist():
+    """Oracle: the targets of the Makefile."""
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    called = set()
+    for path in [*(ROOT / ".github/workflows").glob("*.yml"), ROOT / ".ci/run"]:
+        called |= set(re.findall(r"\bmake ([\w-]+)$", path.read_text(), re.M))
+    assert {"test", "test-oldest", "docs", "package"} <= called <= targets
 
 
 def test_bert_tf_lists_the_commands_at_once():

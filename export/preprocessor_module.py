@@ -71,6 +71,11 @@ class PackInputs(tf.Module):
         # A closure, because the default of a method cannot differ between objects.
         @tf.function(autograph=False)
         def call(inputs, seq_length=default_seq_length):
+            # Row splits that do not fit the tokens would end the process.
+            inputs = [
+                tf.RaggedTensor.from_nested_row_splits(x.flat_values, x.nested_row_splits)
+                for x in inputs
+            ]
             return pack_segments(inputs, seq_length, vocab)
 
         self.__call__ = call

@@ -106,6 +106,16 @@ def test_cased_vocabulary(vocab_file, tmp_path, monkeypatch):
     assert_equal(modules[0].tokenize(TEXTS), tokenizer.tokenize(TEXTS))
 
 
+@pytest.mark.parametrize("splits", [[0, 5, 2], [0, 1, 9], [0, -7, 2], [1, 1, 2]])
+def test_row_splits_that_do_not_fit_are_an_error(loaded, splits):
+    """Oracle: the rule of `tf.RaggedTensor`; 5 and -7 would end the process."""
+    splits = tf.constant(splits, tf.int64)
+    rows = tf.RaggedTensor.from_row_splits(tf.constant([5, 6]), splits, validate=False)
+    for segments in ([rows], [rows, rows]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="row_splits|from_row_splits|Row"):
+            loaded.bert_pack_inputs(segments, seq_length=tf.constant(16))
+
+
 @pytest.mark.parametrize("flat", [False, True])
 @pytest.mark.parametrize("segments", [1, 2])
 def test_bert_pack_inputs_takes_one_or_two_segments_of_either_rank(

@@ -400,5 +400,5 @@ def _cells(
         value = dict(zip(names, texts, strict=True))
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
         return dict(value)
-    shown = "missing" if value is None else " ".join(f"{given!r:.60}".split())
+    shown = "missing" if value is None else f"{given!r:.60}"
     return ValueError(f"{_SOURCE}, {_UNIT} {number:,} is {shown}: {needed}")

@@ -310,7 +310,6 @@ def test_a_process_that_was_forked_says_so(folder, predict):
         (pd.DataFrame({"text": [1], "text_b": "b"}), "the input, row 1: 'text' is 1, not a string"),
         ({"text": "a"}, "^the input has no column 'Second', only 'text': name .* text_b_column$"),
         (3, "the input is 3: give a text, a dict, a list or a data frame"),
-        ([pd.DataFrame({"text": ["a"]})], "the input, row 1 is text 0 a: the model needs"),
         ({"train": pd.DataFrame({"text": ["a"]})}, r"^the input holds several data sets: give one"),
         ([PAIRS[0], LOOP], "row 2 of the input holds itself, or too many lists in lists"),
     ],

@@ -16,6 +16,7 @@ import grimp
 import pytest
 import setuptools
 
+import bert_tf
 from bert_tf.__main__ import COMMANDS
 from bert_tf.base import SITE, SUMMARY, __version__
 from bert_tf.base.command import VERSION
@@ -186,6 +187,7 @@ def test_errors_and_docstrings_name_pages_that_exist():
     site = (ROOT / "mkdocs.yml").read_text()
     assert f"site_url: {SITE}/\n" in site and "use_directory_urls: false\n" in site
     assert docs("tags") == f"{SITE}/tags.html"
+    assert docs("checkpoints") in bert_tf.finetune.__doc__
 
 
 def test_one_sentence_says_what_the_project_is():

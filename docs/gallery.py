@@ -2,7 +2,7 @@
 
   python docs/gallery.py --quickstart=quickstart --encoder=all-MiniLM-L6-v2 --sst2=run-sst2 \
     --mrpc=run-mrpc --squad=run-squad --ner=run-ner --chinese=bert-base-chinese \
-    --reviews=reviews --ablations=ablation
+    --reviews=reviews --spam=spam --ablations=ablation
 
 Without any of these flags, it draws what needs no model: diagrams and published figures.
 """
@@ -76,6 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
     for task in TASKS:
         parser.add_argument(f"--{task}", help="A run fine-tuned on this task; needs all four")
     parser.add_argument("--reviews", help="The run of README's first example")
+    parser.add_argument("--spam", help="The run of docs/finetuning.md")
     parser.add_argument("--chinese", help="A Chinese vocab.txt, or a checkpoint that has one")
     parser.add_argument("--ablations", help="The --output_dir of ablation")
     parser.add_argument("--output_dir", type=pathlib.Path, default=DOCS / "images/plots")
@@ -84,6 +85,7 @@ def main(arguments: list[str] | None = None) -> None:
     pictures += [draw_quickstart(flags.quickstart)] if flags.quickstart else []
     pictures += [draw_encoder(flags.encoder)] if flags.encoder else []
     pictures += [draw_review(flags.reviews)] if flags.reviews else []
+    pictures += [draw_spam(flags.spam)] if flags.spam else []
     pictures += [draw_chinese(flags.chinese)] if flags.chinese else []
     pictures += [draw_grids(flags.ablations)] if flags.ablations else []
     runs = [getattr(flags, task) for task in TASKS]
@@ -150,6 +152,11 @@ def draw_review(path: str) -> Pictures:
     right.invert_yaxis()
     style.finish_axes(right, "What [CLS] reads in the last layer (mean of its heads)")
     yield "review", figure
+
+
+def draw_spam(path: str) -> Pictures:
+    """Draws which text messages a classifier mistakes."""
+    yield "spam", bert_tf.open_run(path).plot("confusion")
 
 
 def draw_chinese(path: str) -> Pictures:

@@ -44,7 +44,7 @@ def test_the_gallery_draws_the_pictures_of_the_pages(tmp_path, eagerly):
     for task, head in HEADS.items():
         paths[task] = tmp_path / task
         save_fine_tuned(paths[task], task, head, ModelSpec(config, vocab, True), max_seq_length=32)
-    paths["reviews"] = paths["sst2"]
+    paths |= {"reviews": paths["sst2"], "spam": paths["mrpc"]}
     (tmp_path / "mrpc/predictions_dev.tsv").write_text("id\tlabel\tprediction\n0\ta\tb\n1\tb\tb\n")
 
     paths["ablations"] = tmp_path / "ablation"

@@ -167,7 +167,8 @@ class EncoderModule(ReusableModel):
         longest = model.config.max_position_embeddings
 
         def encode(inputs, training):
-            return encoder(_checked(inputs, longest), training=training)
+            outputs = encoder(_checked(inputs, longest), training=training)
+            return {name: outputs[name] for name in outputs if name != "embeddings"}
 
         def encode_with_default(inputs, training):
             outputs = _float32(encode(inputs, training))

@@ -17,6 +17,7 @@ import tensorflow as tf
 from bert_tf.compression import recipes
 from bert_tf.compression.recipes import Span, Term, teacher_layer
 from bert_tf.finetuning.objectives import MultiLabelObjective, RegressionObjective, SpanObjective
+from bert_tf.layers.bert import attention_bias
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.trainer import Objective
 
@@ -54,17 +55,8 @@ def compute(
         logits = tf.cast(outputs["mlm_logits"], tf.float32) if "mlm_logits" in outputs else None
     if not reads:
         return ModelOutputs(output, logits, [], [])
-    # With the seeds of the call above, so that the same elements are dropped.
-    embeddings = encoder.embeddings(
-        rows["input_word_ids"],
-        rows["input_type_ids"],
-        seeds=encoder.dropout_seeds(rows, training),
-        training=training,
-    )
-    hidden = [embeddings, *outputs["encoder_outputs"]]
-    scores = []
-    if recipes.ATTENTION in reads:
-        scores = [encoder.block(i).attention.scores(x) for i, x in enumerate(hidden[:-1])]
+    hidden = [outputs["embeddings"], *outputs["encoder_outputs"]]
+    scores = encoder.attention_scores(outputs) if recipes.ATTENTION in reads else []
     return ModelOutputs(output, logits, [tf.cast(x, tf.float32) for x in hidden], scores)
 
 
@@ -189,8 +181,7 @@ def attention_divergence(teacher: tf.Tensor, student: tf.Tensor, mask: tf.Tensor
     Source: Knowledge Distillation from Internal Representations (arXiv:1910.03723), the loss of
     the self-attention probabilities; MobileBERT (arXiv:2004.02984), attention transfer.
     """
-    # As far below all scores as in `SelfAttention`; p is exactly 0 there.
-    bias = tf.where(tf.cast(mask, tf.bool), 0.0, -1e9)[:, tf.newaxis, tf.newaxis]
+    bias = attention_bias(tf.cast(mask, tf.bool)[:, tf.newaxis, tf.newaxis])
     divergences = soft_labels(teacher + bias, student + bias)
     return _mean(tf.reduce_mean(divergences, axis=1), mask)
 

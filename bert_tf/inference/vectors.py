@@ -99,11 +99,9 @@ class VectorExtractor:
 
         @tf.function(input_signature=[dict.fromkeys(INPUTS, spec)], autograph=False)
         def compute(inputs):
-            outputs = encoder(inputs, training=False)["encoder_outputs"]
-            if EMBEDDINGS in layers:
-                ids, _, types = (inputs[name] for name in INPUTS)
-                embeddings = encoder.embeddings(ids, types, training=False)
-            chosen = [embeddings if layer == EMBEDDINGS else outputs[layer] for layer in layers]
+            outputs = encoder(inputs, training=False)
+            states = outputs["encoder_outputs"]
+            chosen = [outputs[x] if x == EMBEDDINGS else states[x] for x in layers]
             return tf.stack([tf.cast(x, tf.float32) for x in chosen], axis=2)
 
         self._compute = compute

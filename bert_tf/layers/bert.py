@@ -40,15 +40,16 @@ class BertEmbeddings(Layer):
             self.add_dense("projection", width, self.config.hidden_size)
 
     def _add_tables(self, word_width: int, width: int) -> None:
-        """Adds the three tables, and a normalization; all but the words have the second width."""
+        """Adds the tables, and a normalization; all but the words have the second width."""
         config = self.config
         self.word_embeddings = self.add_table("word_embeddings", config.vocab_size, word_width)
         self.position_embeddings = self.add_table(
             "position_embeddings", config.max_position_embeddings, width
         )
-        self.type_embeddings = self.add_table(
-            "token_type_embeddings", config.type_vocab_size, width
-        )
+        if config.type_vocab_size:
+            self.type_embeddings = self.add_table(
+                "token_type_embeddings", config.type_vocab_size, width
+            )
         self.layer_norm.build((None, None, width))
 
     def call(
@@ -67,7 +68,8 @@ class BertEmbeddings(Layer):
         """Adds up the embeddings of each place, in the type of the activations."""
         x = ops.take(self.word_embeddings, pack(input_word_ids, tokens), axis=0)
         x += self._positions(ops.shape(input_word_ids)[1], tokens)
-        x += ops.take(self.type_embeddings, pack(input_type_ids, tokens), axis=0)
+        if self.config.type_vocab_size:
+            x += ops.take(self.type_embeddings, pack(input_type_ids, tokens), axis=0)
         return ops.cast(x, self.compute_dtype)
 
     def _positions(self, length: int, tokens: Tokens | None):
@@ -114,7 +116,7 @@ class SelfAttention(Layer):
         seed = next_seed(seeds)
 
         def attend(qkv, attention_mask, group: int):
-            bias = _bias(attention_mask)
+            bias = attention_bias(attention_mask)
             # Weights in bfloat16 mean that the model is for fast inference.
             if self.variable_dtype == "bfloat16":
                 bias = ops.cast(bias, qkv.dtype)
@@ -133,15 +135,8 @@ class SelfAttention(Layer):
             context = attend(qkv, attention_mask, 0)
         return self.dense("output", rows_at(context, numbers))
 
-    def probabilities(self, x, attention_mask):
-        """Returns the probabilities that `call` weighs values with, float32 [B, N, S, S].
-
-        Row i is what token i attends to. There is no dropout.
-        """
-        return ops.softmax(self.scores(x) + _bias(attention_mask))
-
     def scores(self, x):
-        """Returns what the softmax of `probabilities` reads, unmasked, float32 [B, N, S, S]."""
+        """Returns what the softmax reads, unmasked, float32 [B, N, S, S]."""
         # Keras casts weights to the type of the activations in calls only.
         query, key, _ = self._heads(self._qkv(ops.cast(x, self.variable_dtype)))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
@@ -159,7 +154,8 @@ class SelfAttention(Layer):
         return query * ops.cast(head_size**-0.5, query.dtype), key, value
 
 
-def _bias(attention_mask):
+def attention_bias(attention_mask):
+    """Returns what to add to scores: 0 where attention is allowed, and -1e9 elsewhere."""
     # Large enough that a masked position's probability underflows to exactly 0.
     return ops.where(attention_mask, 0.0, -1e9)
 

@@ -11,7 +11,8 @@ from keras import ops
 from bert_tf.base.calling import checked
 from bert_tf.base.tensorflow_ops import compiled_by_xla, is_traced, recompute
 from bert_tf.config import BertConfig
-from bert_tf.layers.bert import BertEmbeddings, EncoderBlock
+from bert_tf.layers import fused
+from bert_tf.layers.bert import BertEmbeddings, EncoderBlock, attention_bias
 from bert_tf.layers.dropout import DropoutSeeds
 from bert_tf.layers.initial_weights import new_seed
 from bert_tf.layers.layer import Layer
@@ -85,11 +86,12 @@ class BertEncoder(BertModel):
     `seeds` instead, a `DropoutSeeds`, and draws further seeds from it. With the optional
     `token_places`, int [T], the encoder computes only these places; see
     `layers.padding.token_places`. Returns a dict of `sequence_output` [B, S, H], `pooled_output`
-    [B, H] and `encoder_outputs`, the list of the outputs [B, S, H] of all layers, the last of which
-    is `sequence_output`. The optional `output_places`, int [M], holds indices into the batch
-    flattened to [B * S]. With it, the last layer computes only these places and what the pooler
-    reads, and the dict holds only `pooled_output` and `at_places` [M, H], the sequence output
-    there.
+    [B, H], `embeddings` [B, S, H], what the first layer reads, and `encoder_outputs`, the list of
+    the outputs [B, S, H] of all layers, the last of which is `sequence_output`; from these,
+    `attention_scores` computes what the layers attend to. The optional `output_places`, int [M],
+    holds indices into the batch flattened to [B * S]. With it, the last layer computes only these
+    places and what the pooler reads, and the dict holds only `pooled_output` and `at_places` [M,
+    H], the sequence output there.
 
     Example:
         encoder = BertEncoder(preset_config("tiny"))
@@ -146,7 +148,7 @@ class BertEncoder(BertModel):
             inputs["input_word_ids"], inputs["input_type_ids"], seeds=seeds, **shared
         )
         places = inputs.get("output_places")
-        outputs, numbers = [], [None] * self.config.num_hidden_layers
+        states, numbers = [x], [None] * self.config.num_hidden_layers
         if places is not None:
             pooled = self._pooled_places(inputs["input_mask"])
             places = ops.concatenate([pooled, ops.cast(places, pooled.dtype)])
@@ -159,17 +161,26 @@ class BertEncoder(BertModel):
                 x = _rematerialized(layer, x, seeds)
             else:
                 x = layer(x, seeds=seeds)
-            outputs.append(x)
+            states.append(x)
         if places is not None:
             batch = ops.shape(inputs["input_mask"])[0]
             return {"pooled_output": self.pooler(x[:batch, None]), "at_places": x[batch:]}
         if tokens:
-            outputs = [tokens.spread(x) for x in outputs]
+            states = [tokens.spread(x) for x in states]
         return {
-            "sequence_output": outputs[-1],
-            "pooled_output": self.pool(outputs[-1], inputs["input_mask"]),
-            "encoder_outputs": outputs,
+            "sequence_output": states[-1],
+            "pooled_output": self.pool(states[-1], inputs["input_mask"]),
+            "embeddings": states[0],
+            "encoder_outputs": states[1:],
         }
+
+    def attention_scores(self, outputs: Mapping[str, Any]) -> list:
+        """Returns what the softmax of each layer's attention reads, float32 [B, n, S, S].
+
+        `outputs` are those of a call. The scores are not masked; n heads are left in a layer.
+        """
+        states = [outputs["embeddings"], *outputs["encoder_outputs"][:-1]]
+        return [self.block(index).attention.scores(x) for index, x in enumerate(states)]
 
     def _tokens(self, mask, places, training) -> Tokens | None:
         if places is not None:
@@ -235,7 +246,7 @@ def _rematerialized(function: Callable, x, seeds: DropoutSeeds | None):
 
 
 class Pooler(Layer):
-    """A dense layer with tanh, applied to the first token: [B, S, H] -> [B, H].
+    """A dense layer with `config.pooler_act`, applied to the first token: [B, S, H] -> [B, H].
 
     Without `config.classifier_activation`, the output is the first token, unchanged.
     """
@@ -249,13 +260,13 @@ class Pooler(Layer):
         first = sequence[:, 0]
         if not self.config.classifier_activation:
             return first
-        return ops.tanh(self.dense("dense", first))
+        return fused.activation(self.config.pooler_act)(self.dense("dense", first))
 
 
 def attention_probabilities(encoder: BertEncoder, inputs: Mapping[str, Any]):
     """Returns the attention probabilities of every layer and head.
 
-    Training and inference never keep them, so they are computed here from the input of each layer.
+    Training and inference never keep them, so they are computed here from `attention_scores`.
 
     Args:
         encoder: the encoder, or that of another model: `bert_tf.load(path).encoder`.
@@ -275,16 +286,10 @@ def attention_probabilities(encoder: BertEncoder, inputs: Mapping[str, Any]):
     Source: Attention Is All You Need (arXiv:1706.03762) section 3.2.1.
     """
     inputs = encoder.named_inputs(inputs)
-    embeddings = encoder.embeddings(
-        inputs["input_word_ids"], inputs["input_type_ids"], training=False
-    )
-    outputs = encoder(inputs, training=False)["encoder_outputs"]
-    mask = encoder.attention_mask(inputs["input_mask"])
+    scores = encoder.attention_scores(encoder(inputs, training=False))
+    bias = attention_bias(encoder.attention_mask(inputs["input_mask"]))
     return ops.stack(
-        [
-            _all_heads(encoder, index, encoder.block(index).attention.probabilities(x, mask))
-            for index, x in enumerate([embeddings, *outputs[:-1]])
-        ]
+        [_all_heads(encoder, index, ops.softmax(x + bias)) for index, x in enumerate(scores)]
     )
 
 

@@ -23,6 +23,7 @@ from bert_tf.finetuning.objectives import (
     SpanObjective,
     TaggingObjective,
 )
+from bert_tf.layers.padding import Tokens
 from bert_tf.models.bert_encoder import attention_probabilities
 from bert_tf.models.task_model import BertTaskModel
 
@@ -92,9 +93,11 @@ def without_dropout(config, **changes):
     return dataclasses.replace(config, **rates | changes)
 
 
-def test_outputs_are_the_models(config, batch):
+@pytest.mark.parametrize("skips_padding", [False, True])
+def test_outputs_are_the_models(config, batch, skips_padding):
     """Oracles: the model itself, with and without dropout; `attention_probabilities`."""
     model = BertTaskModel(config, 2)
+    model.encoder.skips_padding = skips_padding
     for training in (False, True):
         outputs = compute(model, batch, BOTH, training)
         expected = model(batch, training=training)
@@ -108,12 +111,17 @@ def test_outputs_are_the_models(config, batch):
     bias = np.where(batch["input_mask"], 0, -1e9)[:, None, None]
     expected = attention_probabilities(model.encoder, batch)
     np.testing.assert_allclose(tf.nn.softmax(np.stack(outputs.scores) + bias), expected, atol=1e-6)
-    # The embeddings have the dropout of the same call.
+    # The embeddings have the dropout of the same call, in which it drops elements of tokens alone
+    # if there is no padding.
     outputs, encoder = compute(model, batch, BOTH, True), model.encoder
     seeds = encoder.dropout_seeds(batch, True)
-    encoder.embeddings.dropout(outputs.hidden[0], seeds=seeds, training=True)
-    mask = encoder.attention_mask(batch["input_mask"])
-    first = encoder.block(0)(outputs.hidden[0], mask, seeds=seeds, training=True)
+    seeds.next()  # that of the embeddings
+    x, mask = outputs.hidden[0], encoder.attention_mask(batch["input_mask"])
+    tokens = Tokens(batch["input_mask"]) if skips_padding else None
+    if tokens:
+        x, mask = tokens.pack(x), tokens.masks(mask)
+    first = encoder.block(0)(x, mask, seeds=seeds, training=True, tokens=tokens)
+    first = tokens.spread(first) if tokens else first
     np.testing.assert_array_equal(first, outputs.hidden[1])
     assert compute(model, batch, (), False).hidden == []
 

@@ -102,6 +102,7 @@ def test_keras_layer_gives_the_outputs_of_the_keras_model(loaded, model):
     for shape in [(3, 11), (1, 24)]:
         inputs = make_inputs(*shape)
         outputs, expected = layer(inputs), model.encoder(inputs)
+        del expected["embeddings"]
         assert len(outputs["encoder_outputs"]) == CONFIG.num_hidden_layers
         assert_equal(outputs, expected | {"default": expected["pooled_output"]})
     tensors = {name: tf.constant(value) for name, value in inputs.items()}
@@ -130,7 +131,7 @@ def test_mlm_gives_the_logits_of_the_pretrainer(loaded, model):
     inputs = make_inputs() | {"masked_lm_positions": np.array([[1, 2], [0, 3], [4, 4]], np.int32)}
     outputs = keras_layer_model(loaded.mlm, inputs)(inputs)
     expected = model(inputs)
-    del expected["next_sentence_logits"]
+    del expected["next_sentence_logits"], expected["embeddings"]
     assert_equal(outputs, expected)
 
 
@@ -333,6 +334,7 @@ def test_an_encoder_without_the_heads_of_pretraining(tmp_path, monkeypatch):
     module, inputs = save.call_args.args[0], make_inputs()
     assert not hasattr(module, "mlm")
     expected = model(inputs)
+    del expected["embeddings"]
     assert_equal(module.__call__(inputs), expected | {"default": expected["pooled_output"]})
 
 

@@ -1,7 +1,5 @@
 """Smaller models by removing attention heads or setting weights to zero."""
 
-import contextlib
-import functools
 import re
 import zlib
 from collections.abc import Mapping, Sequence
@@ -19,7 +17,8 @@ from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.fine_tuned import load_task_model
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tokenizing import Features
-from bert_tf.layers.layer import dense_inputs
+from bert_tf.layers.bert import SelfAttention
+from bert_tf.layers.layer import Layer, dense_inputs
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.training.optimizers import AdamW
 from bert_tf.training.trainer import Objective
@@ -94,19 +93,17 @@ def gated_outputs(
 ) -> tf.Tensor:
     """Computes the output with factors, float32 [B, N] for every layer, on the outputs of heads."""
 
-    def gated(factors: tf.Tensor, name: str, x: tf.Tensor) -> tf.Tensor:
+    def gated(layer: Layer, name: str, x: tf.Tensor) -> tf.Tensor:
         # What the heads compute, [B, S, N D] or, in the last layer of a classifier, [B, N D].
-        if name != "output":
+        if not isinstance(layer, SelfAttention) or name != "output":
             return x
         # With a row for every choice.
+        factors = gates[layer.index]
         factors = tf.repeat(factors, tf.shape(x)[0] // tf.shape(factors)[0], axis=0)
         factors = tf.repeat(factors, x.shape[-1] // factors.shape[1], axis=1)
         return x * (factors if x.shape.rank == 2 else factors[:, tf.newaxis])
 
-    with contextlib.ExitStack() as stack:
-        for index, factors in enumerate(gates):
-            attention = model.encoder.block(index).attention
-            stack.enter_context(dense_inputs(attention, functools.partial(gated, factors)))
+    with dense_inputs(model.encoder, gated):
         return model(batch, training=False)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.compression.distillation import StudentModel
-from bert_tf.layers.layer import dense_inputs
+from bert_tf.layers.layer import Layer, dense_inputs
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.weights.names import num_layers, num_matrices
 
@@ -152,7 +152,7 @@ class QuantizedModel(StudentModel):
         ranges = tf.convert_to_tensor(self._ranges, tf.float32)
         found: list[tf.Tensor] = []
 
-        def rounded(name: str, x: tf.Tensor) -> tf.Tensor:
+        def rounded(layer: Layer, name: str, x: tf.Tensor) -> tf.Tensor:
             """Quantizes the input of a dense layer, and moves the end of its grid in training."""
             wide, end = tf.cast(x, tf.float32), ranges[len(found)]
             if training:

@@ -52,7 +52,8 @@ class Layer(Configured, keras.layers.Layer):
     """The base class of layers.
 
     Attributes:
-        reads: maps the name and the input of a dense layer to what it reads; see `dense_inputs`.
+        reads: maps this layer, and the name and the input of one of its dense layers, to what that
+            reads; see `dense_inputs`.
     """
 
     reads: Callable | None = None
@@ -83,7 +84,7 @@ class Layer(Configured, keras.layers.Layer):
     def dense(self, name: str, x):
         """Computes a dense layer: [..., width] -> [..., outputs]."""
         if self.reads:
-            x = self.reads(name, x)
+            x = self.reads(self, name, x)
         return fused.dense(x, *self._dense_weights(name))
 
     def feed_forward(self, activation: str, x):
@@ -115,7 +116,11 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
 @contextlib.contextmanager
 def dense_inputs(layer: keras.layers.Layer, function: Callable) -> Iterator[None]:
-    """Replaces what the dense layers in a layer or model read by `function(name, input)`."""
+    """Replaces what the dense layers in a layer or model read.
+
+    `function` gets the layer that a dense layer belongs to, its name, such as "intermediate", and
+    its input, and returns what it reads instead.
+    """
     layers = [found for found in layer._flatten_layers() if isinstance(found, Layer)]
     for found in layers:
         found.reads = function

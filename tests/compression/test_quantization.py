@@ -88,7 +88,7 @@ def test_every_dense_layer_of_a_model_is_quantized(config, mobile, batch):
     )
     for kind in (config, albert, mobile, own_keys):
         student, found = BertTaskModel(kind, 2), []
-        with dense_inputs(student, lambda name, x, found=found: found.append(x) or x):
+        with dense_inputs(student, lambda layer, name, x, found=found: found.append(x) or x):
             student(batch)
         assert num_dense(student) == len(found)
     assert [num_matrices(f"a/{name}_kernel") for name in ("qkv", "qk", "output")] == [3, 2, 1]
@@ -111,7 +111,7 @@ def test_a_model_with_eight_bits(config, batch):
     )
     model = QuantizedModel(student, Q8BERT, [8] * 3)
     largest = []
-    with dense_inputs(student, lambda name, x: largest.append(np.abs(x).max()) or x):
+    with dense_inputs(student, lambda layer, name, x: largest.append(np.abs(x).max()) or x):
         expected = student(batch)
     assert len(largest) == 3 * 4 + 2
     before = [weight.numpy() for weight in student.weights]

@@ -178,8 +178,10 @@ class FeatureTagger(BertModel):
         self.head.build((None, None, width))
         if self.features.startswith("weighted"):
             layers = self.config.num_hidden_layers if self.features.endswith("all") else 4
-            self.mixture = self.add_weight(name="mixture", shape=(layers,), initializer="zeros")
-            self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
+            # As the LSTMs that read what they weigh.
+            exact = dict(dtype="float32", autocast=False)
+            self.mixture = self.add_weight((layers,), "zeros", name="mixture", **exact)
+            self.scale = self.add_weight((), "ones", name="scale", **exact)
 
     def call(self, inputs, training=None):
         seeds = self.encoder.dropout_seeds(inputs, training)

@@ -56,6 +56,16 @@ def test_the_lstms_read_outputs_of_the_encoder(features):
     assert model(seeded, training=True).shape == (2, 5, 3)
 
 
+@pytest.mark.parametrize("features", [name for name in FEATURES if "weighted" in name])
+def test_trained_weights_of_the_layers_stay_in_float32(features):
+    """Oracle: the logits in float32, as far as an encoder in bfloat16 keeps them."""
+    exact, mixed = (
+        FeatureTagger(CONFIG, 3, features, dtype=x) for x in ("float32", "mixed_bfloat16")
+    )
+    mixed.set_weights(exact.get_weights())
+    np.testing.assert_allclose(mixed(INPUTS), exact(INPUTS), atol=0.02)
+
+
 def test_only_the_tagger_trains_and_padding_has_no_effect():
     """Oracle: the rows without padding; the names of weights with gradients."""
     model = FeatureTagger(CONFIG, 3, "weighted_sum_all")

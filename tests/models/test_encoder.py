@@ -111,7 +111,9 @@ def test_probabilities_are_those_of_every_layer(changes):
     np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-6)
     assert not found[:, ~allowed].any() and found[:, allowed].all()
     embeddings = encoder.embeddings(inputs["input_word_ids"], inputs["input_type_ids"])
-    layer_inputs = [embeddings, *encoder(inputs)["encoder_outputs"]]
+    outputs = encoder(inputs)
+    np.testing.assert_array_equal(outputs["embeddings"], embeddings)
+    layer_inputs = [embeddings, *outputs["encoder_outputs"]]
     for layer, probabilities in enumerate(found):
         x = layer_inputs[layer].numpy()
         attention = encoder.blocks[0 if "num_hidden_groups" in changes else layer].attention

@@ -156,7 +156,7 @@ def draw_review(path: str) -> Pictures:
 
 def draw_spam(path: str) -> Pictures:
     """Draws which text messages a classifier mistakes."""
-    yield "spam", bert_tf.open_run(path).plot("confusion")
+    yield "spam", bert_tf.TrainedRun(path, {}).plot("confusion")
 
 
 def draw_chinese(path: str) -> Pictures:

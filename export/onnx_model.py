@@ -160,8 +160,10 @@ def _classify(graph: _Graph, logits: str, model: BertTaskModel, head: Head) -> d
 def _pool(graph: _Graph, encoder: BertEncoder, sequence: str) -> str:
     """Adds the pooler of the first token."""
     first = graph.add("Gather", sequence, graph.weight("first", np.int64(0)), axis=1)
-    with_pooler = encoder.config.classifier_activation
-    return graph.add("Tanh", graph.dense(first, encoder.pooler, "dense")) if with_pooler else first
+    if not encoder.config.classifier_activation:
+        return first
+    kind, attributes = _ACTIVATIONS[encoder.config.pooler_act]
+    return graph.add(kind, graph.dense(first, encoder.pooler, "dense"), **attributes)
 
 
 def _embed(graph: _Graph, sequence: str, model: BertEmbedder) -> dict[str, tuple]:
@@ -196,16 +198,18 @@ def _infos(shapes: dict[str, Sequence[int | str]], type_: int) -> list[onnx.Valu
 def _encode(graph: _Graph, encoder: BertEncoder, *, first_only: bool) -> str:
     """Adds an encoder; with `first_only`, its last layer computes only what the pooler reads."""
     config = encoder.config
-    if config.model_type not in ("bert", "albert") or config.is_decoder:
+    if config.model_type in ("mobilebert", "bilstm") or config.is_decoder:
         kind = "left-to-right" if config.is_decoder else config.model_type
         raise ValueError(f"{kind} encoders cannot be exported to ONNX: use export.encoder")
     ids, mask, types = ONNX_INPUTS
     embeddings = encoder.embeddings
     words = graph.variable(embeddings.word_embeddings)
     positions = graph.variable(embeddings.position_embeddings)
-    segments = graph.variable(embeddings.type_embeddings)
     length = graph.add("Shape", ids, start=1, end=2)
-    x = graph.add("Add", graph.add("Gather", words, ids), graph.add("Gather", segments, types))
+    x = graph.add("Gather", words, ids)
+    if config.type_vocab_size:
+        segments = graph.variable(embeddings.type_embeddings)
+        x = graph.add("Add", x, graph.add("Gather", segments, types))
     first_rows = graph.add("Slice", positions, _checked_start(graph), length, graph.ints(0))
     x = graph.normalized(graph.add("Add", x, first_rows), embeddings.layer_norm)
     if config.has_projection:

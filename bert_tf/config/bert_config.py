@@ -58,7 +58,7 @@ _MOST_LAYERS = 1000
 def check_fields(values: Any) -> None:
     """Raises a ValueError if a field of a dataclass holds a value of another type.
 
-    Integers are sizes: they are positive. Numbers are finite.
+    Integers are sizes: they are positive, or else as their metadata say. Numbers are finite.
     """
     for field in dataclasses.fields(values):
         value = getattr(values, field.name)
@@ -67,8 +67,10 @@ def check_fields(values: Any) -> None:
         kind = field.type
         if isinstance(kind, UnionType):  # "int | None"
             kind = kind.__args__[0]
-        if kind is int and not (type(value) is int and value > 0):
-            raise ValueError(f"{field.name} must be a positive integer, not {value!r}")
+        at_least = field.metadata.get("at_least", 1)
+        if kind is int and not (type(value) is int and value >= at_least):
+            what = "a positive integer" if at_least else "an integer of at least 0"
+            raise ValueError(f"{field.name} must be {what}, not {value!r}")
         if kind is float and not (type(value) in (int, float) and math.isfinite(value)):
             raise ValueError(f"{field.name} must be a finite number, not {value!r}")
         if kind in (bool, str) and type(value) is not kind:
@@ -85,7 +87,7 @@ class BertConfig:
     files. google-research/bert called both forms "gelu" at different times; a checkpoint must keep
     the form it was trained with, which the key "gelu_approximate" states in Google's format.
 
-    BERT's own files lack the last eight fields, which are written only if they are set:
+    BERT's own files lack the last nine fields, which are written only if they are set:
 
     - `embedding_size` is the width of the embeddings; a dense layer maps it to hidden_size.
     - `num_hidden_groups` is the number of layers that have weights of their own. Each of them is
@@ -100,6 +102,10 @@ class BertConfig:
       Face's files; both count from 0. Those that stay have the width hidden_size /
       num_attention_heads.
     - Without `classifier_activation`, the pooled output is the first token, as in MobileBERT.
+    - `pooler_act` is the activation of the pooler: "relu" in DistilBERT, "gelu" in ELECTRA, which
+      have one only below the head of a classifier.
+
+    With a `type_vocab_size` of 0, as in DistilBERT, there are no segment embeddings.
 
     Other architectures are subclasses. `from_dict` chooses the one whose `key` has a value.
 
@@ -134,7 +140,7 @@ class BertConfig:
     hidden_dropout_prob: float = 0.1
     attention_probs_dropout_prob: float = 0.1
     max_position_embeddings: int = 512
-    type_vocab_size: int = 2
+    type_vocab_size: int = dataclasses.field(default=2, metadata={"at_least": 0})
     initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12
     embedding_size: int | None = None
@@ -145,6 +151,7 @@ class BertConfig:
     classifier_dropout_prob: float | None = None
     pruned_heads: Mapping[int, Sequence[int]] | None = dataclasses.field(default=None, hash=False)
     classifier_activation: bool = True
+    pooler_act: str = "tanh"
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -167,7 +174,7 @@ class BertConfig:
         if (groups := self.num_hidden_groups or 1) > self.num_hidden_layers:
             layers = self.num_hidden_layers
             raise ValueError(f"num_hidden_groups {groups} is more than num_hidden_layers {layers}")
-        for key in ("hidden_act", "masked_lm_act"):
+        for key in ("hidden_act", "masked_lm_act", "pooler_act"):
             value = getattr(self, key)
             if value not in ACTIVATIONS and not (value is None and key == "masked_lm_act"):
                 raise ValueError(f"{key} {value!r} is not one of {', '.join(ACTIVATIONS)}")
@@ -204,6 +211,10 @@ class BertConfig:
     @property
     def model_type(self) -> str:
         """The name of the architecture in transformers."""
+        if not self.type_vocab_size:
+            return "distilbert"
+        if self.pooler_act == "gelu":
+            return "electra"
         return "albert" if self.embedding_size or self.num_hidden_groups else "bert"
 
     @property
@@ -233,9 +244,9 @@ class BertConfig:
     def layer_parameters(self) -> tuple[int, int, int]:
         """The parameters of a layer's attention, feed-forward network and each normalization.
 
-        Only BERT and ALBERT with all heads have such layers.
+        MobileBERT, BiLSTMs and layers without some of their heads differ.
         """
-        if self.model_type not in ("bert", "albert") or self.pruned_heads:
+        if self.model_type in ("mobilebert", "bilstm") or self.pruned_heads:
             raise ValueError("this needs the layers of a BERT or ALBERT with all its heads")
         hidden, inner = self.hidden_size, self.intermediate_size
         return 4 * (hidden + 1) * hidden, 2 * hidden * inner + hidden + inner, 2 * hidden

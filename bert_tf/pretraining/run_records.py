@@ -199,7 +199,7 @@ def _check_phase(
         max_seq_length=_length(named, "max_seq_length"),
         max_predictions_per_seq=_length(named, "max_predictions_per_seq"),
         vocab_size=spec.config.vocab_size,
-        num_types=min(2, spec.config.type_vocab_size),
+        num_types=min(2, spec.config.type_vocab_size or 2),
         vocab=spec.vocab,
         seed=seed,
     )

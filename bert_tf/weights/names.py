@@ -17,8 +17,8 @@ SIDE_BY_SIDE = {"qkv": ("query", "key", "value"), "qk": ("query", "key")}
 class Weight(NamedTuple):
     """A weight, and what other programs call it; None if they do not have it.
 
-    There, * stands for query, key and value, which they keep apart. MobileBERT's and most of
-    ALBERT's names begin differently; see `formats.architectures`.
+    There, * stands for query, key and value, which they keep apart. The names of architectures
+    other than BERT begin differently; see `formats.architectures`.
     """
 
     path: str  # in our models; {} is the index of a layer
@@ -185,6 +185,8 @@ def weights(config: BertConfig) -> tuple[Weight, ...]:
     encoder, masked_lm = _ENCODER, _MASKED_LM
     if config.model_type == "mobilebert":
         encoder, masked_lm = _mobile_encoder(config), _MOBILE_MASKED_LM
+    if not config.type_vocab_size:
+        encoder = tuple(weight for weight in encoder if "types" not in weight.shape)
     projection = _PROJECTION if config.has_projection else ()
     pooler = _POOLER if config.classifier_activation else ()
     return (*encoder, *projection, *pooler, *masked_lm, *_HEADS)

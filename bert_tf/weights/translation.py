@@ -34,7 +34,8 @@ class Row:
     """How a format stores one of our weights."""
 
     weight: Weight
-    theirs: str  # its name; * stands for query, key and value, which ours holds side by side
+    # Its name; * stands for query, key and value, which ours holds side by side, ? for q, k and v.
+    theirs: str
     transposed: bool = False  # whether theirs has the two axes of ours exchanged
     by_heads: bool = False  # whether theirs has one axis for the heads, and one inside them
 
@@ -42,7 +43,8 @@ class Row:
         """Returns the entry of a layer; see `entries`."""
         values = sizes(config, classes, layer)
         kind = self.weight.path.rpartition("/")[2].partition("_")[0]
-        names = SIDE_BY_SIDE[kind] if "*" in self.theirs else ("",)
+        apart = "*" in self.theirs or "?" in self.theirs
+        names = SIDE_BY_SIDE[kind] if apart else ("",)
         ours = tuple(values[name] for name in self.weight.shape)
         piece = (*ours[:-1], ours[-1] // len(names))
         if self.by_heads:
@@ -50,7 +52,10 @@ class Row:
             piece = tuple(values[axis] for axis in itertools.chain(*axes))
         return Entry(
             self.weight.path.format(layer),
-            tuple(self.theirs.replace("*", name).format(layer) for name in names),
+            tuple(
+                self.theirs.replace("*", name).replace("?", name[:1]).format(layer)
+                for name in names
+            ),
             self.transposed,
             ours,
             piece[::-1] if self.transposed else piece,

@@ -16,14 +16,85 @@ class Architecture(NamedTuple):
     prefix: str  # how the names of transformers' classes begin
     defaults: Mapping[str, Any]  # in transformers, of keys that config.json lacks
     huggingface: Mapping[str, str] = {}  # how names of weights begin, in place of BERT's beginnings
+    heads: Mapping[str, Mapping[str, str]] = {}  # the same, below and in the head of a kind
     google: Mapping[str, str] = {}
     lacks: Mapping[str, Callable[[BertConfig], bool]] = {}  # what transformers cannot compute
+    keys: Mapping[str, str] = {}  # ours -> those of config.json that have other names
+    fixed: Mapping[str, Any] = {}  # our values of what config.json does not state
+    unread: tuple[str, ...] = ()  # patterns of weights that no task reads
+    tokenizer: Mapping[str, Any] = {}  # what transformers' tokenizer must know of the model
 
 
 _GOOGLE_LAYER = "bert/encoder/transformer/group_{}/inner_group_0"
 _LAYER = "albert.encoder.albert_layer_groups.{}.albert_layers.0"
+_DISTIL_LAYER = "distilbert.transformer.layer.{}"
 ARCHITECTURES = {
-    "bert": Architecture("Bert", {"vocab_size": 30522}),
+    "bert": Architecture("Bert", {"vocab_size": 30522}, fixed={"pooler_act": "tanh"}),
+    # It computes what BERT computes, and is written as one.
+    "ernie": Architecture("Ernie", {"vocab_size": 30522}, fixed={"pooler_act": "tanh"}),
+    "distilbert": Architecture(
+        "DistilBert",
+        defaults={"vocab_size": 30522, "seq_classif_dropout": 0.2},
+        huggingface={
+            "bert.encoder.layer.{}.attention.self.*": f"{_DISTIL_LAYER}.attention.?_lin",
+            "bert.encoder.layer.{}.attention.output.dense": f"{_DISTIL_LAYER}.attention.out_lin",
+            "bert.encoder.layer.{}.attention.output.LayerNorm": f"{_DISTIL_LAYER}.sa_layer_norm",
+            "bert.encoder.layer.{}.intermediate.dense": f"{_DISTIL_LAYER}.ffn.lin1",
+            "bert.encoder.layer.{}.output.dense": f"{_DISTIL_LAYER}.ffn.lin2",
+            "bert.encoder.layer.{}.output.LayerNorm": f"{_DISTIL_LAYER}.output_layer_norm",
+            "bert.embeddings": "distilbert.embeddings",
+            "bert.pooler.dense": "pre_classifier",
+            "cls.predictions.transform.dense": "vocab_transform",
+            "cls.predictions.transform.LayerNorm": "vocab_layer_norm",
+            "cls.predictions.decoder": "vocab_projector",
+            "cls.predictions.bias": "vocab_projector.bias",
+        },
+        lacks={
+            "embedding_size": lambda config: config.has_projection,
+            "shared layers": lambda config: bool(config.num_hidden_groups),
+            "is_decoder": lambda config: config.is_decoder,
+        },
+        keys={
+            "hidden_size": "dim",
+            "num_hidden_layers": "n_layers",
+            "num_attention_heads": "n_heads",
+            "intermediate_size": "hidden_dim",
+            "hidden_act": "activation",
+            "hidden_dropout_prob": "dropout",
+            "attention_probs_dropout_prob": "attention_dropout",
+            "classifier_dropout_prob": "seq_classif_dropout",
+        },
+        fixed={"type_vocab_size": 0, "pooler_act": "relu", "layer_norm_eps": 1e-12},
+        tokenizer={"model_input_names": ["input_ids", "attention_mask"]},
+    ),
+    "electra": Architecture(
+        "Electra",
+        defaults={
+            "vocab_size": 30522,
+            "embedding_size": 128,
+            "hidden_size": 256,
+            "num_attention_heads": 4,
+            "intermediate_size": 1024,
+        },
+        huggingface={
+            "bert.encoder.embedding_hidden_mapping_in": "electra.embeddings_project",
+            "bert.pooler.dense": "classifier.dense",
+            "cls.predictions.transform": "generator_predictions",
+            "cls.predictions.decoder": "generator_lm_head",
+            "cls.predictions.bias": "generator_lm_head.bias",
+            "bert.": "electra.",
+        },
+        heads={
+            "classifier": {"classifier.": "classifier.out_proj."},
+            "multiple_choice": {"bert.pooler.dense": "sequence_summary.summary"},
+        },
+        lacks={
+            "shared layers": lambda config: bool(config.num_hidden_groups),
+            "is_decoder": lambda config: config.is_decoder,
+        },
+        fixed={"pooler_act": "gelu"},
+        unread=("discriminator_predictions.*",),
+    ),
     "albert": Architecture(
         "Albert",
         defaults={
@@ -63,6 +134,7 @@ ARCHITECTURES = {
             "embeddings as wide as its layers": lambda config: not config.has_projection,
             "is_decoder": lambda config: config.is_decoder,
         },
+        fixed={"pooler_act": "tanh"},
     ),
     "mobilebert": Architecture(
         "MobileBert",
@@ -84,6 +156,7 @@ ARCHITECTURES = {
             "no key_query_shared_bottleneck": lambda c: not c.key_query_shared_bottleneck,
             "is_decoder": lambda config: config.is_decoder,
         },
+        fixed={"pooler_act": "tanh"},
     ),
 }
 
@@ -95,15 +168,16 @@ def renamed(name: str, names: Mapping[str, str]) -> str:
 
 
 def config_values(config: BertConfig) -> dict[str, Any]:
-    """Returns keys and values; for ALBERT, those whose defaults differ from BERT's, too."""
-    values = config.to_dict()
-    if config.model_type == "albert":
-        values |= {
-            "embedding_size": config.embedding_size or config.hidden_size,
-            "num_hidden_groups": num_layers(config),
-            "classifier_dropout_prob": config.head_dropout_prob,
-        }
-    return values
+    """Returns keys and values; those whose defaults differ from BERT's, too."""
+    values, architecture = config.to_dict(), ARCHITECTURES[config.model_type]
+    known = {
+        "embedding_size": config.embedding_size or config.hidden_size,
+        "num_hidden_groups": num_layers(config),
+        "classifier_dropout_prob": config.head_dropout_prob,
+    }
+    theirs = {ours: architecture.keys.get(ours, ours) for ours in {**values, **known}}
+    values |= {x: known[x] for x in known if theirs[x] in architecture.defaults}
+    return {theirs[x]: y for x, y in values.items() if x not in architecture.fixed}
 
 
 def sentencepiece_file(folder: str) -> str | None:

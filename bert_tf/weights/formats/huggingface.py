@@ -16,7 +16,7 @@ from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer_files import TOKENIZER, TOKENIZER_FILES, VOCAB, WHOLE, TokenizerFiles
 from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
 from bert_tf.weights.formats import huggingface_config
-from bert_tf.weights.formats.architectures import sentencepiece_file
+from bert_tf.weights.formats.architectures import ARCHITECTURES, sentencepiece_file
 from bert_tf.weights.formats.sentence_transformers import FILES as EMBEDDER_FILES
 from bert_tf.weights.formats.sentence_transformers import transformer_folder
 from bert_tf.weights.formats.tensor_files import FILE, INDEX, open_tensors
@@ -56,7 +56,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         )
     theirs, types = open_tensors(folder)
     type_name = config.model_type
-    theirs = huggingface_config.named_as_usual(type_name, theirs)
+    theirs = huggingface_config.named_as_usual(values.get("model_type", type_name), theirs)
     wanted = {name: theirs[name] for name in theirs if not matches(name, ignored)}
     prefix = any(name.startswith(f"{type_name}.") for name in wanted)
     old = any(name.endswith("LayerNorm.gamma") for name in wanted)
@@ -131,16 +131,17 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
         )
     kind = checkpoint.head and checkpoint.head.kind
     config = checkpoint.spec.config
-    prefix = values["architectures"][0] not in ("BertModel", "AlbertModel", "MobileBertModel")
+    architecture = ARCHITECTURES[config.model_type]
+    prefix = values["architectures"] != [f"{architecture.prefix}Model"]
     table = huggingface_config.rows(config, kind, prefix)
     tensors = dict(export_tensors(table, config, checkpoint.tensors))
     # Some versions of transformers refuse files without this mark.
     atomic_write(os.path.join(folder, FILE), save(tensors, metadata={"format": "pt"}))
     write_json(os.path.join(folder, HF_CONFIG), values)
-    _write_tokenizer(checkpoint.spec, folder)
+    _write_tokenizer(checkpoint.spec, folder, architecture.tokenizer)
 
 
-def _write_tokenizer(spec: ModelSpec, folder: str) -> None:
+def _write_tokenizer(spec: ModelSpec, folder: str, others: Mapping[str, Any]) -> None:
     """Writes vocab.txt and the tokenizer_config.json that AutoTokenizer needs."""
     if not spec.vocab:
         return
@@ -151,6 +152,7 @@ def _write_tokenizer(spec: ModelSpec, folder: str) -> None:
         spec.lower_case,
         model_max_length=spec.config.max_position_embeddings,
         **dict(zip(names, SPECIAL_TOKENS, strict=True)),
+        **others,
     )
     if spec.lower_case is None:
         print(

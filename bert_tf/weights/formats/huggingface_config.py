@@ -1,5 +1,6 @@
-"""Configurations, heads and names of weights in Hugging Face's BERT, ALBERT and MobileBERT."""
+"""Configurations, heads and names of weights in Hugging Face's models of BERT's family."""
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,8 @@ from bert_tf.weights.translation import Row
 
 # The ends of the paths of weights that PyTorch stores as [out, in].
 _TRANSPOSED = ("kernel", "own_embeddings")
+# Names of heads, in place of BERT's.
+_HEADS = {"span": {"classifier.": "qa_outputs."}}
 # Older files also hold the tied weights of the masked-LM head.
 _TIED = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
@@ -29,11 +32,10 @@ def rows(config: BertConfig, kind: str | None, prefix: bool = True, old: bool = 
     With `prefix`, names of the encoder begin with the type, as in all models with heads. In `old`
     files, of before 2019, LayerNorms have "gamma" and "beta".
     """
-    found = []
+    found, architecture = [], ARCHITECTURES[config.model_type]
+    names = architecture.huggingface | _HEADS.get(kind, {}) | architecture.heads.get(kind, {})
     for weight in weights(config):
-        name = renamed(weight.huggingface, ARCHITECTURES[config.model_type].huggingface)
-        if kind == "span" and name.startswith("classifier."):
-            name = name.replace("classifier.", "qa_outputs.")
+        name = renamed(weight.huggingface, names)
         if old:
             name = name.replace("LayerNorm.weight", "LayerNorm.gamma")
             name = name.replace("LayerNorm.bias", "LayerNorm.beta")
@@ -48,15 +50,33 @@ def named_as_usual(type_name: str, theirs: Mapping[str, Tensor]) -> dict[str, Te
     # torch.compile, DistributedDataParallel, Lightning and sentence-transformers add these.
     beginning = re.compile(r"^((_orig_mod|module|model|auto_model|0)\.)+")
     tensors = {beginning.sub("", name): theirs[name] for name in theirs}
+    if type_name == "ernie":
+        tensors = _as_bert(tensors)
     for copy, original in _tied(type_name):
         if copy in tensors and original not in tensors:
             tensors[original] = tensors.pop(copy)
     return tensors
 
 
+def _as_bert(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Returns the tensors of an ERNIE by BERT's names.
+
+    Its only other table adds the same vector to every token, that of task 0, as segments do.
+    """
+    tensors = {re.sub(r"^ernie\.", "bert.", name): theirs[name] for name in theirs}
+    start = "bert." if "bert.embeddings.word_embeddings.weight" in tensors else ""
+    tasks = tensors.pop(f"{start}embeddings.task_type_embeddings.weight", None)
+    name = f"{start}embeddings.token_type_embeddings.weight"
+    if tasks and name in tensors:
+        types = tensors[name]
+        tensors[name] = dataclasses.replace(types, read=lambda: types.read() + tasks.read()[0])
+    return tensors
+
+
 def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]:
-    """Returns the names of tensors that add nothing: tied weights, and 0, 1, 2, ..."""
+    """Returns the names of tensors that add nothing: tied weights, 0, 1, 2, ..., other heads."""
     found = ["embeddings.position_ids", f"{type_name}.embeddings.position_ids"]
+    found += ARCHITECTURES[type_name].unread
     for copy, original in _tied(type_name):
         if copy in theirs and original in theirs:
             found.append(copy)
@@ -69,7 +89,8 @@ def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]
 
 def _tied(type_name: str) -> list[list[str]]:
     names = ARCHITECTURES[type_name].huggingface
-    return [[renamed(name, names) for name in pair] for pair in _TIED.items()]
+    pairs = [[renamed(name, names) for name in pair] for pair in _TIED.items()]
+    return [pair for pair in pairs if pair[0] != pair[1]]
 
 
 # The other names of both forms of GELU in transformers' activations.py.
@@ -98,9 +119,15 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
     """Returns our configuration for the content of config.json."""
     model_type = values.get("model_type", "bert")
     if model_type not in ARCHITECTURES:
-        raise ValueError(f"{path}: model_type is {model_type!r}, not {' or '.join(ARCHITECTURES)}")
-    values = {**ARCHITECTURES[model_type].defaults, **values}
-    if model_type == "bert":
+        raise ValueError(
+            f"{path}: model_type is {model_type!r}, which has another tokenizer or other layers "
+            f"than BERT: use one of {', '.join(ARCHITECTURES)}"
+        )
+    architecture = ARCHITECTURES[model_type]
+    values = {**architecture.defaults, **values}
+    values |= {ours: values.pop(x) for ours, x in architecture.keys.items() if x in values}
+    values |= architecture.fixed
+    if model_type in ("bert", "ernie"):
         # transformers' BERT ignores them.
         values |= {"embedding_size": None, "num_hidden_groups": None}
     activation = values.get("hidden_act", "gelu")
@@ -117,8 +144,11 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
 def _check(config: BertConfig, source: str) -> None:
     """Raises a ValueError if transformers' class does not compute what a model computes."""
     architecture = ARCHITECTURES[config.model_type]
-    for problem, found in architecture.lacks.items():
-        if found(config):
+    problems = {problem: found(config) for problem, found in architecture.lacks.items()}
+    for name, value in architecture.fixed.items():
+        problems[f"{name}={getattr(config, name)}"] = getattr(config, name) != value
+    for problem, found in problems.items():
+        if found:
             raise ValueError(
                 f"{source} has {problem}, which transformers' {architecture.prefix}Model lacks: "
                 "keep it in a run folder"
@@ -132,7 +162,7 @@ def read_head(
 
     `config` is the content of config.json, whose path is for messages.
     """
-    layers = {"qa_outputs": "span", "classifier": None}
+    layers = {"qa_outputs": "span", "classifier": None, "classifier.out_proj": "classifier"}
     layer = next((n for n in layers if {f"{n}.weight", f"{n}.bias"} & theirs.keys()), None)
     if not layer:
         return None, 0

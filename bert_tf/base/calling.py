@@ -170,6 +170,28 @@ def called_options(function: str, options_type: type, given: Mapping[str, Any]) 
     return options_type(**{name: _value(value, fields[name]) for name, value in given.items()})
 
 
+def showing_settings(options_type: type) -> Callable[[Callable], Callable]:
+    """Returns a decorator that shows flags as the arguments of a function of **settings."""
+
+    def show(function: Callable) -> Callable:
+        signature = inspect.signature(function)
+        *first, _ = signature.parameters.values()
+        named = [
+            inspect.Parameter(
+                flag.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=flag.default,
+                annotation=flag.type,
+            )
+            for flag in dataclasses.fields(options_type)
+            if flag.name not in signature.parameters
+        ]
+        function.__signature__ = signature.replace(parameters=[*first, *named])
+        return function
+
+    return show
+
+
 def checked(function: Callable) -> Callable:
     """Checks the arguments of a function as flags are checked, by the types that it annotates.
 

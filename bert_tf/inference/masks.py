@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.calling import called_options, in_python
+from bert_tf.base.calling import called_options, in_python, showing_settings
 from bert_tf.base.finite import check_computed
 from bert_tf.base.process import check_not_forked
 from bert_tf.base.progress import counted, say
@@ -199,6 +199,7 @@ def load_filler(options: FillerOptions) -> MaskFiller:
     return filler.loaded_by(load_filler, options, checkpoint=anchored_path(options.checkpoint))
 
 
+@showing_settings(FillerOptions)
 def load_mask_filler(checkpoint: str, **settings: Any) -> MaskFiller:
     """Loads a pre-trained model to predict the words behind [MASK], as `fill_mask` does.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.base.calling import called_options, checked, in_python
+from bert_tf.base.calling import called_options, checked, in_python, showing_settings
 from bert_tf.base.files import shortened
 from bert_tf.base.process import check_not_forked
 from bert_tf.base.progress import counted, say
@@ -193,6 +193,7 @@ def _with_answers(
     return frame.assign(**{name: made[name].array[: len(rows)] for name in columns})
 
 
+@showing_settings(PredictorOptions)
 def load_predictor(
     checkpoint: str | os.PathLike | Sequence[str | os.PathLike], **settings: Any
 ) -> Predictor:

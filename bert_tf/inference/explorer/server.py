@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bert_tf.base.calling import called_options, in_python
+from bert_tf.base.calling import called_options, in_python, showing_settings
 from bert_tf.base.output_files import atomic_write, check_output_files
 from bert_tf.inference.explorer.exploring import Exploration, Explorer
 from bert_tf.inference.inference_options import ExplorerOptions, PageOptions
@@ -149,6 +149,7 @@ class NotebookPage:
         )
 
 
+@showing_settings(PageOptions)
 def notebook_page(checkpoint: str, *texts: str, **flags: Any) -> NotebookPage:
     """Returns the page for a notebook.
 

@@ -12,7 +12,7 @@ import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, field
-from typing import Any
+from typing import Any, Literal
 
 from bert_tf.base.command import Options, advice_on, error_line, option
 from bert_tf.base.command_help import explanation, flag_name, is_required, ordered_flags, value_type
@@ -120,10 +120,17 @@ def _signature(fields: Mapping[str, dataclasses.Field], form: Form) -> inspect.S
     parameters = []
     for name, flag in fields.items():
         default = inspect.Parameter.empty if is_required(flag) else flag.default
-        about = dict(default=default, annotation=Any if name in form.names else flag.type)
+        about = dict(default=default, annotation=Any if name in form.names else _annotation(flag))
         parameters.append(inspect.Parameter(name, first if name in form.first else named, **about))
     quiet = inspect.Parameter("quiet", named, default=False, annotation=bool)
     return inspect.Signature([*parameters, quiet])
+
+
+def _annotation(flag: dataclasses.Field) -> Any:
+    """Returns the type of a flag as an argument; Python's None is the default of any flag."""
+    if choices := flag.metadata["choices"]:
+        return Literal[choices] if isinstance(flag.type, type) else Literal[choices] | None
+    return flag.type
 
 
 def _described(name: str, flag: dataclasses.Field, spoken: Mapping[str, str]) -> list[str]:
@@ -181,7 +188,7 @@ def showing_settings(options_type: type) -> Callable[[Callable], Callable]:
                 flag.name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=flag.default,
-                annotation=flag.type,
+                annotation=_annotation(flag),
             )
             for flag in dataclasses.fields(options_type)
             if flag.name not in signature.parameters

@@ -93,7 +93,7 @@ class MaskFiller(Loaded):
 
         self._predict = predict
 
-    def __call__(self, texts: Any) -> Prediction | Predictions:
+    def __call__(self, texts: Any) -> Any:
         """Returns a text, or each of several, with its `masks`, as `fill_mask --json` prints it.
 
         `texts` is a string, a dict of `text` and an optional `id`, several of these, or a data

@@ -1,0 +1,33 @@
+"""The types of the Python interface, for type checkers and editors."""
+
+import ast
+import importlib.util
+import inspect
+import pathlib
+
+import bert_tf
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def test_the_stub_says_what_the_code_does():
+    """Oracles: the signatures and names of the code; `python docs/types.py` writes the file."""
+    spec = importlib.util.spec_from_file_location("write_types", ROOT / "docs" / "types.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    stored = ast.parse(module.PATH.read_text())
+    assert ast.dump(stored) == ast.dump(ast.parse(module.stub()))
+    names = {name.asname for node in stored.body for name in getattr(node, "names", ())}
+    names |= {getattr(node, "name", None) for node in stored.body}
+    names |= {node.target.id for node in stored.body if isinstance(node, ast.AnnAssign)}
+    assert {*bert_tf.__all__} <= names
+    assert (module.PATH.parent / "py.typed").exists()
+
+
+def test_settings_are_in_the_signatures():
+    """Oracle: the flags of the commands, and a few of their values."""
+    predictor, filler = map(inspect.signature, (bert_tf.load_predictor, bert_tf.load_mask_filler))
+    assert predictor.parameters["batch_size"].default == 32
+    assert [*filler.parameters][:1] == ["checkpoint"] and "top_k" in filler.parameters
+    objective = inspect.signature(bert_tf.pretrain).parameters["objective"].annotation
+    assert "'sop'" in str(objective) and type(None) in objective.__args__

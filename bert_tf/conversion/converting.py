@@ -94,6 +94,8 @@ def convert(options: ConversionOptions) -> None:
         )
     if options.to != "run":
         checkpoint = reshaping.with_plain_numbers(checkpoint)
+    if options.to == "kerashub":
+        checkpoint = kerashub.fitted(checkpoint)
     _warn_about_text(checkpoint, options.to)
     with whole_folder(options.output_dir) as folder:
         target.write(checkpoint, folder)

@@ -20,7 +20,7 @@ from bert_tf.base.storage import download_errors
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats.tensor_files import hdf5_tensors, write_hdf5
-from bert_tf.weights.names import HEAD_BIAS, weights
+from bert_tf.weights.names import HEAD_BIAS, part_of, weights
 from bert_tf.weights.translation import Row, export_tensors, import_tensors
 from tfrecords.vocabulary import load_vocab, write_vocab
 
@@ -98,6 +98,30 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     checkpoint = import_tensors(checkpoint, rows(config), (*_IGNORED, *ignored))
     # Published presets state `strip_accents: False`, although their models learned text without.
     return with_vocab(checkpoint, lambda: load_vocab(vocab_file) if vocab_file else None)
+
+
+def fitted(checkpoint: Checkpoint) -> Checkpoint:
+    """Returns what KerasHub's models hold of a checkpoint; prints whether outputs will differ.
+
+    They have no next-sentence head, and a masked-LM head of one form.
+    """
+    config, tensors = checkpoint.spec.config, checkpoint.tensors
+    lacking = {"next_sentence"}
+    if config.masked_lm_form != tuple(_MASKED_LM_FORM.values()):
+        lacking.add("masked_lm")
+    kept = {path: tensors[path] for path in tensors if part_of(path) not in lacking}
+    if config.hidden_act == "gelu":
+        print(
+            "WARNING: KerasHub's BERT has the tanh form of GELU (gelu_new), and this model the "
+            "exact one, so their outputs differ slightly."
+        )
+        config = dataclasses.replace(config, hidden_act="gelu_new")
+    return dataclasses.replace(
+        checkpoint,
+        spec=dataclasses.replace(checkpoint.spec, config=config),
+        tensors=kept,
+        unused=(*checkpoint.unused, *sorted(tensors.keys() - kept.keys())),
+    )
 
 
 def write(checkpoint: Checkpoint, folder: str) -> None:
@@ -179,9 +203,7 @@ def _check_config(config: BertConfig, masked_lm: bool) -> None:
         ours = form[key] if key in form else getattr(config, key)
         if ours != value:
             raise ValueError(
-                f"{key} is {ours!r}, but KerasHub's BERT can only have {value!r}: in "
-                "convert_checkpoint, --hidden_act=gelu_new takes slightly different outputs for "
-                "gelu, and --allow_extra='pretrainer/masked_lm/*' leaves the masked-LM head out"
+                f"{key} is {ours!r}, but KerasHub's BERT can only have {value!r}: use --to=run"
             )
 
 

@@ -25,7 +25,7 @@ class Docstrings(griffe.Extension):
             obj.docstring.value = marked_up(obj.docstring.value)
 
     def on_module_members(self, *, node: ast.AST, mod: griffe.Module, **kwargs: Any) -> None:
-        if mod.path == "bert_tf":
+        if mod.path == "bert_tf" and "_MODULES" in mod.members:  # not in its stub
             for name, module in ast.literal_eval(str(mod["_MODULES"].value)).items():
                 mod.set_member(name, griffe.Alias(name, f"{module}.{name}"))
             for name in ast.literal_eval(str(mod["_FUNCTIONS"].value)):

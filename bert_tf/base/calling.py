@@ -22,6 +22,9 @@ from bert_tf.base.progress import quietly, wording
 _WIDTH = 90
 _DOC = """{about}
 
+Example:
+    {example}
+
 The arguments are the flags of `python -m {module}`.
 None stands for the default. A list stands for comma-separated values; paths may be
 `pathlib.Path`. Prints what the command prints.{data}
@@ -32,9 +35,6 @@ Args:
 
 Returns:
     {returns}
-
-Example:
-    {example}
 
 Raises:
     ValueError, OSError: one line that names the argument or the file, and what to do.
@@ -64,7 +64,7 @@ def python_function(name: str, module: str, form: Form) -> Callable:
     command = import_command(module)
     options_type, arguments = command.Options, {x: y for y, x in form.names.items()}
     fields = {arguments.get(x.name, x.name): copy.copy(x) for x in ordered_flags(options_type)}
-    fields = {x: fields[x] for x in (*form.first, *(y for y in fields if y not in form.first))}
+    fields = {x: fields[x] for x in sorted(fields, key=functools.partial(_place, form, fields))}
     for flag in fields.values():
         flag.default = form.defaults.get(flag.name, flag.default)
     # All names of an argument: also its flag's, and aliases.
@@ -113,6 +113,16 @@ def python_function(name: str, module: str, form: Form) -> Callable:
     example = form.example.replace("\n", "\n    ")
     function.__doc__ = _DOC.format(**parts, returns=form.returns, example=example)
     return function
+
+
+def _place(form: Form, fields: Mapping[str, dataclasses.Field], name: str) -> tuple[int, int]:
+    """Returns where to list an argument: positional ones first, then data, and rare ones last."""
+    if name in form.first:
+        return 0, form.first.index(name)
+    if name in form.names:
+        return 1, 0
+    flag = fields[name]
+    return 2, 0 if is_required(flag) else 2 if flag.metadata["kind"] == "rare" else 1
 
 
 def _signature(fields: Mapping[str, dataclasses.Field], form: Form) -> inspect.Signature:

@@ -58,9 +58,9 @@ class TaskOptions(command.Options):
     )
     text_column: str | None = rare_option(
         None,
-        "Column of the text. Default: text, in upper or lower case, or the only column left. With "
-        "--task=ner, the number of the column of words, counted from 1. Default: the first column "
-        "that does not number sentences or words.",
+        "Column of the text. Default: text, in upper or lower case, or the only column left; with "
+        "--task=ner, which counts columns from 1, the first that does not number sentences or "
+        "words.",
         aliases=("word_column",),
         needs=(_TABLES,),
     )
@@ -183,6 +183,18 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "iterations_per_loop": "the command chooses it, so omit it",
         "batch_size": "use --train_batch_size",
         "epochs": "use --num_train_epochs",
+        "num_epochs": "use --num_train_epochs",
+        "lr": "use --learning_rate",
+        "seed": "use --random_seed",
+        "max_length": "use --max_seq_length",
+        "model": "use --init_checkpoint",
+        "data": "use --train_file",
+        "train_dataset": "use --train_file",
+        "eval_data": "use --dev_file",
+        "eval_dataset": "use --dev_file",
+        "X": "use --train_file; in Python, train=(texts, labels)",
+        "y": "use --train_file; in Python, train=(texts, labels)",
+        "labels": "use --train_file; in Python, train=(texts, labels)",
     }
     command: ClassVar[str] = "run_finetuning"
     # Whether the command trains on other examples than those in the files.

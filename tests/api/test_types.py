@@ -5,6 +5,8 @@ import importlib.util
 import inspect
 import pathlib
 
+import pytest
+
 import bert_tf
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -31,3 +33,24 @@ def test_settings_are_in_the_signatures():
     assert [*filler.parameters][:1] == ["checkpoint"] and "top_k" in filler.parameters
     objective = inspect.signature(bert_tf.pretrain).parameters["objective"].annotation
     assert "'sop'" in str(objective) and type(None) in objective.__args__
+
+
+def test_common_arguments_come_first():
+    """Oracle: what most calls give: a model, the data, the task, the place."""
+    names = [*inspect.signature(bert_tf.finetune).parameters]
+    assert names[:6] == ["init_checkpoint", "train", "dev", "test", "task", "output_dir"]
+    assert names.index("learning_rate") < names.index("lora_rank") < names.index("tpu_zone")
+    doc = bert_tf.finetune.__doc__
+    assert doc.index("Example:") < doc.index("Args:")
+
+
+def test_names_of_other_libraries_are_answered():
+    """Oracle: the arguments of this one."""
+    for name, advice in {
+        "lr": "learning_rate",
+        "model": "init_checkpoint",
+        "data": "train",
+    }.items():
+        message = f"{name} is not an argument of finetune: use {advice}$"
+        with pytest.raises(ValueError, match=message):
+            bert_tf.finetune("model", output_dir="unused", **{name: 1})

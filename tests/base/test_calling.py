@@ -163,8 +163,8 @@ def test_arguments_are_checked_by_their_types(monkeypatch):
 def test_the_function_describes_itself(call):
     """Oracles: the signature and the docstring, by hand."""
     assert str(inspect.signature(call)) == (
-        "(source: Any, *, files: tuple = (), size: int = 5, kind: str | None = None, "
-        "from_: str | None = None, warm: bool = True, quiet: bool = False)"
+        "(source: Any, *, files: tuple = (), size: int = 5, from_: str | None = None, "
+        "warm: bool = True, kind: Optional[Literal['a', 'b']] = None, quiet: bool = False)"
     )
     assert (call.__name__, call.__qualname__, call.__module__) == ("work", "work", "bert_tf")
     for line in (

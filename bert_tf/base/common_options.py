@@ -26,6 +26,7 @@ class DeviceOptions(command.Options):
         "worker_hosts": "the command runs on one machine, so omit it",
         "master": "use --strategy=multi_worker, or --strategy=tpu with --tpu_name",
         "num_tpu_cores": "all cores of the TPU are used, so omit it",
+        "seed": "use --random_seed",
     }
     if_out_of_memory: ClassVar[str] = (
         "use a smaller --train_batch_size, --eval_batch_size, --max_seq_length or encoder"

@@ -53,7 +53,6 @@ class CorpusOptions(command.Options):
     text_field: str = rare_option(
         "text",
         "The field of JSON lines, or the column of Parquet files, that holds the text.",
-        aliases=("json_field",),
     )
 
     def with_corpus_defaults(self) -> Self:

@@ -74,9 +74,7 @@ class DataOptions(CorpusOptions, RunnerOptions):
     max_predictions_per_seq: int = option(
         20, "Maximum number of predictions per example.", **TOKENS
     )
-    random_seed: int = rare_option(
-        12345, "The same seed and input give the same files.", **SEED, aliases=("seed",)
-    )
+    random_seed: int = rare_option(12345, "The same seed and input give the same files.", **SEED)
     dupe_factor: int | None = option(
         None,
         "Passes over the text, each with different pairs and masks. Default: 10, or 1 with "

@@ -61,7 +61,6 @@ class TaskOptions(command.Options):
         "Column of the text. Default: text, in upper or lower case, or the only column left; with "
         "--task=ner, which counts columns from 1, the first that does not number sentences or "
         "words.",
-        aliases=("word_column",),
         needs=(_TABLES,),
     )
     text_b_column: str | None = rare_option(
@@ -80,7 +79,6 @@ class TaskOptions(command.Options):
         "Column to predict, or with --label_type=classes several, comma-separated, one per class, "
         "which hold 0 or 1. Default: label. With --task=ner, the number of the column of tags, by "
         "default the last one or the only one with entities.",
-        aliases=("tag_column",),
         needs=(_TABLES,),
     )
     label_type: str = rare_option(
@@ -185,7 +183,6 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "epochs": "use --num_train_epochs",
         "num_epochs": "use --num_train_epochs",
         "lr": "use --learning_rate",
-        "seed": "use --random_seed",
         "max_length": "use --max_seq_length",
         "model": "use --init_checkpoint",
         "data": "use --train_file",
@@ -299,7 +296,6 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         12345,
         "Seed of the new weights, the order of the data and dropout.",
         **SEED,
-        aliases=("seed",),
     )
     bias_correction: bool = rare_option(
         True,

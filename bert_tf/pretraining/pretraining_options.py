@@ -153,7 +153,6 @@ class SharedOptions(DeviceOptions):
         12345,
         "Seed of the initial weights, the order of the data, the masks and dropout.",
         **choices.SEED,
-        aliases=("seed",),
     )
 
     def __post_init__(self) -> None:

@@ -80,6 +80,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--chinese", help="A Chinese vocab.txt, or a checkpoint that has one")
     parser.add_argument("--ablations", help="The --output_dir of ablation")
     parser.add_argument("--output_dir", type=pathlib.Path, default=DOCS / "images/plots")
+    parser.add_argument(
+        "--slides", type=pathlib.Path, help="Write PNG files for slides into this folder instead"
+    )
     flags = parser.parse_args(arguments)
     pictures = [draw_architecture(), draw_compression()]
     pictures += [draw_quickstart(flags.quickstart)] if flags.quickstart else []
@@ -90,7 +93,11 @@ def main(arguments: list[str] | None = None) -> None:
     pictures += [draw_grids(flags.ablations)] if flags.ablations else []
     runs = [getattr(flags, task) for task in TASKS]
     pictures += [draw_fine_tuned(*runs)] if all(runs) else []
-    save(flags.output_dir, itertools.chain(*pictures))
+    pictures = itertools.chain(*pictures)
+    if flags.slides:
+        save_for_slides(flags.slides, pictures)
+    else:
+        save(flags.output_dir, pictures)
 
 
 def draw_architecture() -> Pictures:
@@ -344,6 +351,14 @@ def save(folder: pathlib.Path, pictures: Pictures) -> None:
         # A hundredth of a point is fine enough, and one line is small.
         text = re.sub(r"(\d\d\.\d\d)\d+", r"\1", " ".join(path.read_text().split()))
         path.write_text(text.replace("</style>", f"{dark}</style>", 1))
+
+
+def save_for_slides(folder: pathlib.Path, pictures: Pictures) -> None:
+    """Writes pictures that fill a slide of 1920 by 1080 pixels in width or in height."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in pictures:
+        width, height = figure.get_size_inches()
+        figure.savefig(folder / f"{name}.png", dpi=min(1920 / width, 1080 / height))
 
 
 if __name__ == "__main__":

@@ -4,13 +4,18 @@ BIN = $(VENV)/bin
 # Each needs up to two gigabytes of memory.
 TEST_WORKERS ?= 3
 
-.PHONY: quickstart test test-oldest test-notebooks lint docs package
+.PHONY: quickstart test test-all test-oldest test-notebooks lint docs package
 
 quickstart: $(VENV)/installed  ## text -> vocabulary -> records -> encoder -> SavedModels -> [MASK]
 	$(BIN)/python -m bert_tf.quickstart
 
-test: $(VENV)/installed lint  ## lint, then all tests
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist=loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist=loadfile --no-loadscope-reorder
+
+test: $(VENV)/installed lint  ## lint, then all tests but the slow ones
+	$(PYTEST) -m "not slow"
+
+test-all: $(VENV)/installed lint  ## lint, then all tests: also kills, and every format against every other
+	$(PYTEST)
 
 test-oldest:  ## all tests with the oldest supported TensorFlow, in a separate environment
 	$(PYTHON) -m venv .venv-oldest

@@ -17,8 +17,10 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Several workers share the cores; threads of small operations would wait for each other.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
-# XLA's own passes are as always; LLVM's would take longer than the small programs run.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+AS_IN_PRODUCTION = os.environ.get("BERT_TF_TEST_AS_IN_PRODUCTION") == "1"
+if not AS_IN_PRODUCTION:
+    # XLA's own passes are as always; LLVM's would take longer than the small programs run.
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 
 
 @functools.cache
@@ -46,9 +48,10 @@ def pytest_collection_finish() -> None:
 
     The same goes for TensorFlow's passes over graphs and for XLA in the update of each variable,
     which take longer than the small programs run. Processes that tests start use them, and tests
-    with `optimized_graphs`.
+    with `optimized_graphs`, and all tests with BERT_TF_TEST_AS_IN_PRODUCTION=1.
     """
-    optimize_graphs(False)
+    if not AS_IN_PRODUCTION:
+        optimize_graphs(False)
     gc.freeze()
     gc.set_threshold(50_000)
     gc.enable()
@@ -96,7 +99,7 @@ def _make_update(update: Callable, compiled: bool) -> Callable:
 def optimized_graphs():
     optimize_graphs(True)
     yield
-    optimize_graphs(False)
+    optimize_graphs(AS_IN_PRODUCTION)
 
 
 @pytest.fixture

@@ -94,6 +94,7 @@ class Options:
         absent_flags: names that users of other programs know -> what to do instead.
         if_out_of_memory: what needs less memory.
         needs_tensorflow: whether the command computes anything.
+        keeps_weights: whether it computes only with weights that stay as they were loaded.
         given: the names of the flags that the user gave.
     """
 
@@ -101,6 +102,7 @@ class Options:
     absent_flags: ClassVar[Mapping[str, str]] = {}
     if_out_of_memory: ClassVar[str] = "end other programs, or use a machine with more memory"
     needs_tensorflow: ClassVar[bool] = True
+    keeps_weights: ClassVar[bool] = False
 
     def __new__(cls, **flags: Any) -> Self:
         options = super().__new__(cls)
@@ -220,7 +222,7 @@ def run(name: str) -> NoReturn:
         else:
             options = _options(options_type)
             if options_type.needs_tensorflow:
-                import_tensorflow()
+                import_tensorflow(options_type.keeps_weights)
             function(options)
 
     main(call, options_type.if_out_of_memory)

@@ -118,6 +118,8 @@ class PredictorOptions(FineTunedOptions):
 class PredictOptions(RunnerOptions, TextOptions, PairColumnOptions, PredictorOptions):
     """The flags of predict."""
 
+    keeps_weights: ClassVar[bool] = True
+
     keep_columns: bool = option(
         False,
         "Keep the other columns of a table beside the predictions.",
@@ -165,11 +167,14 @@ class FillerOptions(TokenizerOptions):
 class FillMaskOptions(TextOptions, FillerOptions):
     """The flags of fill_mask."""
 
+    keeps_weights: ClassVar[bool] = True
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractionOptions(RunnerOptions, PairColumnOptions, TokenizerOptions):
     """The flags of extract_features."""
 
+    keeps_weights: ClassVar[bool] = True
     absent_flags: ClassVar[Mapping[str, str]] = {
         "bert_config_file": "--checkpoint states it, so omit it",
         "use_one_hot_embeddings": "it is not needed, so omit it",
@@ -253,6 +258,7 @@ class PageOptions(TokenizerOptions):
 class ExplorerOptions(PageOptions):
     """The flags of explore."""
 
+    keeps_weights: ClassVar[bool] = True
     output_file: str | None = option(None, "The page to write, such as page.html.")
     overwrite: bool = option(False, "Replace an existing --output_file.")
     serve: bool = option(

@@ -1,5 +1,6 @@
 """Commands: flags, rejected values, exit codes and --help."""
 
+import importlib
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from bert_tf.__main__ import COMMANDS
 from bert_tf.base import command
 from bert_tf.base.command import option
 from bert_tf.base.command_help import help_text
@@ -25,7 +27,7 @@ from bert_tf.base import command
 from bert_tf.base.command import option
 from bert_tf.base.progress import say
 
-command.import_tensorflow = lambda: None
+command.import_tensorflow = lambda *_: None
 # Background jobs of a shell inherit an ignored SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -237,6 +239,13 @@ def test_slow_packages_are_imported_when_needed():
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split("\n") == ["set()", "0.5", ""], done.stderr
+
+
+def test_commands_that_change_no_weight_say_so():
+    """Oracle: the commands for new text; all others train, write models or have none."""
+    modules = {name: importlib.import_module(module) for name, module in COMMANDS.items()}
+    found = {name for name, module in modules.items() if module.Options.keeps_weights}
+    assert found == {"predict", "fill-mask", "extract-features", "explore"}
 
 
 def test_another_backend_is_an_error_in_python(monkeypatch):

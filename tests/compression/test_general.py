@@ -231,7 +231,7 @@ def test_what_the_user_gives_decides_on_the_flags(flags, expected, monkeypatch):
     found, command = [], compress.command
     monkeypatch.setattr(sys, "argv", ["compress", *flags.split()])
     monkeypatch.setattr(command, "main", lambda call, _: call())
-    monkeypatch.setattr(command, "import_tensorflow", lambda: None)
+    monkeypatch.setattr(command, "import_tensorflow", lambda *_: None)
     monkeypatch.setattr(command, "_options", found.append)
     monkeypatch.setattr(command.pkgutil, "resolve_name", lambda name: print)
     command.run("bert_tf.compress")

@@ -176,6 +176,25 @@ def test_a_data_frame_comes_back_with_the_answers(predict):
             predict(full)
 
 
+def test_a_process_that_only_predicts_says_so_to_tensorflow(folder, predict):
+    """Oracle: the predictor of this process, which may train; the environment of the other."""
+    code = """if True:
+        import atexit, os
+        from bert_tf.__main__ import main
+        atexit.register(lambda: print(os.environ["TF_ONEDNN_ASSUME_FROZEN_WEIGHTS"]))
+        main()
+    """
+    texts = [" ||| ".join(pair) for pair in PAIRS]
+    command = [sys.executable, "-c", code, "predict", f"--checkpoint={folder}", "--json"]
+    done = subprocess.run([*command, *texts], capture_output=True, text=True, check=True)
+    *lines, frozen = done.stdout.splitlines()
+    assert frozen == "1"
+    for line, expected in zip(lines, predict(texts), strict=True):
+        assert json.loads(line) == expected | {
+            "probabilities": pytest.approx(expected["probabilities"], abs=2e-6)
+        }
+
+
 @pytest.mark.parametrize(
     ("names", "several", "dtype"),
     [(("0", "1"), False, int), (("false", "true"), False, bool), (("3", "4"), True, object)],

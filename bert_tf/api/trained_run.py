@@ -1,6 +1,5 @@
 """Runs as Python objects."""
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.base.calling import checked, in_python, with_home
+from bert_tf.base.calling import checked
 from bert_tf.base.files import read_file
 from bert_tf.config import EMBEDDING, Head
-from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
+from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
 from bert_tf.runs.run import COMMAND, SWEEP_RESULTS, Run
-from bert_tf.tables.memory import table_in_memory
 from bert_tf.training.reports import EVAL_METRICS, EVAL_RESULTS, METRICS, read_metrics, read_results
 from bert_tf.weights.opening import anchored_path, open_checkpoint
 
@@ -95,12 +93,7 @@ class TrainedRun:
         """
         from bert_tf.finetuning.evaluating import evaluate
 
-        names = {field.name: field.name for field in dataclasses.fields(FineTuningOptions)}
-        names |= {"train_file": "train", "dev_file": "data", "test_file": "test"}
-        with in_python(FineTuningOptions, names):
-            path = with_home(data)
-            table = path if isinstance(path, str) else table_in_memory(data, "data")
-            return evaluate(self.models or self.path, table)
+        return evaluate(self.models or self.path, data)
 
     def plot(self, what: str = "curves") -> "Figure":
         """Draws learning "curves", or the "confusion" of classes on the dev set.

@@ -2,9 +2,11 @@
 
 import dataclasses
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.base.calling import in_python, with_home
 from bert_tf.base.output_files import write_json
 from bert_tf.base.progress import with_progress
 from bert_tf.devices.session import Session, training_devices
@@ -18,7 +20,7 @@ from bert_tf.finetuning.task import DataFiles, Outputs, Task
 from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.runs.run import Run
-from bert_tf.tables.memory import TableInMemory
+from bert_tf.tables.memory import TableInMemory, table_in_memory
 from bert_tf.training.checkpoints import BEST
 from bert_tf.training.reports import EVAL_RESULTS, write_results
 from bert_tf.training.strategy import chief_say, device_type, is_chief
@@ -123,14 +125,23 @@ def load_evaluator(
     return Evaluator(task, trainer, splits, session.options.eval_batch_size)
 
 
-def evaluate(path: str | tuple[str, ...], data: str | TableInMemory) -> dict[str, float]:
+def evaluate(path: str | tuple[str, ...], data: Any) -> dict[str, float]:
     """Returns the metrics of a fine-tuned model, or of an ensemble, on data; writes nothing.
 
-    The names are those of the dev set's, such as `eval_accuracy`.
+    `data` is the path of a file, or in memory. The names are those of the dev set's, such as
+    `eval_accuracy`.
 
     Raises:
         ValueError: the data have no labels, or those of other classes.
     """
+    names = {field.name: field.name for field in dataclasses.fields(FineTuningOptions)}
+    names |= {"train_file": "train", "dev_file": "data", "test_file": "test"}
+    with in_python(FineTuningOptions, names):
+        file = with_home(data)
+        return _evaluate(path, file if isinstance(file, str) else table_in_memory(data, "data"))
+
+
+def _evaluate(path: str | tuple[str, ...], data: str | TableInMemory) -> dict[str, float]:
     model, task, length = fine_tuned.open_members(path)
     files = DataFiles(dev_file=data)
     task, spec = task.with_files(files), model.spec

@@ -13,6 +13,7 @@ from bert_tf.base.files import shortened
 from bert_tf.base.process import check_not_forked
 from bert_tf.base.progress import counted, say
 from bert_tf.config import Head
+from bert_tf.finetuning.evaluating import evaluate
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
 from bert_tf.inference.engine import Engine
 from bert_tf.inference.inference_options import (
@@ -93,6 +94,16 @@ class Predictor(Loaded):
         # Without labels, the last input says what the output is.
         outputs = self.labels or (_OUTPUTS.get(names[-1], "value"),)
         return f"Predictor({self.path!r}: {', '.join(names)} -> {shortened(outputs, 6)})"
+
+    def evaluate(self, data: Any) -> dict[str, float]:
+        """Returns the metrics on data with labels; see `TrainedRun.evaluate`.
+
+        Raises:
+            ValueError: the data have no labels, or other classes, or the model was exported.
+        """
+        if not self.checkpoint:
+            raise ValueError(f"{self.path} was exported: evaluate the run that it was made from")
+        return evaluate(tuple(member_paths(self.path)), data)
 
     @checked
     def __call__(

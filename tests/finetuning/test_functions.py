@@ -117,6 +117,7 @@ def test_the_run_draws_evaluates_and_exports(finished, frames, monkeypatch, tmp_
     file = tmp_path / "dev.csv"
     frames[1].to_csv(file, index=False)
     assert made.evaluate(file) == found
+    assert made.predict.evaluate(file) == found
     with one_line(f"data is a list with the path {file}: give the path of a file"):
         made.evaluate([str(file)])
     texts = frames[1]["text"].tolist()

@@ -90,8 +90,9 @@ def _results(pool: ProcessPoolExecutor, most: int, tasks: Iterable[WorkerCall]) 
             yield running.popleft().result()
     except BrokenProcessPool:
         raise OSError(
-            "a worker process died, perhaps because the system ran out of memory: run the same "
-            "command again with a smaller --num_workers"
+            "a worker process died: if the system ran out of memory, run the same command again "
+            "with a smaller --num_workers; a script that calls bert_tf needs "
+            "`if __name__ == \"__main__\":`, because each worker imports it"
         ) from None
 
 

@@ -78,7 +78,7 @@ class Distillation(StudentModel):
 
     @property
     def skips_padding(self) -> bool:
-        """Whether the teacher skips padding; see `models.encoder.skip_padding`."""
+        """Whether the teacher skips padding; see `bert_encoder.skip_padding`."""
         return self._skips_padding
 
     @skips_padding.setter

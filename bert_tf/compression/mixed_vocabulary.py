@@ -102,7 +102,7 @@ class DualPretrainer(StudentModel):
     def __init__(self, student: BertConfig, teacher: BertConfig, rematerialize: str):
         name = "distillation"
         super().__init__(BertPretrainer(student, rematerialize), name)
-        # Readers of checkpoints leave out paths under this name; see `checkpoint.open_checkpoint`.
+        # Readers of checkpoints leave out paths under this name; see `opening.open_checkpoint`.
         with keras.name_scope(name):
             with keras.name_scope("teacher"):
                 self.teacher = BertPretrainer(teacher, rematerialize)

@@ -45,7 +45,7 @@ class PretrainingLearner(Learner):
         return batches
 
     def training_flops(self, config: BertConfig, length: int, predictions: int) -> int:
-        """Returns the floating-point operations for a sequence; see `weights.flops`."""
+        """Returns the floating-point operations for a sequence; see `names.training_flops`."""
         return training_flops(config, length, predictions)
 
 

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import pathlib
 import re
+import struct
 from xml.etree import ElementTree
 
 import pytest
@@ -25,6 +26,25 @@ HEADS = {
 
 if not SCRIPT.exists():
     pytest.skip("the tests run without the checkout", allow_module_level=True)
+
+
+def gallery():
+    spec = importlib.util.spec_from_file_location("gallery", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pictures_for_slides_are_as_large_as_a_slide(tmp_path):
+    """Oracle: the sizes in the headers of the files; a slide has 1920 by 1080 pixels."""
+    gallery().main([f"--slides={tmp_path}"])
+    headers = [path.read_bytes()[:24] for path in tmp_path.iterdir()]
+    assert headers
+    for header in headers:
+        assert header.startswith(b"\x89PNG")
+        width, height = struct.unpack(">II", header[16:])
+        assert width <= 1920 and height <= 1080
+        assert width >= 1919 or height >= 1079
 
 
 @pytest.mark.slow
@@ -55,11 +75,8 @@ def test_the_gallery_draws_the_pictures_of_the_pages(tmp_path, eagerly):
         text = json.dumps(values | {"grid": grid})
         (paths["ablations"] / f"{grid}.json").write_text(text)
 
-    spec = importlib.util.spec_from_file_location("gallery", SCRIPT)
-    gallery = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(gallery)
     flags = [f"--{name}={path}" for name, path in paths.items()]
-    gallery.main([*flags, f"--output_dir={tmp_path / 'drawn'}"])
+    gallery().main([*flags, f"--output_dir={tmp_path / 'drawn'}"])
 
     pages = [page.read_text() for page in (*ROOT.glob("docs/*.md"), ROOT / "README.md")]
     shown = {name for page in pages for name in re.findall(r"images/plots/(\w+\.svg)", page)}

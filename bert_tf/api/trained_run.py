@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from bert_tf.inference.predictor import Predictor
 
 
+class _Metrics(dict):
+    """Metrics by their names; rounded when printed."""
+
+    def __repr__(self) -> str:
+        return repr({name: round(value, 6) for name, value in self.items()})
+
+
 @dataclass(frozen=True, repr=False)
 class TrainedRun:
     """A run on disk, as `finetune` and `pretrain` return it. Functions accept it as a path.
@@ -49,6 +56,7 @@ class TrainedRun:
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", anchored_path(self.path))
         object.__setattr__(self, "models", tuple(map(anchored_path, self.models)))
+        object.__setattr__(self, "metrics", _Metrics(self.metrics))
 
     def __reduce__(self) -> tuple:
         # Without the predictor, which takes a while to load.
@@ -73,9 +81,7 @@ class TrainedRun:
             parts.append(f"{metric} {self.metrics[metric]:.4f}")
         if step := self.metrics.get("global_step"):
             parts.append(f"step {step:,}")
-        inside = self.path.startswith(os.path.join(os.getcwd(), ""))
-        path = os.path.relpath(self.path) if inside else self.path
-        return f"TrainedRun({path!r}: {', '.join(parts)})"
+        return f"TrainedRun({_short(self.path)!r}: {', '.join(parts)})"
 
     @cached_property
     def predict(self) -> "Predictor":
@@ -129,7 +135,12 @@ class TrainedRun:
         if self.models and not head:
             head = open_checkpoint(path, any_encoder=True).head or Head(EMBEDDING)
         kind = ("embedder" if head.kind == EMBEDDING else "classifier") if head else "encoder"
-        return getattr(bert_tf, f"export_{kind}")(path, folder, **flags)
+        return getattr(bert_tf, f"export_{kind}")(_short(path), folder, **flags)
+
+
+def _short(path: str) -> str:
+    """Returns a path in the working directory without the name of that."""
+    return os.path.relpath(path) if path.startswith(os.path.join(os.getcwd(), "")) else path
 
 
 def _confusion(path: str) -> "Figure":

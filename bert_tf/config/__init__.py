@@ -183,25 +183,40 @@ class Size(NamedTuple):
     num_attention_heads: int | None = None
 
 
+class _Sizes(dict):
+    """Sizes by their names; a table when printed."""
+
+    def __repr__(self) -> str:
+        rows = [("name", "layers", "hidden_size", "heads", "parameters")]
+        for name in self:
+            config = preset_config(name)
+            sizes = config.num_hidden_layers, config.hidden_size, config.num_attention_heads
+            rows.append((name, *map(str, sizes), f"{config.num_parameters:,}"))
+        return "\n".join("{:<16}{:>6}{:>13}{:>7}{:>13}".format(*row) for row in rows)
+
+
 # 24 miniatures (arXiv:1908.08962), BERT-large (arXiv:1810.04805), and ALBERT (arXiv:1909.11942
 # table 1), whose base and large otherwise have the sizes of BERT's. The heads of its xlarge, which
 # the table lacks, are those of the published albert_config.json.
-PRESETS = {
-    "tiny": Size(2, 128),
-    "mini": Size(4, 256),
-    "small": Size(4, 512),
-    "medium": Size(8, 512),
-    "base": Size(12, 768),
-    "large": Size(24, 1024),
-    "albert-base": Size(12, 768, 128, 1),
-    "albert-large": Size(24, 1024, 128, 1),
-    "albert-xlarge": Size(24, 2048, 128, 1, num_attention_heads=16),
-    "albert-xxlarge": Size(12, 4096, 128, 1),
-} | {
-    f"L-{layers}_H-{hidden}": Size(layers, hidden)
-    for layers in (2, 4, 6, 8, 10, 12)
-    for hidden in (128, 256, 512, 768)
-}
+PRESETS = _Sizes(
+    {
+        "tiny": Size(2, 128),
+        "mini": Size(4, 256),
+        "small": Size(4, 512),
+        "medium": Size(8, 512),
+        "base": Size(12, 768),
+        "large": Size(24, 1024),
+        "albert-base": Size(12, 768, 128, 1),
+        "albert-large": Size(24, 1024, 128, 1),
+        "albert-xlarge": Size(24, 2048, 128, 1, num_attention_heads=16),
+        "albert-xxlarge": Size(12, 4096, 128, 1),
+    }
+    | {
+        f"L-{layers}_H-{hidden}": Size(layers, hidden)
+        for layers in (2, 4, 6, 8, 10, 12)
+        for hidden in (128, 256, 512, 768)
+    }
+)
 """Maps the values of --preset to sizes."""
 
 BILSTM_PRESETS = {"bilstm": "single", "bilstm-pairs": "siamese"}

@@ -66,7 +66,7 @@ class BertEncoder(BertModel):
     The embeddings and layers of a MobileBERT are classes of their own.
 
     Args:
-        config: sizes and rates; see `BertConfig`.
+        config: sizes and rates, or the name of a size; see `BertConfig` and `preset_config`.
         rematerialize: what the backward pass recomputes instead of keeping it in memory; one of
             `choices.REMATERIALIZATIONS`.
 
@@ -94,7 +94,7 @@ class BertEncoder(BertModel):
     H], the sequence output there.
 
     Example:
-        encoder = BertEncoder(preset_config("tiny"))
+        encoder = bert_tf.BertEncoder("tiny")
         ids = np.array([[101, 7592, 2088, 102]])
         outputs = encoder({"input_word_ids": ids, "input_mask": np.ones_like(ids),
                            "input_type_ids": np.zeros_like(ids)})
@@ -110,12 +110,13 @@ class BertEncoder(BertModel):
     @checked
     def __init__(
         self,
-        config: BertConfig,
+        config: BertConfig | str,
         rematerialize: str = "none",
         skips_padding: bool | None = None,
         **kwargs,
     ):
         super().__init__(config, **kwargs)
+        config = self.config
         if not config.has_layers:
             raise ValueError("a BiLSTM has no BERT layers: give another --preset or configuration")
         self.rematerialize, self.skips_padding = rematerialize, skips_padding

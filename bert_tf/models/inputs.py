@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, preset_config
 from bert_tf.layers.dropout import DropoutSeeds
 from bert_tf.layers.layer import Configured
 
@@ -35,6 +35,7 @@ class BertModel(Configured, keras.Model):
         reads: what the model reads besides the encoder's inputs. It ignores other tensors, such as
             the labels of a batch.
         input_rank: 2 for inputs [B, S], 3 for [B, K, S].
+        config: the configuration; the argument may also name a size, see `preset_config`.
     """
 
     default_name: ClassVar[str]
@@ -42,13 +43,16 @@ class BertModel(Configured, keras.Model):
     input_rank = 2
     seed_generator: keras.random.SeedGenerator | None = None
 
-    def __init__(self, config: BertConfig, **kwargs):
+    def __init__(self, config: BertConfig | str, **kwargs):
         super().__init__(**{"name": self.default_name} | kwargs)
-        if not isinstance(config, BertConfig):
-            raise ValueError(
-                f'config is {config!r:.60}: give a BertConfig, as preset_config("tiny")'
-            )
-        self.config = config
+        self.config = preset_config(config) if isinstance(config, str) else config
+        if not isinstance(self.config, BertConfig):
+            raise ValueError(f'config is {config!r:.60}: give a BertConfig, or a size, as "tiny"')
+
+    def __repr__(self) -> str:
+        config, parameters = self.config, self.count_params() if self.built else 0
+        sizes = f"{config.num_hidden_layers} layers of {config.hidden_size}"
+        return f"{type(self).__name__}({self.name}: {sizes}, {parameters:,} parameters)"
 
     def __call__(self, inputs=None, *args, **kwargs):
         return super().__call__(self.named_inputs(inputs), *args, **kwargs)

@@ -37,8 +37,9 @@ class BertPretrainer(BertModel):
     default_name = "pretrainer"
 
     @checked
-    def __init__(self, config: BertConfig, rematerialize: str = "none", **kwargs):
+    def __init__(self, config: BertConfig | str, rematerialize: str = "none", **kwargs):
         super().__init__(config, **kwargs)
+        config = self.config
         self.rematerialize = rematerialize
         policy = dict(dtype=self.dtype_policy)
         self.encoder = BertEncoder(config, rematerialize, **policy)

@@ -59,7 +59,7 @@ class BertTaskModel(BertModel):
     @checked
     def __init__(
         self,
-        config: BertConfig,
+        config: BertConfig | str,
         num_outputs: int,
         kind: str = "classifier",
         mean: float = 0.0,
@@ -68,6 +68,7 @@ class BertTaskModel(BertModel):
         **kwargs,
     ):
         super().__init__(config, **kwargs)
+        config = self.config
         if kind not in HEADS:
             raise ValueError(f"kind {kind!r} is not one of {', '.join(HEADS)}")
         self.num_outputs, self.kind = num_outputs, kind
@@ -137,7 +138,7 @@ class BertEmbedder(BertModel):
     @checked
     def __init__(
         self,
-        config: BertConfig,
+        config: BertConfig | str,
         pooling: str = "mean",
         normalize: bool = False,
         outputs: int | None = None,
@@ -145,6 +146,7 @@ class BertEmbedder(BertModel):
         **kwargs,
     ):
         super().__init__(config, **kwargs)
+        config = self.config
         if pooling not in EMBEDDING_POOLINGS:
             raise ValueError(f"pooling {pooling!r} is not one of {', '.join(EMBEDDING_POOLINGS)}")
         self.pooling, self.normalize, self.outputs = pooling, normalize, outputs

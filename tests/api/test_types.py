@@ -44,6 +44,21 @@ def test_common_arguments_come_first():
     assert doc.index("Example:") < doc.index("Args:")
 
 
+def test_what_objects_say_of_themselves():
+    """Oracles: the published sizes; 4 million parameters of the smallest, as in its paper."""
+    encoder = bert_tf.BertEncoder("tiny")
+    assert encoder.config == bert_tf.preset_config("tiny")
+    assert repr(encoder) == "BertEncoder(encoder: 2 layers of 128, 4,385,920 parameters)"
+    with pytest.raises(ValueError, match="tinny"):
+        bert_tf.BertPretrainer("tinny")
+    lines = repr(bert_tf.PRESETS).splitlines()
+    assert lines[0].split() == ["name", "layers", "hidden_size", "heads", "parameters"]
+    assert lines[1].split() == ["tiny", "2", "128", "2", "4,385,920"]
+    run = bert_tf.TrainedRun("reviews", {"eval_accuracy": 0.8500000238418579, "global_step": 6})
+    assert repr(run.metrics) == "{'eval_accuracy': 0.85, 'global_step': 6}"
+    assert run.metrics["eval_accuracy"] == 0.8500000238418579
+
+
 def test_names_of_other_libraries_are_answered():
     """Oracle: the arguments of this one."""
     for name, advice in {

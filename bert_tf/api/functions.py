@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from bert_tf.api.trained_run import TrainedRun
     from tfrecords.vocabulary import Vocabulary
 
-_SPLITS = ("train", "dev", "test")
+# The arguments for data, and the flags behind them.
+_FILES = {split: f"{split}_file" for split in ("train", "dev", "test")}
 
 
 def _with_data(flags: dict[str, Any]) -> dict[str, Any]:
-    """Reads data in memory, which stand for files."""
-    names = {split: f"{split}_file" for split in _SPLITS}
+    """Reads data in memory, which stand for files; a test set is there to be predicted."""
     data = {
         name: table_in_memory(flags[name], split)
-        for split, name in names.items()
+        for split, name in _FILES.items()
         if name in flags and not isinstance(flags[name], str)
     }
     return {"do_predict": "test_file" in flags} | flags | data
@@ -67,7 +67,7 @@ _FORMS = {
     "finetune": Form(
         first=("init_checkpoint", "train"),
         data=f"\n\n{_DATA}",
-        names={split: f"{split}_file" for split in _SPLITS},
+        names=_FILES,
         defaults=_TRAINS | {"task": "csv"},
         returns="`TrainedRun`: its metrics, predictions, figures and exports.",
         example='frame = pandas.read_csv("reviews.csv")  # the columns text and label\n'

@@ -87,9 +87,10 @@ def open_init_checkpoint(options: DeviceOptions, run: Run) -> Checkpoint | None:
 
 @dataclass(frozen=True)
 class Session:
-    """What every training run has: its flags, its devices and what it starts from.
+    """What a run has, also one that only evaluates: flags, devices, folder, initial weights.
 
-    `init` is None for random weights, or if the run resumes; `mapping` grows its vocabulary.
+    `init` is None for random weights, or if the run resumes; `mapping` grows the vocabulary of
+    `init`.
     """
 
     options: DeviceOptions

@@ -143,10 +143,10 @@ def evaluate(path: str | tuple[str, ...], data: Any) -> dict[str, float]:
 
 def _evaluate(path: str | tuple[str, ...], data: str | TableInMemory) -> dict[str, float]:
     model, task, length = fine_tuned.open_members(path)
-    files = DataFiles(dev_file=data)
-    task, spec = task.with_files(files), model.spec
-    options = FineTuningOptions(task=task.name, output_dir=model.path, do_eval=True)
-    options = options.changed(dev_file=data, max_seq_length=length)
+    task, spec = task.with_files(DataFiles(dev_file=data)), model.spec
+    options = FineTuningOptions(
+        task=task.name, output_dir=model.path, do_eval=True, dev_file=data, max_seq_length=length
+    )
     with training_devices(options, writes=False) as strategy:
         session = Session(options, strategy, Run(model.path))
         splits = read_features(options, task, spec, task.dev_splits, session.say)
@@ -161,13 +161,13 @@ def report_splits(
     results: Mapping[str, float],
 ) -> dict[str, float]:
     """Reports splits; writes their results beside earlier ones, prints and returns all."""
-    folder, files, results = session.run, [], dict(results)
+    run, files, results = session.run, [], dict(results)
     for split in splits:
-        metrics, names = evaluator.report(split, folder.path)
+        metrics, names = evaluator.report(split, run.path)
         results, files = results | metrics, files + names
     if session.is_chief and results:
-        write_results(folder.file(EVAL_RESULTS), results)
-        write_json(folder.file(EVAL_RESULTS_JSON), results, sort_keys=True)
+        write_results(run.file(EVAL_RESULTS), results)
+        write_json(run.file(EVAL_RESULTS_JSON), results, sort_keys=True)
         files = [EVAL_RESULTS, EVAL_RESULTS_JSON, *files]
     if session.is_chief:
         print(_summary(session.options, task, results, files))

@@ -85,16 +85,16 @@ def _train(
             f"--init_checkpoint={options.init_checkpoint} names several models, which can only be "
             "evaluated: omit --do_train"
         )
+    head = None
     if run.has_checkpoint:
-        options = options.with_saved(run.flags, "training")
+        # A run that stopped before its first checkpoint may have had other data.
+        options, head = options.with_saved(run.flags, "training"), run.head
     session = Session.open(options, strategy, run, init)
     made_from = {**learner.made_from} if learner else {}
     if session.init and not init:
         made_from |= saved_run.describe_init(session.init)
     run.check_made_from(made_from)
     spec = model_spec(session)
-    # A run that stopped before its first checkpoint may have had other data.
-    head = run.head if run.has_checkpoint else None
     session, task = prepare(session, spec, head, learner.task if learner else task)
     learner = learner or _make_learner(session, task)
     reported, splits = read_reported(session, task, spec, [TRAIN, task.dev_splits[0]])

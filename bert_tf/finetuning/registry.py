@@ -101,7 +101,7 @@ def task_of_run(run: Run) -> Task:
 
 
 def options_of_run(run: Run) -> FineTuningOptions:
-    """Returns the flags of a fine-tuning run."""
+    """Returns the flags of a run of one task; raises a ValueError for any other folder."""
     flags = run.flags
     run.check_one_task()
     if not {"task", "output_dir"} <= flags.keys() or not run.head:

@@ -27,7 +27,7 @@ _OTHER_DATA = "to evaluate on other data, give --init_checkpoint={} and another 
 
 
 def options_of(run: Run) -> FineTuningOptions:
-    """Returns the flags of a fine-tuning run."""
+    """Returns the fine-tuning flags in flags.json; its errors name that file."""
     names = {field.name for field in dataclasses.fields(FineTuningOptions)}
     with errors_at(run.file(FLAGS)):
         return FineTuningOptions(**{name: run.flags[name] for name in run.flags.keys() & names})

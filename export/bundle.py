@@ -28,6 +28,7 @@ _HOLDS = {
     "huggingface": "the encoder for `transformers.AutoModel.from_pretrained`",
     "bert_config.json": "the configuration of the encoder",
     "vocab.txt": "its vocabulary",
+    "spiece.model": "its vocabulary",
 }
 _EXAMPLE = """
 import tensorflow as tf
@@ -107,11 +108,11 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
     make_folder(f"{folder}/huggingface")
     huggingface.write(with_parts(encoder, source.parts), f"{folder}/huggingface")
     spec = encoder.spec
-    write_vocab(f"{folder}/vocab.txt", spec.vocab)
+    write_vocab(f"{folder}/{spec.vocab.file_name}", spec.vocab)
     if spec.vocab.tokenizer_values():
         Run(folder).write_tokenizer(spec.vocab, spec.lower_case)
     spec.config.to_json_file(f"{folder}/bert_config.json")
-    names = ["huggingface", "bert_config.json", "vocab.txt"]
+    names = ["huggingface", "bert_config.json", spec.vocab.file_name]
     rows = "\n".join(f"| `{name}` | {_HOLDS[name]} |" for name in [*models, *names])
     card = model_card(
         options.output_dir,

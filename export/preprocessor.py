@@ -60,7 +60,7 @@ def run(options: Options) -> None:
 
 def write(options: Options) -> str:
     """Exports the preprocessor; returns a sentence that says what was written."""
-    from bert_tf.text.tokenizer import WordPieceTokenizer
+    from bert_tf.text.sentencepiece import make_tokenizer
     from bert_tf.weights.opening import open_checkpoint
     from bert_tf.weights.resolving import check_length, fitting_length, resolve_vocab
     from export.preprocessor_module import PreprocessorModule
@@ -76,7 +76,7 @@ def write(options: Options) -> str:
     vocab, lower_case = resolve_vocab(
         checkpoint, options.vocab_file, options.do_lower_case, options.replace_vocab
     )
-    module = PreprocessorModule(WordPieceTokenizer(vocab, lower_case), length)
+    module = PreprocessorModule(make_tokenizer(vocab, lower_case), length)
     casing = casing_of(lower_case)
     save_model(
         module,

@@ -17,7 +17,7 @@ from bert_tf import __version__
 from bert_tf.base.files import read_file
 from bert_tf.base.output_files import atomic_write, check_new_folder, whole_file, whole_folder
 from bert_tf.config import BertConfig
-from bert_tf.runs.run import TOKENIZER, VOCAB, Run
+from bert_tf.runs.run import TOKENIZER, Run
 from bert_tf.training.checkpoints import check_name
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.weights.checkpoint import Checkpoint
@@ -45,8 +45,9 @@ def add_vocab(module: tf.Module, vocab: Vocabulary, lower_case: bool) -> None:
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     files = Run(folder)
-    write_vocab(files.file(VOCAB), vocab)
-    module.vocab_file = tf.saved_model.Asset(files.file(VOCAB))
+    file = files.file(vocab.file_name)
+    write_vocab(file, vocab)
+    module.vocab_file = tf.saved_model.Asset(file)
     if vocab.tokenizer_values():
         files.write_tokenizer(vocab, lower_case)
         module.tokenizer_config = tf.saved_model.Asset(files.file(TOKENIZER))

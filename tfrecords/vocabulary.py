@@ -1,5 +1,6 @@
-"""Reads and writes vocab.txt, one token per line; tells whether it suits lower-cased text."""
+"""Reads and writes vocabularies: vocab.txt, one token per line, or a SentencePiece model."""
 
+import base64
 import contextlib
 import dataclasses
 import functools
@@ -15,10 +16,16 @@ import tensorflow as tf
 
 from bert_tf.base.calling import checked
 from bert_tf.base.content import read_text
+from bert_tf.base.files import read_file
 from bert_tf.base.output_files import atomic_write
+from tfrecords.sentencepiece import read_pieces
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
+# The file of a SentencePiece model, the mark of a word's beginning in it, and its names of tokens.
+SPIECE = "spiece.model"
+_MARK = "\u2581"
+_OUR_NAMES = {"<pad>": PAD, "<unk>": UNK}
 # A longer word is [UNK], as in the original.
 MAX_CHARACTERS_PER_WORD = 200
 # A larger share of the text in such words suggests a language without spaces.
@@ -73,7 +80,10 @@ class Vocabulary:
         lines: the tokens of vocab.txt; the position of a token is its id.
         added: tokens that are found before text is split into words, in the order of their ids.
             Those without a line have the ids after the last line.
-        strip_accents: whether text loses its accents; None if it does when it is lower-cased.
+        strip_accents: whether text loses its accents; None if it does when it is lower-cased, or
+            always with a SentencePiece model.
+        sentencepiece: the serialized model whose pieces the lines are, with BERT's names for
+            `<pad>` and `<unk>`; see `from_sentencepiece`. None for a vocabulary of word pieces.
         pad_id, unk_id, cls_id, sep_id, mask_id: the ids of the special tokens.
 
     Example:
@@ -84,6 +94,7 @@ class Vocabulary:
     lines: tuple[str, ...]
     added: tuple[AddedToken, ...] = ()
     strip_accents: bool | None = None
+    sentencepiece: bytes | None = None
 
     def __post_init__(self) -> None:
         if not any(self.lines):
@@ -125,11 +136,25 @@ class Vocabulary:
         ids = {token: index for index, token in enumerate(self.lines)}
         return ids | {token.content: token.id for token in self.added}
 
+    @functools.cached_property
+    def begins_word(self) -> tuple[bool, ...]:
+        """Whether each token begins a word; of a SentencePiece model, punctuation always does."""
+        if not self.sentencepiece:
+            return tuple(not continues_word(token) for token in self.tokens)
+        whole = {*SPECIAL_TOKENS, *(token.content for token in self.added)} - {UNK}
+        return tuple(
+            token.startswith(_MARK) or token in whole or is_punctuation(token)
+            for token in self.tokens
+        )
+
     def decode(self, ids: Sequence[int]) -> str:
         """Joins the tokens of a text; see `WordPieceTokenizer.decode`."""
         if wrong := [index for index in ids if index not in range(len(self))]:
             raise ValueError(f"{wrong[0]!r} is not an id of the {len(self):,} tokens")
         tokens = (self.tokens[index] for index in ids if index != self.pad_id)
+        if self.sentencepiece:
+            texts = (f" {x} " if x in SPECIAL_TOKENS else x.replace(_MARK, " ") for x in tokens)
+            return " ".join("".join(texts).split())
         return "".join(x[2:] if continues_word(x) else f" {x}" for x in tokens).strip()
 
     @functools.cached_property
@@ -139,6 +164,17 @@ class Vocabulary:
         if values := self.tokenizer_values():
             text += json.dumps(values)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def written_names(self) -> tuple[str, ...]:
+        """The names of `SPECIAL_TOKENS` in its file."""
+        names = {ours: theirs for theirs, ours in _OUR_NAMES.items()} if self.sentencepiece else {}
+        return tuple(names.get(token, token) for token in SPECIAL_TOKENS)
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file beside the weights of a model."""
+        return SPIECE if self.sentencepiece else "vocab.txt"
 
     @property
     def text(self) -> str:
@@ -156,6 +192,9 @@ class Vocabulary:
             values["added_tokens_decoder"] = {str(token.pop("id")): token for token in tokens}
         if self.strip_accents is not None:
             values["strip_accents"] = self.strip_accents
+        if self.sentencepiece:
+            values["keep_accents"] = self.strip_accents is False
+            values[SPIECE] = base64.b64encode(self.sentencepiece).decode()
         return values
 
     @classmethod
@@ -164,15 +203,35 @@ class Vocabulary:
         try:
             added = values.get("added_tokens_decoder", {}).items()
             tokens = tuple(AddedToken(int(id_), **token) for id_, token in added)
-            return cls(tuple(lines), tokens, values.get("strip_accents"))
+            model = base64.b64decode(values[SPIECE]) if SPIECE in values else None
+            return cls(tuple(lines), tokens, values.get("strip_accents"), model)
         except (AttributeError, TypeError) as error:
             raise ValueError(f"the added tokens are damaged ({error})") from None
+
+    @classmethod
+    def from_sentencepiece(cls, model: bytes) -> "Vocabulary":
+        """Returns the vocabulary of a serialized SentencePiece model, as of ALBERT.
+
+        Raises:
+            ValueError: it is no such model, or lacks `<pad>`, `<unk>`, [CLS], [SEP] or [MASK].
+        """
+        pieces = read_pieces(model)
+        if missing := {*_OUR_NAMES, CLS, SEP, MASK} - {*pieces}:
+            raise ValueError(
+                f"not ALBERT's vocabulary: its pieces lack {' '.join(sorted(missing))}"
+            )
+        return cls(tuple(_OUR_NAMES.get(x, x) for x in pieces), sentencepiece=model)
 
     pad_id = property(lambda self: self.ids[PAD])
     unk_id = property(lambda self: self.ids[UNK])
     cls_id = property(lambda self: self.ids[CLS])
     sep_id = property(lambda self: self.ids[SEP])
     mask_id = property(lambda self: self.ids[MASK])
+
+
+def is_punctuation(token: str) -> bool:
+    """Returns whether a token has neither letters nor digits."""
+    return not any(character.isalnum() for character in token)
 
 
 def _other_form(lines: Sequence[str]) -> str | None:
@@ -193,7 +252,7 @@ def _other_form(lines: Sequence[str]) -> str | None:
 
 @checked
 def load_vocab(path: str | os.PathLike) -> Vocabulary:
-    """Reads a vocab.txt without the blank lines at its end.
+    """Reads a vocab.txt without the blank lines at its end, or a SentencePiece model, `*.model`.
 
     Lines end with LF or CRLF. `tokenization.load_vocab` of google-research/bert strips all Unicode
     whitespace around a token; this function strips only spaces and tabs, because bert-base-chinese
@@ -203,9 +262,10 @@ def load_vocab(path: str | os.PathLike) -> Vocabulary:
     Example:
         preprocessor = bert_tf.BertPreprocessor(bert_tf.load_vocab("vocab.txt"), lower_case=True)
     """
-    tokens = read_tokens(path)
+    is_model = os.fspath(path).endswith(".model")
+    content = read_file(path) if is_model else tuple(read_tokens(path))
     try:
-        return Vocabulary(tuple(tokens))
+        return (Vocabulary.from_sentencepiece if is_model else Vocabulary)(content)
     except ValueError as error:
         raise ValueError(f"{path} is {error}") from None
 
@@ -244,8 +304,8 @@ def read_vocab_lines(path: str) -> list[str]:
 
 
 def write_vocab(path: str, vocab: Vocabulary) -> None:
-    """Writes a vocab.txt atomically; `Vocabulary.tokenizer_values` belongs beside it."""
-    atomic_write(path, vocab.text)
+    """Writes its file atomically; `Vocabulary.tokenizer_values` belongs beside it."""
+    atomic_write(path, vocab.sentencepiece or vocab.text)
 
 
 def describe_long_words(characters: int, of: int) -> list[str]:

@@ -28,6 +28,7 @@ from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.models.lstms import BiLSTMEncoder
 from bert_tf.runs.run import Inputs, Run
+from bert_tf.text.sentencepiece import make_tokenizer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective, Trainer
 from bert_tf.weights.checkpoint import Checkpoint, fingerprint
@@ -175,7 +176,7 @@ class DistillingLearner(StudentLearner):
         # In what is not known of it, the teacher's tokenizer is the student's.
         spec, theirs = known_spec(self._teacher, tokenizer.vocab, tokenizer.lower_case), tokenizer
         if (spec.vocab.sha256, spec.lower_case) != (tokenizer.vocab.sha256, tokenizer.lower_case):
-            theirs = WordPieceTokenizer(spec.vocab, spec.lower_case)
+            theirs = make_tokenizer(spec.vocab, spec.lower_case)
         if theirs != tokenizer and not self._predicts_once:
             raise ValueError(
                 f"the student's vocabulary ({len(tokenizer.vocab):,} tokens) or casing is not that "
@@ -186,7 +187,7 @@ class DistillingLearner(StudentLearner):
         trains = examples is self._train
         if trains and self._augmentation and self._augmentation.changes.masked:
             theirs, tokenizer = (
-                WordPieceTokenizer(x.vocab, x.lower_case, special_tokens_in_text=True)
+                make_tokenizer(x.vocab, x.lower_case, special_tokens_in_text=True)
                 for x in (theirs, tokenizer)
             )
         features = read = self._task.featurize(examples, tokenizer, max_seq_length)

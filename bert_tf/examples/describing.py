@@ -15,7 +15,7 @@ from bert_tf.examples.chunk import Chunk, CreationStatistics, ExampleCounts, Tex
 from bert_tf.examples.documents import make_chunk
 from bert_tf.examples.job import Job
 from bert_tf.examples.steps import make_examples, pass_seed
-from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.text.sentencepiece import make_tokenizer
 from tfrecords.features import serialize_examples
 from tfrecords.records import FRAME_BYTES
 from tfrecords.statistics import label_warning
@@ -210,7 +210,7 @@ def estimate(job: Job, num_workers: int) -> str:
 
 def _tokenize(job: Job) -> tuple[list[Chunk], TextCounts, float]:
     """Returns the chunks of a sample, their counts and the seconds that they took on one core."""
-    tokenizer = WordPieceTokenizer(job.vocab, job.options.do_lower_case)
+    tokenizer = make_tokenizer(job.vocab, job.options.do_lower_case)
     groups = range(0, len(job.groups), max(1, len(job.groups) // _SAMPLES))[:_SAMPLES]
     each = _SAMPLES // len(groups)
     blocks = [block for group in groups for block in itertools.islice(job.blocks(group), each)]

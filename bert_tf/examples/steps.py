@@ -34,7 +34,7 @@ from bert_tf.examples.segments import (
 )
 from bert_tf.jobs.work import UnfinishedWork, discard, read_counts
 from bert_tf.jobs.workers import RunChunks, available_cores
-from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.text.sentencepiece import make_tokenizer
 from tfrecords.features import ORIGINAL_NAMES, serialize_examples, write_records
 from tfrecords.manifest import shard_entry
 from tfrecords.vocabulary import Vocabulary
@@ -43,7 +43,7 @@ from tfrecords.vocabulary import Vocabulary
 # each byte once per pass).
 _BYTES_PER_WORKER = 2**27
 # Each process builds a tokenizer only once.
-_tokenizer = functools.lru_cache(maxsize=1)(WordPieceTokenizer)
+_tokenizer = functools.lru_cache(maxsize=1)(make_tokenizer)
 
 
 def pass_seed(random_seed: int, chunk: int, dupe: int) -> np.random.SeedSequence:

@@ -12,7 +12,7 @@ from bert_tf.finetuning.registry import make_task, with_length
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.tokenizing import Features
 from bert_tf.runs.run import Run
-from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.text.sentencepiece import make_tokenizer
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
 from bert_tf.weights.resolving import resolve_model
 from tfrecords.vocabulary import warn_about_casing
@@ -83,7 +83,7 @@ def read_features(
 
     Leaves out `optional` splits without a file and, without --do_predict, those without targets.
     """
-    tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case)
+    tokenizer = make_tokenizer(spec.vocab, spec.lower_case)
     files, splits = DataFiles.of(options), {}
     found = task.read_splits([x for x in names if x not in optional], files)
     for name in filter(optional.__contains__, names):

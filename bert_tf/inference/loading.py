@@ -12,6 +12,7 @@ from bert_tf.config import BertConfig
 from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.text.bert_preprocessor import BertPreprocessor
+from bert_tf.text.sentencepiece import make_tokenizer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import load_or_warn
 from bert_tf.weights.formats.saved_model import read_preprocessor
@@ -71,7 +72,7 @@ def load(path: str | os.PathLike) -> LoadedRun:
     model = (BertPretrainer if "masked_lm" in checkpoint.parts else BertEncoder)(spec.config)
     load_or_warn(checkpoint, model.weights)
     _warn_about_casing(spec.vocab, spec.lower_case, path)
-    tokenizer = WordPieceTokenizer(spec.vocab, spec.lower_case) if spec.vocab else None
+    tokenizer = make_tokenizer(spec.vocab, spec.lower_case) if spec.vocab else None
     return LoadedRun(model, tokenizer, spec.config)
 
 

@@ -8,6 +8,7 @@ import keras
 
 from bert_tf.config import BertConfig
 from bert_tf.inference.inference_options import TokenizerOptions
+from bert_tf.text.sentencepiece import make_tokenizer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint, load_weights
 from bert_tf.weights.names import part_of
@@ -58,4 +59,4 @@ def load_tokenizer(
     fine-tuned as the ordinary text that they were in training.
     """
     vocab, lower_case = resolve_vocab(checkpoint, options.vocab_file, options.do_lower_case)
-    return WordPieceTokenizer(vocab, lower_case, special_tokens_in_text=pretrained)
+    return make_tokenizer(vocab, lower_case, special_tokens_in_text=pretrained)

@@ -25,7 +25,7 @@ from bert_tf.inference.inference_options import LITE, ONNX
 from bert_tf.inference.text_embedder import embedding_module
 from bert_tf.jobs.workers import available_cores
 from bert_tf.models.inputs import INPUTS
-from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.text.sentencepiece import make_tokenizer
 from tfrecords.vocabulary import Vocabulary
 
 # What a classifier, a tagger or an embedder reads and predicts, in its file.
@@ -216,9 +216,9 @@ def open_single_file(path: str) -> ServingModule:
             f"{path} lacks its vocabulary or casing, as the checkpoint does: put vocab.txt and a "
             "tokenizer_config.json with do_lower_case beside the checkpoint, and export it again"
         )
-    wordpiece = WordPieceTokenizer(vocab, tokenizer["do_lower_case"])
+    reads = make_tokenizer(vocab, tokenizer["do_lower_case"])
     model = FileModel(file, reader[0], vocab.pad_id)
-    module = reader[1](model, wordpiece, tokenizer["model_max_length"])
+    module = reader[1](model, reads, tokenizer["model_max_length"])
     if module.truncates:
         module.truncates = ("example", f"{writer} --max_seq_length")
     return module

@@ -1,7 +1,7 @@
 """A run on disk: everything that its folder keeps.
 
     bert_config.json        the encoder's configuration
-    vocab.txt               its vocabulary
+    vocab.txt               its vocabulary, or spiece.model, the SentencePiece model of an ALBERT
     tokenizer_config.json   its casing and added tokens, in the form that Hugging Face's tokenizers
                             read, and a checksum of the vocabulary
     flags.json              the flags of the last start
@@ -28,7 +28,7 @@ from bert_tf.base.provenance import FILE_KIND, check_same
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.text.tokenizer_files import CHECKSUM, TOKENIZER, VOCAB, TokenizerFiles
 from bert_tf.training.checkpoints import BEST, check_name
-from tfrecords.vocabulary import Vocabulary, write_vocab
+from tfrecords.vocabulary import SPIECE, Vocabulary, write_vocab
 
 CONFIG = "bert_config.json"
 FLAGS = "flags.json"
@@ -43,7 +43,7 @@ FINISHED = "finished"
 MADE_FROM = "made_from.json"
 HEAD = "head.json"
 # What a new run writes first, or into every folder.
-_FILES = (CONFIG, VOCAB, TOKENIZER, FLAGS, MADE_FROM, HEAD, "checkpoint", "curves.png")
+_FILES = (CONFIG, VOCAB, SPIECE, TOKENIZER, FLAGS, MADE_FROM, HEAD, "checkpoint", "curves.png")
 _FILES += ("metrics.jsonl", "eval_metrics.jsonl", "eval_results.txt", "eval_results.json")
 # In a folder of several runs: which is the best, among others.
 SWEEP_RESULTS = "results.json"
@@ -57,7 +57,6 @@ _FLAGS |= dict.fromkeys(("max_seq_length?", "max_query_length?", "doc_stride?"),
 _FLAGS |= dict.fromkeys(("random_seed?", "lora_rank?"), int | None)
 # An input -> its parts, such as files -> their checksums, and the bytes of files.
 Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
-_OTHER_FOLDER = "choose another --output_dir"
 
 
 class Run:
@@ -95,13 +94,18 @@ class Run:
     @cached_property
     def vocab(self) -> Vocabulary | None:
         """The vocabulary; None if there is none."""
-        vocab, path = self._tokenizer.vocab, self.file(VOCAB)
+        vocab, path = self._tokenizer.vocab, self._tokenizer.file
         if vocab and self._tokenizer.config.get(CHECKSUM, vocab.sha256) != vocab.sha256:
             raise ValueError(
                 f"{path} has changed since it was written: restore it, or, if you changed it on "
                 f'purpose, remove "{CHECKSUM}" from {self.file(TOKENIZER)}'
             )
         return vocab
+
+    @property
+    def vocab_file(self) -> str:
+        """The path of the file that holds the vocabulary, if there is any."""
+        return self._tokenizer.file
 
     @cached_property
     def lower_case(self) -> bool | None:
@@ -140,7 +144,7 @@ class Run:
     ) -> None:
         """Checks that these flags have not changed since the last start."""
         changed = self.changed_flags(flags)
-        then, now = ({x: changed[x][i] for x in changed} for i in range(2))
+        then, now = ({x: source[x] for x in changed} for source in (self.flags, flags))
         check_same(self.path, then, now, advice)
 
     @cached_property
@@ -154,7 +158,10 @@ class Run:
         return self.read_json(MADE_FROM, dict[str, dict[str, FILE_KIND]])
 
     def check_made_from(
-        self, inputs: Inputs, advice: str = _OTHER_FOLDER, needed: Collection[str] = ()
+        self,
+        inputs: Inputs,
+        advice: str = "choose another --output_dir",
+        needed: Collection[str] = (),
     ) -> None:
         """Checks that inputs are those on record; one that is not on record is new, unless needed.
 
@@ -185,7 +192,7 @@ class Run:
             write_json(self.file(FLAGS), dict(flags), default=str)
         spec.config.to_json_file(self.file(CONFIG))
         if spec.vocab:
-            write_vocab(self.file(VOCAB), spec.vocab)
+            write_vocab(self.file(spec.vocab.file_name), spec.vocab)
         if spec.vocab or spec.lower_case is not None:
             max_length = spec.config.max_position_embeddings
             self.write_tokenizer(spec.vocab, spec.lower_case, model_max_length=max_length)
@@ -245,9 +252,11 @@ class Run:
     def write_tokenizer(
         self, vocab: Vocabulary | None, lower_case: bool | None, **others: Any
     ) -> None:
-        """Writes what is known about the casing and vocab.txt, and other values."""
+        """Writes what is known about the casing and the vocabulary's file, and other values."""
         values = {"do_lower_case": lower_case, **others, "tokenizer_class": "BertTokenizer"}
         if vocab:
             values |= vocab.tokenizer_values() | {CHECKSUM: vocab.sha256}
+            if values.pop(SPIECE, None):
+                values["tokenizer_class"] = "AlbertTokenizer"
         stated = {name: value for name, value in values.items() if value is not None}
         write_json(self.file(TOKENIZER), stated)

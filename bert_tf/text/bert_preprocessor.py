@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.base.calling import checked
 from bert_tf.text.operations import tf_text
-from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.text.sentencepiece import make_tokenizer
 from tfrecords.vocabulary import Vocabulary, VocabularyLike
 
 
@@ -65,7 +65,7 @@ class BertPreprocessor(keras.layers.Layer):
         if isinstance(vocab, Mapping):
             vocab = Vocabulary.from_values(vocab["lines"], vocab)
         _check_length(seq_length, 3)
-        self.tokenizer = WordPieceTokenizer(vocab, lower_case)
+        self.tokenizer = make_tokenizer(vocab, lower_case)
         self.seq_length = seq_length
         self.built = True
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_tf.base.progress import say
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from tfrecords.vocabulary import Vocabulary, continues_word
+from tfrecords.vocabulary import Vocabulary
 
 # English words are 1.1 to 1.3 tokens in an English vocabulary, Finnish ones 1.9 in a multilingual
 # one; in English ones, Russian words are 3.9 tokens, and 14% of Korean and 50% of Chinese [UNK].
@@ -31,8 +31,9 @@ class TokenCounts:
         """Counts in the ids of tokens, int [N]; [CLS], [SEP] and [PAD] are no words."""
         counts = np.bincount(ids, minlength=len(vocab))
         counts[[vocab.cls_id, vocab.sep_id, vocab.pad_id]] = 0
-        begins = [not continues_word(token) for token in vocab.tokens]
-        return cls(int(counts[begins].sum()), int(counts[vocab.unk_id]), int(counts.sum()))
+        return cls(
+            int(counts[[*vocab.begins_word]].sum()), int(counts[vocab.unk_id]), int(counts.sum())
+        )
 
     def describe(self) -> str:
         """Returns the tokens per word and the share of [UNK]."""

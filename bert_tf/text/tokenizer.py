@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import string
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +19,6 @@ from tfrecords.vocabulary import (
     Vocabulary,
     VocabularyLike,
     as_vocabulary,
-    continues_word,
 )
 
 # The original's `_clean_text` removes U+0000, U+FFFD and the categories Cc and Cf, except for tab,
@@ -70,6 +70,10 @@ class WordPieceTokenizer(tf.Module):
         tokenizer.tokenize_flat(["a text", "another one"]).to_list()  # the ids of both
     """
 
+    # Regular expressions: characters that are words of their own, if any, and accents.
+    _APART: str | None = _CHINESE
+    _ACCENT = r"\p{Mn}"
+
     @checked
     def __init__(
         self, vocab: VocabularyLike, lower_case: bool = True, special_tokens_in_text: bool = False
@@ -81,23 +85,29 @@ class WordPieceTokenizer(tf.Module):
         self._strips = lower_case if vocab.strip_accents is None else vocab.strip_accents
         added = list(vocab.added)
         if special_tokens_in_text:
-            special = (AddedToken(vocab.ids[x], x, normalized=False) for x in SPECIAL_TOKENS)
-            added += special
+            pairs = zip(SPECIAL_TOKENS, vocab.written_names, strict=True)
+            added += [AddedToken(vocab.ids[x], name, normalized=False) for x, name in pairs]
         written = [token for token in added if not token.normalized]
         normalized = self._normalized([token for token in added if token.normalized])
-        starts = [not continues_word(line) for line in vocab.lines]
-        starts += [True] * (len(vocab) - len(starts))
         with tf.init_scope():
-            self._wordpiece = _build_wordpiece(vocab.lines)
+            self._splitter = self._build_splitter()
             # Added tokens that are found in text as written, and those found in normalized text.
             self._written = AddedTokens(written) if written else None
-            self._added = AddedTokens(normalized, _CHINESE) if normalized else None
-            self._starts_word = tf.constant(starts)
+            self._added = AddedTokens(normalized, self._APART) if normalized else None
+            self._starts_word = tf.constant(vocab.begins_word)
             self._unk_id = tf.constant(vocab.unk_id, tf.int32)
+
+    def _build_splitter(self) -> Any:
+        if self.vocab.sentencepiece:
+            raise ValueError(
+                "this needs a vocabulary of word pieces, but got a SentencePiece model, which only "
+                "bert_tf.load, BertPreprocessor and the commands that take an ALBERT read"
+            )
+        return _build_wordpiece(self.vocab.lines)
 
     def __repr__(self) -> str:
         casing = "lower-cases text" if self.lower_case else "keeps the casing of text"
-        return f"WordPieceTokenizer({len(self.vocab):,} tokens, {casing})"
+        return f"{type(self).__name__}({len(self.vocab):,} tokens, {casing})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WordPieceTokenizer) and self._arguments == other._arguments
@@ -153,7 +163,7 @@ class WordPieceTokenizer(tf.Module):
             suspects = np.union1d(suspects, np.flatnonzero(self._written.occur_in(raw)))
         if self._added:
             suspects = np.union1d(suspects, np.flatnonzero(self._added.occur_in(text)))
-        pieces = self._wordpiece.tokenize(text)
+        pieces = self._splitter.tokenize(text)
         if len(suspects):
             rest = np.setdiff1d(np.arange(len(lines)), suspects)
             exact = self.tokenize_flat([lines[index] for index in suspects])
@@ -164,7 +174,7 @@ class WordPieceTokenizer(tf.Module):
     @property
     def starts_word(self) -> np.ndarray:
         """Which tokens of the vocabulary begin a word, bool [len(vocab)]."""
-        return self._starts_word.numpy()[: len(self.vocab)]
+        return self._starts_word.numpy()
 
     def words(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Splits strings [B] into normalized words, strings [B, (words)]."""
@@ -228,12 +238,10 @@ class WordPieceTokenizer(tf.Module):
             # Word pieces need no spaces of one kind, but added tokens may contain spaces.
             text = tf.strings.regex_replace(text, _SPACES, " ")
         if self.lower_case:
-            # ASCII first: ICU follows the locale of the machine, which may lower-case I to a
-            # dotless i. For all other letters, locales differ only in accents.
-            text = tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
+            text = lower(text)
         if self._strips:
             text = tf_text.normalize_utf8(text, "NFD")
-            text = tf.strings.regex_replace(text, r"\p{Mn}+", "")
+            text = tf.strings.regex_replace(text, f"{self._ACCENT}+", "")
         return text
 
     def _normalize_lines(self, lines: Sequence[bytes]) -> list[bytes]:
@@ -253,7 +261,7 @@ class WordPieceTokenizer(tf.Module):
 
     def _word_pieces(self, text: tf.Tensor) -> Pieces:
         """Splits normalized strings [B] into word pieces."""
-        lines, starts, limits = self._wordpiece.tokenize_with_offsets(text)
+        lines, starts, limits = self._splitter.tokenize_with_offsets(text)
         ids = lines.values
         starts, limits = (tf.cast(x.values, tf.int64) for x in (starts, limits))
         first = tf.where(tf.gather(self._starts_word, ids))[:, 0]
@@ -289,7 +297,7 @@ class WordPieceTokenizer(tf.Module):
         last = tf.searchsorted(ends, base + limits - 1, side="right", out_type=tf.int64)
         if self._strips:
             # Up to the next character that is not an accent, or the end of the string.
-            accents = tf.gather(tf.strings.regex_full_match(distinct, r"\p{Mn}"), which)
+            accents = tf.gather(tf.strings.regex_full_match(distinct, self._ACCENT), which)
             others = tf.where(~accents)[:, 0]
             line_limits = tf.gather(characters.row_limits(), lines)
             following = tf.searchsorted(others, last + 1)
@@ -298,6 +306,13 @@ class WordPieceTokenizer(tf.Module):
         original_starts = tf.gather(offsets.values, first)
         own = tf.gather(own_bytes, tf.gather(which, last))
         return original_starts, tf.gather(offsets.values, last) + own
+
+
+def lower(text: tf.Tensor) -> tf.Tensor:
+    """Lower-cases strings of valid UTF-8."""
+    # ASCII first: ICU follows the locale of the machine, which may lower-case I to a dotless i.
+    # For all other letters, locales differ only in accents.
+    return tf.strings.lower(tf.strings.lower(text), encoding="utf-8")
 
 
 def _split(

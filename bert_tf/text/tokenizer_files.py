@@ -1,26 +1,31 @@
 """Vocabulary and casing in the files of a folder, as Hugging Face's tokenizers read them.
 
 vocab.txt               the vocabulary, one token per line
+spiece.model            or another *.model: the vocabulary of an ALBERT, a SentencePiece model
 tokenizer_config.json   casing, accents and added tokens
 tokenizer.json          the whole tokenizer in one file; newer folders have no vocab.txt
 added_tokens.json, special_tokens_map.json   added tokens in folders of older programs
 """
 
+import base64
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from types import NoneType
 from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.base.files import errors_at, read_json
+from bert_tf.base.files import errors_at, read_file, read_json
+from tfrecords.sentencepiece import model_of_pieces
 from tfrecords.vocabulary import (
     CLS,
     MASK,
     PAD,
     SEP,
     SPECIAL_TOKENS,
+    SPIECE,
     UNK,
     AddedToken,
     Vocabulary,
@@ -36,9 +41,11 @@ _SPECIAL = "special_tokens_map.json"
 # The key of tokenizer_config.json for `Vocabulary.sha256`. It marks files that bert_tf wrote, whose
 # ids of added tokens hold. Other libraries ignore it.
 CHECKSUM = "vocab_sha256"
-TOKENIZER_FILES = (VOCAB, TOKENIZER, WHOLE, _ADDED, _SPECIAL)
+TOKENIZER_FILES = (VOCAB, SPIECE, TOKENIZER, WHOLE, _ADDED, _SPECIAL)
 # The classes that split text as BERT does; others, such as BertJapaneseTokenizer, find words first.
 _CLASSES = ("BertTokenizer", "BertTokenizerFast", "MobileBertTokenizer", "MobileBertTokenizerFast")
+# The same of SentencePiece models.
+_PIECE_CLASSES = ("AlbertTokenizer", "AlbertTokenizerFast")
 # Classes that read everything from tokenizer.json.
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # The keys of tokenizer_config.json and special_tokens_map.json that name special tokens. Five of
@@ -75,12 +82,14 @@ _NAMES = _optional(_NAME, *_NAMED)
 _NAMES |= _optional(list[_NAME,] | dict[str, _NAME] | None, _EXTRA, _OLD_EXTRA)
 _CONFIG = _NAMES | _optional(dict[str, _TOKEN] | None, _DECODER)
 _CONFIG |= _optional(bool | None, "do_lower_case", "strip_accents", "tokenize_chinese_chars")
+_CONFIG |= _optional(bool | None, "keep_accents")
 _CONFIG |= _optional(str | None, "padding_side", "tokenizer_class", "truncation_side")
 _CONFIG |= _optional(float | None, "model_max_length")
 _STEP = _optional(bool | None, "handle_chinese_chars", "lowercase", "strip_accents")
-_STEP |= _optional(str, "type")
+_STEP |= _optional(str, "type", "precompiled_charsmap")
 _PART = _STEP | _optional(list[_STEP], *_STEPS)
 _MODEL = {"type?": str | None, "unk_token?": str | None, "vocab?": dict[str, int] | list[Any]}
+_MODEL |= {"unk_id?": int | None}
 _NUMBERED = _TOKEN | {"id": int}
 _WHOLE = {"model": _MODEL, "added_tokens?": list[_NUMBERED] | None}
 _WHOLE |= _optional((_PART, NoneType), *_PARTS)
@@ -109,9 +118,19 @@ class TokenizerFiles:
         return read_json(self._whole_path, _WHOLE)
 
     @cached_property
+    def file(self) -> str:
+        """The path of the file that holds the vocabulary, if there is any."""
+        if tf.io.gfile.exists(self._path):
+            return self._path
+        models = sorted(tf.io.gfile.glob(os.path.join(self._folder, "*.model")))
+        return models[0] if models else self._whole_path
+
+    @cached_property
     def vocab(self) -> Vocabulary | None:
         """The vocabulary, or None; warns of added tokens that have other ids in transformers."""
-        source = self._path if tf.io.gfile.exists(self._path) else self._whole_path
+        source = self.file
+        if self._has_pieces:
+            return self._piece_vocab()
         if source == self._path:
             lines = read_tokens(self._path)
             size = len({line.rstrip(_SPACES) for line in read_vocab_lines(self._path)})
@@ -129,9 +148,7 @@ class TokenizerFiles:
             else:
                 names = self._names(lines)
                 lines = [names.get(line, line) for line in lines]
-                tokens = self._added_tokens()
-                tokens = [x | {"content": names.get(x["content"], x["content"])} for x in tokens]
-                added = _with_ids(tokens, lines, size)
+                added = _with_ids(self._added_tokens(), names, lines, size)
             # transformers counts a blank line at the end, too.
             first = min((token.id for token in added if token.id >= len(lines)), default=0)
             lines += [""] * (first - len(lines))
@@ -140,6 +157,8 @@ class TokenizerFiles:
     @cached_property
     def lower_case(self) -> bool | None:
         """Whether text is lower-cased, None if unknown; warns of tokenizers unlike ours."""
+        if self._has_pieces:
+            return self.config.get("do_lower_case") is not False
         splits = self._stated("tokenize_chinese_chars", "handle_chinese_chars") is False
         kind = self.config.get("tokenizer_class") or _CLASSES[0]
         differences = ["tokenize_chinese_chars is False"] if splits else []
@@ -159,10 +178,38 @@ class TokenizerFiles:
         return self._stated("do_lower_case", "lowercase")
 
     @property
-    def sentencepiece_file(self) -> str | None:
-        """The tokenizer.json of a SentencePiece model; None if there is none."""
+    def _has_pieces(self) -> bool:
+        """Whether the vocabulary is a SentencePiece model."""
         kind = self._whole.get("model", {}).get("type")
-        return self._whole_path if kind == _SENTENCEPIECE else None
+        of_whole = self.file == self._whole_path and kind == _SENTENCEPIECE
+        return of_whole or self.file.endswith(".model")
+
+    def _piece_vocab(self) -> Vocabulary | None:
+        """Returns the vocabulary of a SentencePiece model, None if it is not AlbertTokenizer's."""
+        kind = self.config.get("tokenizer_class") or _PIECE_CLASSES[0]
+        if kind not in _PIECE_CLASSES:
+            print(
+                f"WARNING: {self.file} is a SentencePiece vocabulary for {kind}, which splits text "
+                f"in another way than {_PIECE_CLASSES[0]}: only the weights are read."
+            )
+            return None
+        with errors_at(self.file):
+            if self.file.endswith(".model"):
+                model = read_file(self.file)
+            else:
+                steps = _steps(self._whole.get("normalizer"))
+                maps = (step.get("precompiled_charsmap", "") for step in steps)
+                charsmap = base64.b64decode(next(filter(None, maps), ""))
+                whole = self._whole["model"]
+                model = model_of_pieces(whole.get("vocab", ()), whole.get("unk_id"), charsmap)
+            vocab = Vocabulary.from_sentencepiece(model)
+            if CHECKSUM in self.config:
+                added = Vocabulary.from_values(vocab.lines, self.config).added
+            else:
+                names = dict(zip(vocab.written_names, SPECIAL_TOKENS, strict=True))
+                added = _with_ids(self._added_tokens(), names, vocab.lines, len(vocab))
+            strips = False if self.config.get("keep_accents") else None
+            return replace(vocab, added=tuple(added), strip_accents=strips)
 
     def _stated(self, key: str, of_normalizer: str) -> bool | None:
         """Returns a value of tokenizer_config.json or of the normalizer, as transformers does."""
@@ -300,14 +347,17 @@ def _listed(value: Any) -> list[dict[str, Any]]:
 
 
 def _with_ids(
-    tokens: Iterable[dict[str, Any]], lines: Sequence[str], size: int
+    tokens: Iterable[dict[str, Any]], names: Mapping[str, str], lines: Sequence[str], size: int
 ) -> list[AddedToken]:
-    """Gives added tokens their ids as `add_tokens` of tokenizers does, after `size` others."""
+    """Gives added tokens their ids as `add_tokens` of tokenizers does, after `size` others.
+
+    `names` are those that become others.
+    """
     ids = {line: index for index, line in enumerate(lines)}
     added: dict[int, AddedToken] = {}
     contents = {""}
     for values in tokens:
-        content = values["content"]
+        content = names.get(values["content"], values["content"])
         if content in contents:
             continue
         contents.add(content)

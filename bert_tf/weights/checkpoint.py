@@ -121,7 +121,6 @@ class Checkpoint:
     head: Head | None = None  # what `task_model/head` predicts
     config_file: str | None = None
     vocab_file: str | None = None
-    sentencepiece_file: str | None = None  # a vocabulary that came with it but is not WordPiece
     vocab_problem: str | None = None  # why another vocabulary that came with it cannot be used
     casing_is_guess: bool = False  # whether no file states `spec.lower_case`
     run: Run | None = None  # that it is part of
@@ -156,7 +155,6 @@ def with_vocab(checkpoint: Checkpoint, read: Callable[[], Vocabulary | None]) ->
         spec=dataclasses.replace(checkpoint.spec, vocab=vocab),
         vocab_file=checkpoint.vocab_file if vocab else None,
         vocab_problem=problem,
-        sentencepiece_file=None if vocab else checkpoint.sentencepiece_file,
     )
 
 

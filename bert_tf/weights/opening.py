@@ -22,7 +22,7 @@ import tensorflow as tf
 from bert_tf.base.files import named_errors
 from bert_tf.base.process import check_not_forked
 from bert_tf.config import EMBEDDING, BertConfig, ModelSpec
-from bert_tf.runs.run import CONFIG, VOCAB, Run
+from bert_tf.runs.run import CONFIG, Run
 from bert_tf.training.checkpoints import chosen_checkpoint, saved_tensors
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import google, huggingface, kerashub, model_garden, saved_model
@@ -80,7 +80,7 @@ def open_checkpoint(
     if is_archive(path):
         checkpoint = dataclasses.replace(checkpoint, path=path)
     spec = checkpoint.spec
-    if spec.lower_case is None and not checkpoint.sentencepiece_file:
+    if spec.lower_case is None:
         spec = dataclasses.replace(spec, lower_case=guess_casing(spec.vocab, checkpoint.path))
         checkpoint = dataclasses.replace(checkpoint, spec=spec, casing_is_guess=True)
     return checkpoint
@@ -152,7 +152,7 @@ def _open_run(
         tensors=found,
         head=folder.head,
         config_file=folder.file(CONFIG),
-        vocab_file=folder.file(VOCAB),
+        vocab_file=folder.vocab_file,
         run=folder.whole,
     )
     if spec.config.has_layers:

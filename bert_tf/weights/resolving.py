@@ -17,7 +17,7 @@ from bert_tf.config import BertConfig, ModelSpec, preset_config
 from bert_tf.runs.run import CONFIG, TOKENIZER, VOCAB, Run
 from bert_tf.text.tokenizer_files import WHOLE
 from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping, check_fits
-from tfrecords.vocabulary import Vocabulary, guess_casing, load_vocab, warn_about_casing
+from tfrecords.vocabulary import SPIECE, Vocabulary, guess_casing, load_vocab, warn_about_casing
 
 # Configuration values that affect training only. They may differ from those of the initial
 # checkpoint: a model may, for example, be pre-trained without dropout and fine-tuned with it.
@@ -73,14 +73,12 @@ def resolve_model(
     if resumed:
         casings[run.file(TOKENIZER)] = run.lower_case
         if not replace_vocab:
-            vocabs[run.file(VOCAB)] = run.vocab
+            vocabs[run.vocab_file] = run.vocab
     if init:
         casings[init.path] = init.stated_casing
         # A checkpoint that is about to grow has the old vocabulary.
         if not (replace_vocab or mapping):
             vocabs[init.vocab_file or init.path] = init.spec.vocab
-        if not replace_vocab:
-            check_readable(init)
     if replace_vocab:
         vocab_source, vocab = next(iter(vocabs.items()))
     else:
@@ -153,16 +151,6 @@ def check_same_config(
         raise ValueError(f"{saved_in} differs from {source} in {shown}: {advice}")
 
 
-def check_readable(checkpoint: Checkpoint) -> None:
-    """Raises a ValueError if a checkpoint has a vocabulary that cannot be read."""
-    if checkpoint.sentencepiece_file:
-        raise ValueError(
-            f"{checkpoint.sentencepiece_file} is a SentencePiece vocabulary, but bert_tf splits "
-            f"text into WordPiece tokens: only the weights of {checkpoint.path} can be used, with "
-            "bert_tf.load, convert_checkpoint and export.lite"
-        )
-
-
 def agreed(
     what: str, values: Mapping[str, Any], advice: str = "they must agree"
 ) -> tuple[str | None, Any]:
@@ -212,8 +200,8 @@ def flag_values(
     """Returns the vocabularies and casings that flags state, by the name of their source.
 
     A vocab.txt with a tokenizer_config.json beside it, as in a run folder, states its casing. A
-    tokenizer.json, and a folder of such files, are read as transformers reads them. `flag` is the
-    name of the flag that gave `vocab_file`.
+    tokenizer.json, a SentencePiece model and a folder of such files are read as transformers reads
+    them. `flag` is the name of the flag that gave `vocab_file`.
     """
     casings = {"--do_lower_case": do_lower_case}
     if not vocab_file:
@@ -221,14 +209,14 @@ def flag_values(
     source, (path, name) = f"--{flag}={vocab_file}", os.path.split(vocab_file)
     if tf.io.gfile.isdir(vocab_file):
         path, name = vocab_file, ""
-    elif name not in (VOCAB, WHOLE):
+    elif name not in (VOCAB, WHOLE) and not name.endswith(".model"):
         return {source: load_vocab(vocab_file)}, casings
     folder = Run(path)
     casings[folder.file(TOKENIZER)] = folder.lower_case
     replaces = replace_vocab and name == VOCAB
     vocab = load_vocab(vocab_file) if replaces else folder.vocab
     if not (vocab or name):
-        raise ValueError(f"{source}: the folder has neither {VOCAB} nor {WHOLE}")
+        raise ValueError(f"{source}: the folder has no {VOCAB}, {SPIECE} or {WHOLE}")
     return {source: vocab or load_vocab(vocab_file)}, casings
 
 

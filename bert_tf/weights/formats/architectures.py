@@ -1,10 +1,7 @@
 """How Google and Hugging Face name and configure BERT, ALBERT and MobileBERT: a row for each."""
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
-
-import tensorflow as tf
 
 from bert_tf.config import BertConfig
 from bert_tf.weights.names import num_layers
@@ -178,8 +175,3 @@ def config_values(config: BertConfig) -> dict[str, Any]:
     theirs = {ours: architecture.keys.get(ours, ours) for ours in {**values, **known}}
     values |= {x: known[x] for x in known if theirs[x] in architecture.defaults}
     return {theirs[x]: y for x, y in values.items() if x not in architecture.fixed}
-
-
-def sentencepiece_file(folder: str) -> str | None:
-    """Returns the SentencePiece model in a folder; None if there is none."""
-    return next(iter(sorted(tf.io.gfile.glob(os.path.join(folder, "*.model")))), None)

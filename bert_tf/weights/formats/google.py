@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf.base.files import errors_at, named_errors, read_json
 from bert_tf.base.output_files import write_json
 from bert_tf.config import BertConfig, Head, ModelSpec
-from bert_tf.runs.run import CONFIG, VOCAB, Run
+from bert_tf.runs.run import CONFIG, Run
 from bert_tf.training.checkpoints import check_name, listed_checkpoint, tensors_by_key
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import architectures
@@ -83,8 +83,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         tensors=theirs,
         head=kind and Head(kind),
         config_file=config_file,
-        vocab_file=folder.file(VOCAB),
-        sentencepiece_file=architectures.sentencepiece_file(folder.path),
+        vocab_file=folder.vocab_file,
     )
     checkpoint = import_tensors(checkpoint, rows(spec.config, kind), (*_IGNORED, *ignored))
     return with_vocab(checkpoint, lambda: folder.vocab)

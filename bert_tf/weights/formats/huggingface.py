@@ -13,15 +13,16 @@ from bert_tf.base.process import needed
 from bert_tf.base.storage import download_errors
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.runs.run import Run
-from bert_tf.text.tokenizer_files import TOKENIZER, TOKENIZER_FILES, VOCAB, WHOLE, TokenizerFiles
+from bert_tf.text.tokenizer_files import TOKENIZER, TOKENIZER_FILES, WHOLE, TokenizerFiles
 from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
 from bert_tf.weights.formats import huggingface_config
-from bert_tf.weights.formats.architectures import ARCHITECTURES, sentencepiece_file
+from bert_tf.weights.formats.architectures import ARCHITECTURES
 from bert_tf.weights.formats.sentence_transformers import FILES as EMBEDDER_FILES
 from bert_tf.weights.formats.sentence_transformers import transformer_folder
 from bert_tf.weights.formats.tensor_files import FILE, INDEX, open_tensors
+from bert_tf.weights.formats.tokenizer_json import tokenizer_json
 from bert_tf.weights.translation import export_tensors, import_tensors
-from tfrecords.vocabulary import SPECIAL_TOKENS, write_vocab
+from tfrecords.vocabulary import write_vocab
 
 NAME = "Hugging Face"
 HF_CONFIG = "config.json"
@@ -64,8 +65,6 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
     table = huggingface_config.rows(config, head and head.kind, prefix, old)
     left_out = (*huggingface_config.copies(folder, type_name, wanted), *ignored)
     halves = sorted(types & {"float16", "bfloat16"})
-    has_vocab = tf.io.gfile.exists(os.path.join(folder, VOCAB))
-    vocab_file = os.path.join(folder, VOCAB if has_vocab else WHOLE)
     files = TokenizerFiles(folder)
     checkpoint = Checkpoint(
         path=folder,
@@ -74,20 +73,17 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         tensors=theirs,
         head=head,
         config_file=config_file if values else None,
-        vocab_file=vocab_file,
-        sentencepiece_file=sentencepiece_file(folder) or files.sentencepiece_file,
+        vocab_file=files.file,
     )
     checkpoint = import_tensors(checkpoint, table, left_out, classes)
     checkpoint = with_vocab(checkpoint, lambda: files.vocab)
     vocab = checkpoint.spec.vocab
     if vocab and len(vocab) < config.vocab_size:
         print(
-            f"WARNING: {vocab_file} has {len(vocab)} tokens, fewer than the vocab_size "
+            f"WARNING: {files.file} has {len(vocab)} tokens, fewer than the vocab_size "
             f"{config.vocab_size} of the configuration: unless the embeddings were padded to that "
             "size, the vocabulary is incomplete or belongs to another model."
         )
-    if checkpoint.sentencepiece_file:
-        return checkpoint
     spec = dataclasses.replace(checkpoint.spec, lower_case=files.lower_case)
     return dataclasses.replace(checkpoint, spec=spec)
 
@@ -142,16 +138,18 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
 
 
 def _write_tokenizer(spec: ModelSpec, folder: str, others: Mapping[str, Any]) -> None:
-    """Writes vocab.txt and the tokenizer_config.json that AutoTokenizer needs."""
+    """Writes the vocabulary and the tokenizer_config.json that AutoTokenizer needs."""
     if not spec.vocab:
         return
-    write_vocab(os.path.join(folder, VOCAB), spec.vocab)
+    write_vocab(os.path.join(folder, spec.vocab.file_name), spec.vocab)
+    if spec.vocab.sentencepiece:
+        write_json(os.path.join(folder, WHOLE), tokenizer_json(spec.vocab, spec.lower_case), None)
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
     Run(folder).write_tokenizer(
         spec.vocab,
         spec.lower_case,
         model_max_length=spec.config.max_position_embeddings,
-        **dict(zip(names, SPECIAL_TOKENS, strict=True)),
+        **dict(zip(names, spec.vocab.written_names, strict=True)),
         **others,
     )
     if spec.lower_case is None:

@@ -12,7 +12,7 @@ from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectG
 
 from bert_tf.base.files import whole
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.runs.run import CONFIG, VOCAB, Run
+from bert_tf.runs.run import CONFIG, Run
 from bert_tf.training.checkpoints import Tensor, latest_checkpoint, tensors_by_key
 from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
 from bert_tf.weights.names import weights
@@ -78,7 +78,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         spec=ModelSpec(config, lower_case=folder.lower_case),
         tensors=theirs,
         config_file=folder.file(CONFIG) if has_config else None,
-        vocab_file=folder.file(VOCAB),
+        vocab_file=folder.vocab_file,
     )
     return with_vocab(import_variables(checkpoint, ignored), lambda: folder.vocab)
 

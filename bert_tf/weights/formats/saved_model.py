@@ -20,7 +20,7 @@ from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats import model_garden
 from bert_tf.weights.translation import import_tensors, own_rows
-from tfrecords.vocabulary import Vocabulary, load_vocab
+from tfrecords.vocabulary import SPIECE, Vocabulary, load_vocab
 
 NAME = "SavedModel"
 
@@ -153,7 +153,7 @@ def read_asset(vocab_file: str | None) -> Vocabulary | None:
     if not vocab_file:
         return None
     folder, name = os.path.split(vocab_file)
-    return TokenizerFiles(folder).vocab if name == VOCAB else load_vocab(vocab_file)
+    return TokenizerFiles(folder).vocab if name in (VOCAB, SPIECE) else load_vocab(vocab_file)
 
 
 def read_preprocessor(path: str) -> tuple[Vocabulary, bool, int] | None:

@@ -89,7 +89,7 @@ def test_changed_flags_leave_out_where_a_run_computes(run):
     """Oracle: by hand; a flag that is new since the last start has not changed."""
     saved = DeviceOptions(strategy="cpu", precision="float16").values()
     run.write(ModelSpec(CONFIG), {x: saved[x] for x in saved if x != "tpu_name"})
-    options = DeviceOptions(strategy="gpu", tpu_name="new")
+    options = DeviceOptions(strategy="tpu", tpu_name="new")
     assert run.changed_flags(options.values("place")) == {"precision": ("float16", "float32")}
     run.check_flags(options.values("place", "training"))
     match = r"run was made from .*\(precision=float16, not float32\): choose"

@@ -14,6 +14,7 @@ from bert_tf.finetuning.registry import default_length, make_task, options_of_ru
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask, MultiLabelTask
 from bert_tf.finetuning.tasks.text_task import RegressionTask, TextTask, number_head
+from bert_tf.layers.initial_weights import loaded_next
 from bert_tf.models.task_model import Ensemble
 from bert_tf.runs.run import LEARNED_OBJECTIVE, Run
 from bert_tf.training.checkpoints import Tensor
@@ -218,7 +219,7 @@ def load_task_model(
 ) -> keras.Model:
     """Builds the model of a task with fine-tuned weights.
 
-    If the checkpoint has no pooler and the head reads none, the pooler stays random. Hugging Face's
+    If the checkpoint has no pooler and the head reads none, the pooler is all zeros. Hugging Face's
     models with such heads lack it. `allow_non_finite` makes NaN and infinity a warning. The model
     of a checkpoint with `others` is an `Ensemble`.
     """
@@ -230,7 +231,8 @@ def load_task_model(
     if head and head.kind != EMBEDDING and isinstance(task, RegressionTask):
         # With its own mean and deviation.
         task = dataclasses.replace(task, head=number_head(head))
-    model = task.build_model(checkpoint.spec.config)
+    with loaded_next():
+        model = task.build_model(checkpoint.spec.config)
     unread = ("pooler",) if head and not head.reads_pooler else ()
     load_weights(checkpoint.path, checkpoint.tensors, model.weights, None, unread, allow_non_finite)
     return model

@@ -8,6 +8,7 @@ import keras
 
 from bert_tf.config import BertConfig
 from bert_tf.inference.inference_options import TokenizerOptions
+from bert_tf.layers.initial_weights import loaded_next
 from bert_tf.text.sentencepiece import make_tokenizer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint, load_weights
@@ -43,8 +44,9 @@ def with_parts(checkpoint: Checkpoint, parts: Collection[str]) -> Checkpoint:
 def load_model(
     checkpoint: Checkpoint, build: Callable[[BertConfig], Model], parts: Collection[str]
 ) -> Model:
-    """Builds a model and loads some parts of it; the others are random."""
-    model = build(checkpoint.spec.config)
+    """Builds a model and loads some parts of it; nothing may read the others."""
+    with loaded_next():
+        model = build(checkpoint.spec.config)
     weights = [weight for weight in model.weights if part_of(weight.path) in parts]
     load_weights(checkpoint.path, with_parts(checkpoint, parts).tensors, weights)
     return model

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import keras
 import numpy as np
 import pandas as pd
 import pytest
@@ -174,6 +175,12 @@ def test_a_data_frame_comes_back_with_the_answers(predict):
     for full in (found, frame.assign(predicted_label="mine"), frame[:0].assign(predicted_label=1)):
         with one_line("has the columns 'label' and 'predicted_label': rename the second one"):
             predict(full)
+
+
+def test_loading_draws_no_weights_that_it_replaces(folder, predict, monkeypatch):
+    """Oracle: the same model, loaded before drawing became an error."""
+    monkeypatch.setattr(keras.initializers.TruncatedNormal, "__call__", None)
+    assert bert_tf.load_predictor(folder)(PAIRS[:2]) == predict(PAIRS[:2])
 
 
 def test_a_process_that_only_predicts_says_so_to_tensorflow(folder, predict):

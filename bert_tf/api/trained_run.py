@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from bert_tf.inference.predictor import Predictor
+    from bert_tf.inference.presenting import Prediction
 
 
 class _Metrics(dict):
@@ -44,6 +45,7 @@ class TrainedRun:
     Example:
         run = bert_tf.open_run("reviews")
         run.predict(["a moving film"])
+        run.explain("a moving film")["effects"]
         run.evaluate("other.csv")["eval_accuracy"]
         run.plot("confusion").savefig("confusion.png")
         run.export("classifier")
@@ -87,6 +89,10 @@ class TrainedRun:
     def predict(self) -> "Predictor":
         """The predictor of the best weights, or of `models`; see `load_predictor`."""
         return bert_tf.load_predictor(self.models or self.path)
+
+    def explain(self, text: Any) -> "Prediction":
+        """Returns the answer of a classifier, and which words moved it; see `Predictor.explain`."""
+        return self.predict.explain(text)
 
     def evaluate(self, data: Any) -> dict[str, float]:
         """Returns the metrics on other data, such as `eval_accuracy`; writes nothing.

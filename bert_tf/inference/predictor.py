@@ -16,6 +16,7 @@ from bert_tf.config import Head
 from bert_tf.finetuning.evaluating import evaluate
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
 from bert_tf.inference.engine import Engine
+from bert_tf.inference.explaining import explained
 from bert_tf.inference.inference_options import (
     LITE,
     ONNX,
@@ -144,6 +145,49 @@ class Predictor(Loaded):
         if is_frame(texts):
             return _with_answers(texts, [*map(cells_of, found)], added)
         return answers[0] if single else answers
+
+    @checked
+    def explain(self, text: Any) -> Prediction:
+        """Returns the answer of a classifier to one text or pair, and which words moved it.
+
+        The effect of a word is the probability of the likeliest class minus what it is for the text
+        without the word, so words with positive effects speak for the class. A word stands between
+        spaces, with its punctuation; a Chinese character is a word. The model reads the text once
+        for each word.
+
+        Args:
+            text: one example, in any form that a call takes.
+
+        Returns:
+            what a call returns, with two more items: `explained`, the likeliest class, as in
+            `probabilities`; and `effects`, a list in the order of the text, and of a pair, with the
+            `input` (`text` or `text_b`), the `word`, its `start` and `end` there, in bytes, and its
+            `effect`. Words after the 512th of a text are left out. A notebook colors the words.
+
+        Example:
+            predict.explain("a moving film")["effects"][1]["effect"]
+
+        Raises:
+            ValueError: the model is not a classifier, or there is more than one example.
+
+        Source: Visualizing and Understanding Convolutional Networks (arXiv:1311.2901) section 4.2,
+        which covers parts of an image; Understanding Neural Networks through Representation Erasure
+        (arXiv:1612.08220), which leaves out words.
+        """
+        with in_python(PredictOptions):
+            if not self.explains:
+                raise ValueError(
+                    f"{self.path} is not a classifier: only their answers have effects"
+                )
+            examples, single = given_examples(text, self.signature, self.columns)
+            if not single:
+                raise ValueError("explain takes one text or pair: call it for each")
+            return explained(lambda rows: self.predict(rows, progress=True)[0], examples[0])
+
+    @property
+    def explains(self) -> bool:
+        """Whether `explain` takes this model: it predicts probabilities of named classes."""
+        return bool(self.labels) and self._head.kind == "classifier"
 
     def predict(
         self, examples: Sequence[Example], progress: bool = False

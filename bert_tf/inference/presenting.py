@@ -24,6 +24,8 @@ _MOST_BARS, _MOST_ANSWERS = 10, 20
 _MOST_CHARACTERS = 1000
 # Black on these is legible, and the color-blind can distinguish them.
 _COLORS = ("#ffd8a8", "#b2d8ff", "#b8f0c2", "#e3c8f5", "#f7c6d9", "#fff0a3", "#c9d3df")
+# The colors of words for and against a class, which the color-blind can distinguish, too.
+_FOR, _AGAINST, _SMALLEST_EFFECT = (0x56, 0xB4, 0xE9), (0xE6, 0x9F, 0x00), 0.005
 
 
 def answer_of(
@@ -127,8 +129,8 @@ def drawing_of(row: Mapping[str, Any]) -> dict[str, list]:
     """Returns what notebooks and the explorer draw of an example with its answer, for JSON.
 
     Returns:
-        texts: each text as a list of parts, `text`, `kind` and `color`; only tagged parts and
-            answers to questions have a color.
+        texts: each text as a list of parts, `text`, `kind` and `color`; only tagged parts, answers
+            to questions and words with an effect have a color.
         bars: names, each as a `token`, and their `probability`, the largest first.
         note: a number, a vector, that there is no answer, or how many bars are left out.
     """
@@ -151,21 +153,39 @@ def drawing_of(row: Mapping[str, Any]) -> dict[str, list]:
     else:
         inputs = ("id", "text", "text_b")
         note = _shown({name: value for name, value in row.items() if name not in inputs})
+    spans = [[] for _ in texts[1:]] + [marks]
+    if effects := row.get("effects"):
+        spans = [_effects_on(name, effects) for name in ("text", "text_b")]
     bars = sorted(bars, key=lambda bar: -bar[1])
     if len(bars) > _MOST_BARS:
         note = f"... and {len(bars) - _MOST_BARS:,} more"
-    *others, last = texts
-    parts = [[(text, "", 0.0)] for text in others] + [_marked(last, marks)]
+    parts = map(_marked, texts, spans)
     return {
-        "texts": [[_part_of(text, kind, "words" in row) for text, kind, _ in x] for x in parts],
+        "texts": [[_part_of(x, kind, _color_in(row, kind, p)) for x, kind, p in y] for y in parts],
         "bars": [{"token": str(x), "probability": share} for x, share in bars[:_MOST_BARS]],
         "note": _cropped(note),
     }
 
 
-def _part_of(text: str, kind: str, is_tag: bool) -> dict[str, str]:
-    color = _COLORS[sum(kind.encode()) % len(_COLORS) if is_tag else 0]
+def _part_of(text: str, kind: str, color: str) -> dict[str, str]:
     return {"text": text if kind else _cropped(text), "kind": kind, "color": color if kind else ""}
+
+
+def _color_in(row: Mapping[str, Any], kind: str, share: float) -> str:
+    """Returns a color for each tag; for effects blue or, if negative, orange, pale if small."""
+    if "effects" not in row:
+        return _COLORS[sum(kind.encode()) % len(_COLORS) if "words" in row else 0]
+    full, strength = _FOR if share > 0 else _AGAINST, min(1.0, 0.2 + abs(share))
+    return "#" + "".join(f"{round(255 - strength * (255 - x)):02x}" for x in full)
+
+
+def _effects_on(name: str, effects: Sequence[Mapping[str, Any]]) -> list[_Span]:
+    """Returns the words of an input whose effects are not negligible."""
+    return [
+        (x["start"], x["end"], f"{x['effect']:+.1%}", x["effect"])
+        for x in effects
+        if x["input"] == name and abs(x["effect"]) >= _SMALLEST_EFFECT
+    ]
 
 
 def _cropped(text: str) -> str:

@@ -21,6 +21,7 @@ from bert_tf.explore import Options, run
 from bert_tf.inference.explorer import notebook_page
 from bert_tf.inference.explorer.exploring import Explorer
 from bert_tf.inference.explorer.server import MOST_BYTES, PageServer, page_of
+from bert_tf.inference.presenting import drawing_of
 from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.runs.run import Run
 
@@ -102,19 +103,21 @@ def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
 
 
 def test_the_answer_of_a_fine_tuned_model(fine_tuned):
-    """Oracle: the predictor's; a text that is no pair has a note; of a single one, all is text."""
+    """Oracle: the predictor's, with the effects of words; a text that is no pair has a note."""
     folder, _ = fine_tuned("rte", Head("classifier", ("no", "yes")))
     explorer = Explorer(options(folder))
     shares = bert_tf.load_predictor(folder)("the cat ||| on")["probabilities"]
     found = explorer.explore(b"the cat ||| on")["answer"]
     assert {bar["token"]: bar["probability"] for bar in found["bars"]} == shares
-    assert [[part["text"] for part in text] for text in found["texts"]] == [["the cat"], ["on"]]
+    assert found == drawing_of(bert_tf.load_predictor(folder).explain("the cat ||| on"))
     note = explorer.explore(b"the cat")["answer"]["note"]
     assert "the model needs text and text_b" in note
     explorer = Explorer(options(fine_tuned("sst2", Head("classifier", ("no", "yes")))[0]))
     found = explorer.explore(b"the cat ||| on [MASK]")
     assert found["sources"] == ["", *"the cat | | | on [ MASK ]".split(), ""]
-    assert not any(found["segments"]) and "the cat |||" in found["answer"]["texts"][0][0]["text"]
+    assert not any(found["segments"]) and "the cat |||" in "".join(
+        part["text"] for part in found["answer"]["texts"][0]
+    )
 
 
 def test_suggestions_are_texts_of_the_run(fine_tuned, tmp_path):

@@ -19,7 +19,7 @@ from support import one_line
 import bert_tf
 from bert_tf import extract_features
 from bert_tf.config import Head
-from bert_tf.inference.presenting import Prediction, Predictions
+from bert_tf.inference.presenting import Prediction, Predictions, drawing_of
 from bert_tf.predict import Options, run
 from export import classifier
 
@@ -175,6 +175,54 @@ def test_a_data_frame_comes_back_with_the_answers(predict):
     for full in (found, frame.assign(predicted_label="mine"), frame[:0].assign(predicted_label=1)):
         with one_line("has the columns 'label' and 'predicted_label': rename the second one"):
             predict(full)
+
+
+def test_the_effect_of_a_word_is_that_of_leaving_it_out(predict):
+    """Oracle: the answers to the pairs without each of the words, written by hand."""
+    found = predict.explain(("the cat  sat.", "é 中文"))
+    without = {
+        ("text", "the", 0, 3): (" cat  sat.", "é 中文"),
+        ("text", "cat", 4, 7): ("the   sat.", "é 中文"),
+        ("text", "sat.", 9, 13): ("the cat  ", "é 中文"),
+        ("text_b", "é", 0, 2): ("the cat  sat.", " 中文"),
+        ("text_b", "中", 3, 6): ("the cat  sat.", "é 文"),
+        ("text_b", "文", 6, 9): ("the cat  sat.", "é 中"),
+    }
+    answer = predict(("the cat  sat.", "é 中文"))
+    assert found == answer | {"explained": answer["label"], "effects": found["effects"]}
+    shares = [predict(pair)["probabilities"][answer["label"]] for pair in without.values()]
+    effects = [answer["probabilities"][answer["label"]] - share for share in shares]
+    assert max(map(abs, effects)) > 0.01
+    assert [tuple(x.values())[:4] for x in found["effects"]] == [*without]
+    assert [x["effect"] for x in found["effects"]] == pytest.approx(effects, abs=1e-5)
+
+
+def test_explanations_need_a_classifier_and_one_text(classify, fine_tuned):
+    """Oracle: the messages; of several classes at once, the likeliest is explained."""
+    with pytest.raises(ValueError, match="takes one text or pair: call it for each"):
+        classify.explain(["a", "b"])
+    tagger = bert_tf.load_predictor(fine_tuned("ner", Head("tagger", ("O", "B-X", "I-X")))[0])
+    with pytest.raises(ValueError, match="is not a classifier"):
+        tagger.explain("the cat")
+    head = Head("classifier", ("a", "b", "c"), multi_label=True)
+    several = bert_tf.load_predictor(fine_tuned("csv", head, label_type="classes")[0])
+    found = several.explain("the cat")
+    assert found["explained"] == max(found["probabilities"], key=found["probabilities"].get)
+
+
+def test_notebooks_and_pages_color_words_by_their_effects():
+    """Oracle: parts and colors by hand: blue for, orange against, pale if small."""
+    effects = [
+        {"input": "text", "word": "é", "start": 0, "end": 2, "effect": 0.8},
+        {"input": "text", "word": "b", "start": 3, "end": 4, "effect": 0.001},
+        {"input": "text_b", "word": "c", "start": 0, "end": 1, "effect": -0.3},
+    ]
+    row = {"text": "é b", "text_b": "c", "probabilities": {"no": 0.9, "yes": 0.1}, "label": "no"}
+    drawing = drawing_of(row | {"explained": "no", "effects": effects})
+    assert [[tuple(part.values()) for part in text] for text in drawing["texts"]] == [
+        [("é", "+80.0%", "#56b4e9"), (" b", "", "")],
+        [("c", "-30.0%", "#f2cf80")],
+    ]
 
 
 def test_loading_draws_no_weights_that_it_replaces(folder, predict, monkeypatch):

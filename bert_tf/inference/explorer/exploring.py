@@ -64,7 +64,8 @@ class Explorer:
 
         Returns:
             text: the text.
-            answer: that of a fine-tuned model, as `drawing_of` returns it; None for other models.
+            answer: that of a fine-tuned model, as `drawing_of` returns it, for a classifier with
+                the effects of words; None for other models.
             tokens, segments, sources: its tokens; for each, its segment, 0 or 1, and the part of
                 the text that it stands for.
             truncated: whether tokens at the end were left out.
@@ -113,7 +114,8 @@ class Explorer:
         if not self._predictor:
             return None
         try:
-            return drawing_of(self._predictor(text.decode("utf-8", "replace")))
+            answer = self._predictor.explain if self._predictor.explains else self._predictor
+            return drawing_of(answer(text.decode("utf-8", "replace")))
         except ValueError as error:  # A text is not a pair, as the model needs.
             return {"texts": [], "bars": [], "note": str(error)}
 

@@ -1,0 +1,47 @@
+"""Why a classifier decides as it does: the effect of every word on its answer."""
+
+import itertools
+import re
+from collections.abc import Callable
+
+from bert_tf.inference.presenting import JsonAnswer, Prediction
+from bert_tf.inference.texts import Example
+
+# As BERT's tokenizer does, it takes each Chinese character for a word.
+_CHINESE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_WORD = re.compile(rf"[{_CHINESE}]|[^\s{_CHINESE}]+")
+# Encoders read up to 512 tokens.
+_MOST_WORDS = 512
+
+
+def explained(predict: Callable[[list[Example]], list[JsonAnswer]], example: Example) -> Prediction:
+    """Returns an example with its answer and the effects of its words; see `Predictor.explain`.
+
+    `predict` returns the answers to examples.
+    """
+    places = [
+        (name, found)
+        for name, text in example.items()
+        if name in ("text", "text_b")
+        for found in itertools.islice(_WORD.finditer(text), _MOST_WORDS)
+    ]
+    changed = [
+        example | {name: found.string[: found.start()] + found.string[found.end() :]}
+        for name, found in places
+    ]
+    answer, *others = predict([example, *changed])
+    label = max(answer["probabilities"], key=answer["probabilities"].get)
+    share = answer["probabilities"][label]
+    effects = []
+    for (name, found), other in zip(places, others, strict=True):
+        start = len(found.string[: found.start()].encode())
+        effects.append(
+            {
+                "input": name,
+                "word": found[0],
+                "start": start,
+                "end": start + len(found[0].encode()),
+                "effect": round(share - other["probabilities"][label], 6),
+            }
+        )
+    return Prediction(example | answer | {"explained": label, "effects": effects})

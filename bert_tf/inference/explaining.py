@@ -17,12 +17,12 @@ _MOST_WORDS = 512
 def explained(predict: Callable[[list[Example]], list[JsonAnswer]], example: Example) -> Prediction:
     """Returns an example with its answer and the effects of its words; see `Predictor.explain`.
 
-    `predict` returns the answers to examples.
+    `predict` returns the answers to examples. Raises a ValueError if they have no classes.
     """
     places = [
         (name, found)
         for name, text in example.items()
-        if name in ("text", "text_b")
+        if name in ("text", "text_b") and isinstance(text, str)
         for found in itertools.islice(_WORD.finditer(text), _MOST_WORDS)
     ]
     changed = [
@@ -30,6 +30,8 @@ def explained(predict: Callable[[list[Example]], list[JsonAnswer]], example: Exa
         for name, found in places
     ]
     answer, *others = predict([example, *changed])
+    if not isinstance(answer.get("probabilities"), dict):
+        raise ValueError("only classifiers are explained, but this model has no named classes")
     label = max(answer["probabilities"], key=answer["probabilities"].get)
     share = answer["probabilities"][label]
     effects = []

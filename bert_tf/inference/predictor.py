@@ -175,19 +175,10 @@ class Predictor(Loaded):
         (arXiv:1612.08220), which leaves out words.
         """
         with in_python(PredictOptions):
-            if not self.explains:
-                raise ValueError(
-                    f"{self.path} is not a classifier: only their answers have effects"
-                )
             examples, single = given_examples(text, self.signature, self.columns)
             if not single:
                 raise ValueError("explain takes one text or pair: call it for each")
             return explained(lambda rows: self.predict(rows, progress=True)[0], examples[0])
-
-    @property
-    def explains(self) -> bool:
-        """Whether `explain` takes this model: it predicts probabilities of named classes."""
-        return bool(self.labels) and self._head.kind == "classifier"
 
     def predict(
         self, examples: Sequence[Example], progress: bool = False

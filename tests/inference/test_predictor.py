@@ -197,13 +197,15 @@ def test_the_effect_of_a_word_is_that_of_leaving_it_out(predict):
     assert [x["effect"] for x in found["effects"]] == pytest.approx(effects, abs=1e-5)
 
 
-def test_explanations_need_a_classifier_and_one_text(classify, fine_tuned):
+def test_explanations_need_a_classifier_and_one_text(classify, fine_tuned, tmp_path):
     """Oracle: the messages; of several classes at once, the likeliest is explained."""
     with pytest.raises(ValueError, match="takes one text or pair: call it for each"):
         classify.explain(["a", "b"])
-    tagger = bert_tf.load_predictor(fine_tuned("ner", Head("tagger", ("O", "B-X", "I-X")))[0])
-    with pytest.raises(ValueError, match="is not a classifier"):
-        tagger.explain("the cat")
+    folder = fine_tuned("ner", Head("tagger", ("O", "B-X", "I-X")))[0]
+    bert_tf.export_classifier(folder, tmp_path / "tagger")
+    for tagger in (bert_tf.load_predictor(folder), bert_tf.load_predictor(tmp_path / "tagger")):
+        with pytest.raises(ValueError, match="only classifiers are explained"):
+            tagger.explain("the cat")
     head = Head("classifier", ("a", "b", "c"), multi_label=True)
     several = bert_tf.load_predictor(fine_tuned("csv", head, label_type="classes")[0])
     found = several.explain("the cat")

@@ -114,8 +114,11 @@ class Explorer:
         if not self._predictor:
             return None
         try:
-            answer = self._predictor.explain if self._predictor.explains else self._predictor
-            return drawing_of(answer(text.decode("utf-8", "replace")))
+            string = text.decode("utf-8", "replace")
+            answer = self._predictor(string)
+            if isinstance(answer.get("probabilities"), dict):
+                answer = self._predictor.explain(string)
+            return drawing_of(answer)
         except ValueError as error:  # A text is not a pair, as the model needs.
             return {"texts": [], "bars": [], "note": str(error)}
 

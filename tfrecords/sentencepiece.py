@@ -66,9 +66,12 @@ def scored_pieces(model: bytes) -> tuple[list[tuple[str, float]], bytes]:
 def model_of_pieces(pieces: Iterable[tuple[str, float]], unk_id: int, charsmap: bytes) -> bytes:
     """Returns the serialized model of the pieces and scores in a tokenizer.json."""
     message = _Model()
-    for index, (piece, score) in enumerate(pieces):
-        kind = _UNKNOWN if index == unk_id else _NORMAL
-        message.pieces.add(piece=piece, score=score, type=kind)
+    try:
+        for index, (piece, score) in enumerate(pieces):
+            kind = _UNKNOWN if index == unk_id else _NORMAL
+            message.pieces.add(piece=piece, score=score, type=kind)
+    except TypeError as error:
+        raise ValueError(f"not pieces and scores ({error})") from None
     message.normalizer_spec.precompiled_charsmap = charsmap
     return message.SerializeToString(deterministic=True)
 

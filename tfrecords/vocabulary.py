@@ -229,6 +229,14 @@ class Vocabulary:
     mask_id = property(lambda self: self.ids[MASK])
 
 
+def check_word_pieces(vocab: Vocabulary | None, source: str = "the vocabulary") -> None:
+    """Raises a ValueError if a vocabulary is a SentencePiece model; `source` says where it is."""
+    if vocab and vocab.sentencepiece:
+        raise ValueError(
+            f"{source} is a SentencePiece model, but this takes word pieces only: give a vocab.txt"
+        )
+
+
 def is_punctuation(token: str) -> bool:
     """Returns whether a token has neither letters nor digits."""
     return not any(character.isalnum() for character in token)

@@ -18,6 +18,7 @@ from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.phase_data import PretrainingLearner
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.names import part_of, training_flops, weights
+from tfrecords.vocabulary import check_word_pieces
 
 # The axes of weights that differ in size between models of one depth. "3 attended" are three
 # matrices side by side.
@@ -180,6 +181,8 @@ class DualLearner(PretrainingLearner):
                 "the records have no manifest that states their vocabulary and casing: give "
                 "--vocab_file and --do_lower_case or --nodo_lower_case"
             )
+        check_word_pieces(source.spec.vocab, source.vocab_file)
+        check_word_pieces(spec.vocab)
         mapping = both_vocabularies(source.spec, spec)
         theirs = dataclasses.replace(source.spec.config, vocab_size=mapping.new_size)
         model = DualPretrainer(student, theirs, session.rematerialize)

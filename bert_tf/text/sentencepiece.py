@@ -1,6 +1,5 @@
 """SentencePiece tokens inside the TensorFlow graph, and the tokenizer of any vocabulary."""
 
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -45,13 +44,13 @@ class SentencePieceTokenizer(WordPieceTokenizer):
     _APART = None
     _ACCENT = r"\p{M}"
 
-    def _build_splitter(self) -> tf_text.SentencepieceTokenizer:
+    def _build_splitter(self) -> bytes:
         vocab, tokens = self.vocab, self.vocab.tokens
         self._strips = vocab.strip_accents is not False
         self._has_mark = tf.constant([x.startswith(_MARK) for x in tokens])
         self._is_mark = tf.constant([x == _MARK for x in tokens])
         self._is_word = tf.constant([x != _MARK and is_punctuation(x) for x in tokens])
-        return _build_splitter(vocab.sentencepiece, tuple(vocab.ids[x] for x in SPECIAL_TOKENS))
+        return as_albert_reads(vocab.sentencepiece, (vocab.ids[x] for x in SPECIAL_TOKENS))
 
     def tokenize_lines(self, lines: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
         pieces = self.tokenize_flat(tf.constant(lines, tf.string, [len(lines)]))
@@ -71,7 +70,9 @@ class SentencePieceTokenizer(WordPieceTokenizer):
         return tf.strings.regex_replace(text, _STAND_IN, '"')
 
     def _word_pieces(self, text: tf.Tensor) -> Pieces:
-        lines, starts, limits = self._splitter.tokenize_with_offsets(text)
+        # Made anew for every graph: keras.utils.clear_session frees those that are kept.
+        library = tf_text.SentencepieceTokenizer(self._splitter, tf.int32)
+        lines, starts, limits = library.tokenize_with_offsets(text)
         ids, rows = lines.values, lines.value_rowids()
         starts, limits = (tf.cast(x.values, tf.int64) for x in (starts, limits))
         starts = _after_spaces(text, rows, starts)
@@ -94,11 +95,6 @@ class SentencePieceTokenizer(WordPieceTokenizer):
             text, lines, starts, tf.where(empty, starts + 1, limits)
         )
         return starts, tf.where(empty, starts, limits)
-
-
-@functools.lru_cache(maxsize=4)
-def _build_splitter(model: bytes, special: tuple[int, ...]) -> tf_text.SentencepieceTokenizer:
-    return tf_text.SentencepieceTokenizer(as_albert_reads(model, special), tf.int32)
 
 
 def _after_spaces(text: tf.Tensor, rows: tf.Tensor, starts: tf.Tensor) -> tf.Tensor:

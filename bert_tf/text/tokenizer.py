@@ -19,6 +19,7 @@ from tfrecords.vocabulary import (
     Vocabulary,
     VocabularyLike,
     as_vocabulary,
+    check_word_pieces,
 )
 
 # The original's `_clean_text` removes U+0000, U+FFFD and the categories Cc and Cf, except for tab,
@@ -98,11 +99,7 @@ class WordPieceTokenizer(tf.Module):
             self._unk_id = tf.constant(vocab.unk_id, tf.int32)
 
     def _build_splitter(self) -> Any:
-        if self.vocab.sentencepiece:
-            raise ValueError(
-                "this needs a vocabulary of word pieces, but got a SentencePiece model, which only "
-                "bert_tf.load, BertPreprocessor and the commands that take an ALBERT read"
-            )
+        check_word_pieces(self.vocab)
         return _build_wordpiece(self.vocab.lines)
 
     def __repr__(self) -> str:

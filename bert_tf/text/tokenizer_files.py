@@ -158,7 +158,7 @@ class TokenizerFiles:
     def lower_case(self) -> bool | None:
         """Whether text is lower-cased, None if unknown; warns of tokenizers unlike ours."""
         if self._has_pieces:
-            return self.config.get("do_lower_case") is not False
+            return None if self._other_class else self.config.get("do_lower_case") is not False
         splits = self._stated("tokenize_chinese_chars", "handle_chinese_chars") is False
         kind = self.config.get("tokenizer_class") or _CLASSES[0]
         differences = ["tokenize_chinese_chars is False"] if splits else []
@@ -184,13 +184,19 @@ class TokenizerFiles:
         of_whole = self.file == self._whole_path and kind == _SENTENCEPIECE
         return of_whole or self.file.endswith(".model")
 
+    @property
+    def _other_class(self) -> str | None:
+        """The class of transformers that reads a SentencePiece model, if not AlbertTokenizer."""
+        kind = self.config.get("tokenizer_class")
+        return None if kind in _PIECE_CLASSES else kind
+
     def _piece_vocab(self) -> Vocabulary | None:
         """Returns the vocabulary of a SentencePiece model, None if it is not AlbertTokenizer's."""
-        kind = self.config.get("tokenizer_class") or _PIECE_CLASSES[0]
-        if kind not in _PIECE_CLASSES:
+        if self._other_class:
             print(
-                f"WARNING: {self.file} is a SentencePiece vocabulary for {kind}, which splits text "
-                f"in another way than {_PIECE_CLASSES[0]}: only the weights are read."
+                f"WARNING: {self.file} is a SentencePiece vocabulary for {self._other_class}, "
+                f"which splits text in another way than {_PIECE_CLASSES[0]}: only the weights are "
+                "read."
             )
             return None
         with errors_at(self.file):

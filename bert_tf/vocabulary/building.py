@@ -27,6 +27,7 @@ from tfrecords.vocabulary import (
     MAX_CHARACTERS_PER_WORD,
     SPECIAL_TOKENS,
     Vocabulary,
+    check_word_pieces,
     describe_long_words,
     is_cased,
     warn_about_casing,
@@ -179,6 +180,7 @@ def _read_vocab(options: VocabularyOptions, flag: str) -> tuple[Vocabulary, Voca
     """Reads the vocabulary of a flag; returns it, and the options with its casing."""
     path = getattr(options, flag)
     vocab, lower_case = read_vocab_file(path, options.do_lower_case, flag)
+    check_word_pieces(vocab, path)
     if lower_case is None:
         lower_case = not is_cased(vocab)
     if not lower_case:

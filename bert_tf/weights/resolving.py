@@ -216,7 +216,7 @@ def flag_values(
     replaces = replace_vocab and name == VOCAB
     vocab = load_vocab(vocab_file) if replaces else folder.vocab
     if not (vocab or name):
-        raise ValueError(f"{source}: the folder has no {VOCAB}, {SPIECE} or {WHOLE}")
+        raise ValueError(f"{source}: the folder has neither {VOCAB}, {SPIECE} nor {WHOLE}")
     return {source: vocab or load_vocab(vocab_file)}, casings
 
 

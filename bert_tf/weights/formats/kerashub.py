@@ -22,7 +22,7 @@ from bert_tf.weights.checkpoint import Checkpoint, with_vocab
 from bert_tf.weights.formats.tensor_files import hdf5_tensors, write_hdf5
 from bert_tf.weights.names import HEAD_BIAS, part_of, weights
 from bert_tf.weights.translation import Row, export_tensors, import_tensors
-from tfrecords.vocabulary import load_vocab, write_vocab
+from tfrecords.vocabulary import check_word_pieces, load_vocab, write_vocab
 
 NAME = "KerasHub"
 
@@ -131,6 +131,7 @@ def write(checkpoint: Checkpoint, folder: str) -> None:
     """
     spec = checkpoint.spec
     _check_config(spec.config, "masked_lm" in checkpoint.parts)
+    check_word_pieces(spec.vocab, checkpoint.vocab_file)
     if checkpoint.head and checkpoint.head.kind != "classifier":
         raise ValueError(f"KerasHub has no BERT {checkpoint.head.kind}: use --to=run")
     config = dataclasses.replace(spec.config, masked_lm_act=None, masked_lm_layer_norm_eps=None)

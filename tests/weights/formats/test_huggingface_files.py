@@ -184,7 +184,7 @@ def test_missing_weights_of_heads_start_anew(folder, tmp_path, capsys, name):
     [
         (
             {"model_type": "roberta"},
-            "config.json: model_type is 'roberta', not bert or albert or mob",
+            "config.json: model_type is 'roberta', which has another tokenizer",
         ),
         ({"model_type": "albert", "inner_group_num": 2}, "config.json: inner_group_num 2 is not"),
         ({"hidden_act": "quick_gelu"}, "config.json: hidden_act 'quick_gelu' is not one of"),
@@ -300,7 +300,7 @@ def test_a_vocabulary_in_tokenizer_json(folder):
     # The flag takes the file, or the folder.
     for path in (file, folder):
         assert read_vocab_file(str(path), None) == (VOCAB, False)
-    with pytest.raises(ValueError, match="neither vocab.txt nor tokenizer.json"):
+    with pytest.raises(ValueError, match="neither vocab.txt, spiece.model nor token"):
         read_vocab_file(str(folder.parent), None)
     for change, message in (
         ({"model": {"type": "BPE"}}, "json holds no vocabulary .*: its model is BPE, but BERT's"),
@@ -413,27 +413,29 @@ def test_models_that_transformers_cannot_express(tmp_path, keys, what):
     assert not list(tmp_path.iterdir())
 
 
-def test_an_albert_with_a_sentencepiece_vocabulary(tmp_path, capsys):
-    """Oracle: transformers' AlbertTokenizer writes spiece.model or a Unigram tokenizer.json."""
+def test_sentencepiece_vocabularies_that_are_not_read(tmp_path, capsys):
+    """Oracle: transformers' T5Tokenizer, which does not split at white space, and the messages."""
     folder = made_up(tmp_path / "model", None, dataclasses.replace(CONFIG, embedding_size=2))
-    edit_json(folder / "tokenizer_config.json", tokenizer_class="AlbertTokenizer")
     (folder / "vocab.txt").unlink()
-    (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram"}}))
-    assert open_checkpoint(str(folder)).sentencepiece_file == f"{folder}/tokenizer.json"
-    (folder / "spiece.model").write_bytes(b"")
+    (folder / "spiece.model").write_bytes(b"no")
+    edit_json(folder / "tokenizer_config.json", tokenizer_class="T5Tokenizer")
     checkpoint = open_checkpoint(str(folder))
-    assert checkpoint.spec == ModelSpec(checkpoint.spec.config)
-    message = f"^{folder}/spiece.model is a SentencePiece .* only the weights of {folder}"
-    with pytest.raises(ValueError, match=message):
+    assert checkpoint.spec.vocab is None
+    assert f"{folder}/spiece.model is a SentencePiece vocabulary for T5" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="comes without a vocabulary"):
         resolve_vocab(checkpoint)
-    sources = dict(vocabs={"the records": VOCAB}, init=checkpoint)
-    with pytest.raises(ValueError, match=message):
-        resolve_model(None, EncoderFlags(), **sources)
     (tmp_path / "words.txt").write_text("\n".join(VOCAB.tokens))
-    flags = EncoderFlags(vocab_file=str(tmp_path / "words.txt"), replace_vocab=True)
-    spec = resolve_model(None, flags, **sources)
+    spec = resolve_model(
+        None, EncoderFlags(vocab_file=str(tmp_path / "words.txt")), init=checkpoint
+    )
     assert spec.vocab == VOCAB
-    assert "seems to be cased" in capsys.readouterr().out
+    edit_json(folder / "tokenizer_config.json", tokenizer_class="AlbertTokenizer")
+    assert_refused(folder, f"^{folder}/spiece.model: not a SentencePiece model")
+    (folder / "spiece.model").unlink()
+    for pieces in ({}, {"unk_id": 0, "vocab": [1]}, {"unk_id": 0, "vocab": [["a", 0.0]]}):
+        model = {"model": {"type": "Unigram"} | pieces}
+        (folder / "tokenizer.json").write_text(json.dumps(model))
+        assert_refused(folder, f"^{folder}/tokenizer.json: (not|.* kind)")
 
 
 @pytest.mark.parametrize("type_", ["multi_label_classification", "single_label_classification"])

@@ -91,7 +91,7 @@ class TrainedRun:
         return bert_tf.load_predictor(self.models or self.path)
 
     def explain(self, text: Any) -> "Prediction":
-        """Returns the answer of a classifier, and which words moved it; see `Predictor.explain`."""
+        """Returns the answer to one example, and what speaks for it; see `Predictor.explain`."""
         return self.predict.explain(text)
 
     def evaluate(self, data: Any) -> dict[str, float]:

@@ -1,8 +1,12 @@
-"""Why a classifier decides as it does: the effect of every word on its answer."""
+"""Why a model answers as it does: which words moved a class, and where an answer may be."""
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
 
 from bert_tf.inference.presenting import JsonAnswer, Prediction
 from bert_tf.inference.texts import Example
@@ -47,3 +51,24 @@ def explained(predict: Callable[[list[Example]], list[JsonAnswer]], example: Exa
             }
         )
     return Prediction(example | answer | {"explained": label, "effects": effects})
+
+
+def located(example: Example, answer: JsonAnswer, found: Mapping[str, np.ndarray]) -> Prediction:
+    """Returns a question with its answer and the tokens of its context; see `Predictor.explain`.
+
+    `found` is what `AnswerModule.serve_tokens` returns.
+    """
+    context, logits = example["context"].encode(), found["logits"]
+    shares = softmax(logits, axis=0) if len(logits) else logits
+    columns = found["start"].tolist(), found["end"].tolist(), shares.tolist()
+    tokens: list[dict[str, Any]] = [
+        {
+            "token": context[start:end].decode("utf-8", "replace"),
+            "start": start,
+            "end": end,
+            "starts": round(first, 6),
+            "ends": round(last, 6),
+        }
+        for start, end, (first, last) in zip(*columns, strict=True)
+    ]
+    return Prediction(example | answer | {"tokens": tokens})

@@ -16,7 +16,7 @@ from bert_tf.config import Head
 from bert_tf.finetuning.evaluating import evaluate
 from bert_tf.finetuning.fine_tuned import load_task_model, member_paths, open_members
 from bert_tf.inference.engine import Engine
-from bert_tf.inference.explaining import explained
+from bert_tf.inference.explaining import explained, located
 from bert_tf.inference.inference_options import (
     LITE,
     ONNX,
@@ -80,6 +80,10 @@ class Predictor(Loaded):
         self._engine, self._batch_size = Engine(module), batch_size
         takes_words = hasattr(module, "serve_words")
         self._engine_of_words = Engine(_OfWords(module)) if takes_words else None
+        self._serve_tokens = None
+        if hasattr(module, "serve_tokens"):
+            inputs = module.serving.input_signature
+            self._serve_tokens = tf.function(module.serve_tokens, inputs, autograph=False)
         self.signature, self.truncates = self._engine.signature, self._engine.truncates
         self.tokenizer = getattr(module, "tokenizer", None)
         # Whoever takes it warns: a server does not repeat itself, whatever its threads.
@@ -148,27 +152,31 @@ class Predictor(Loaded):
 
     @checked
     def explain(self, text: Any) -> Prediction:
-        """Returns the answer of a classifier to one text or pair, and which words moved it.
+        """Returns the answer to one example, and what speaks for it.
 
-        The effect of a word is the probability of the likeliest class minus what it is for the text
-        without the word, so words with positive effects speak for the class. A word stands between
-        spaces, with its punctuation; a Chinese character is a word. The model reads the text once
-        for each word.
+        For a classifier, that is the effect of each word: the probability of the likeliest class
+        minus what it is for the text without the word, so words with positive effects speak for the
+        class. A word stands between spaces, with its punctuation; a Chinese character is a word.
+        The model reads the text once for each word. For an answer to a question, it is how probably
+        the answer starts and ends at each token.
 
         Args:
             text: one example, in any form that a call takes.
 
         Returns:
-            what a call returns, with two more items: `explained`, the likeliest class, as in
-            `probabilities`; and `effects`, a list in the order of the text, and of a pair, with the
+            what a call returns, and more. For a class, `explained`, the likeliest class, as in
+            `probabilities`, and `effects`, a list in the order of the text, and of a pair, with the
             `input` (`text` or `text_b`), the `word`, its `start` and `end` there, in bytes, and its
-            `effect`. Words after the 512th of a text are left out. A notebook colors the words.
+            `effect`; words after the 512th of a text are left out. For an answer, `tokens`, those
+            of the context, each with its `start` and `end` in bytes, and the probabilities `starts`
+            and `ends` that the first or the last token is this one. A notebook colors them.
 
         Example:
             predict.explain("a moving film")["effects"][1]["effect"]
 
         Raises:
-            ValueError: the model is not a classifier, or there is more than one example.
+            ValueError: the model predicts something else, or answers questions but was exported;
+                or there is more than one example.
 
         Source: Visualizing and Understanding Convolutional Networks (arXiv:1311.2901) section 4.2,
         which covers parts of an image; Understanding Neural Networks through Representation Erasure
@@ -178,6 +186,10 @@ class Predictor(Loaded):
             examples, single = given_examples(text, self.signature, self.columns)
             if not single:
                 raise ValueError("explain takes one text or pair: call it for each")
+            if self._serve_tokens:
+                found = self._serve_tokens(*([examples[0][x.name]] for x in self.signature))
+                found = {name: values.numpy() for name, values in found.items()}
+                return located(examples[0], self.predict(examples)[0][0], found)
             return explained(lambda rows: self.predict(rows, progress=True)[0], examples[0])
 
     def predict(

@@ -26,6 +26,8 @@ _MOST_CHARACTERS = 1000
 _COLORS = ("#ffd8a8", "#b2d8ff", "#b8f0c2", "#e3c8f5", "#f7c6d9", "#fff0a3", "#c9d3df")
 # The colors of words for and against a class, which the color-blind can distinguish, too.
 _FOR, _AGAINST, _SMALLEST_EFFECT = (0x56, 0xB4, 0xE9), (0xE6, 0x9F, 0x00), 0.005
+# Ends of answers that are less probable are not shown.
+_LIKELY = 0.05
 
 
 def answer_of(
@@ -141,7 +143,9 @@ def drawing_of(row: Mapping[str, Any]) -> dict[str, list]:
     elif "context" in row:
         texts = [row["question"], row["context"]]
         marks = [(row["start"], row["end"], f"{row['score']:.1%}", row["score"])]
-        note = "" if row["text"] else _shown(row)
+        note = "" if row["text"] and "tokens" not in row else _shown(row)
+        if tokens := row.get("tokens"):
+            marks = _likely_ends(tokens)
     elif isinstance(shares, dict):
         bars = shares.items()
     elif "index" in row:
@@ -177,6 +181,15 @@ def _color_in(row: Mapping[str, Any], kind: str, share: float) -> str:
         return _COLORS[sum(kind.encode()) % len(_COLORS) if "words" in row else 0]
     full, strength = _FOR if share > 0 else _AGAINST, min(1.0, 0.2 + abs(share))
     return "#" + "".join(f"{round(255 - strength * (255 - x)):02x}" for x in full)
+
+
+def _likely_ends(tokens: Sequence[Mapping[str, Any]]) -> list[_Span]:
+    """Returns the tokens at which an answer may well start or end."""
+    spans = []
+    for token in tokens:
+        kinds = [f"{x} {token[x]:.0%}" for x in ("starts", "ends") if token[x] >= _LIKELY]
+        spans += [(token["start"], token["end"], ", ".join(kinds), 0.0)] if kinds else []
+    return spans
 
 
 def _effects_on(name: str, effects: Sequence[Mapping[str, Any]]) -> list[_Span]:

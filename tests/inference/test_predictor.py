@@ -14,13 +14,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
+from scipy.special import softmax
 from support import one_line
 
 import bert_tf
 from bert_tf import extract_features
 from bert_tf.config import Head
+from bert_tf.finetuning.fine_tuned import load_task_model, open_fine_tuned
 from bert_tf.inference.presenting import Prediction, Predictions, drawing_of
 from bert_tf.predict import Options, run
+from bert_tf.text.tokenizer import WordPieceTokenizer
 from export import classifier
 
 NAN, NO = float("nan"), ("no", "yes")
@@ -195,6 +198,39 @@ def test_the_effect_of_a_word_is_that_of_leaving_it_out(predict):
     assert max(map(abs, effects)) > 0.01
     assert [tuple(x.values())[:4] for x in found["effects"]] == [*without]
     assert [x["effect"] for x in found["effects"]] == pytest.approx(effects, abs=1e-5)
+
+
+def test_where_an_answer_starts_and_ends(fine_tuned, vocab):
+    """Oracle: the model on windows by hand, and the original's rule for tokens of several."""
+    folder, _ = fine_tuned("squad", Head("span"))
+    context = "the cats sat on é mat. the cat a b c d e f g h"
+    predict = bert_tf.load_predictor(folder)
+    found, tokenizer = predict.explain(("on", context)), WordPieceTokenizer(vocab, False)
+    assert found | {"tokens": 0} == predict(("on", context)) | {"tokens": 0}
+    checkpoint, task, length = open_fine_tuned(folder, None)
+    model = load_task_model(task, checkpoint)
+    (query,), (ids,) = (tokenizer.tokenize_flat([x]).to_list() for x in ("on", context))
+    best, room = {}, length - 3 - len(query)
+    for begin in range(0, len(ids) - room + 4, 4):  # the stride of the run
+        part = ids[begin : begin + room]
+        row = np.array([[vocab.cls_id, *query, vocab.sep_id, *part, vocab.sep_id]])
+        types = np.arange(row.size)[None] >= len(query) + 2
+        inputs = {"input_word_ids": row, "input_mask": row > 0, "input_type_ids": types}
+        inputs = {name: values.astype("int32") for name, values in inputs.items()}
+        logits = model(inputs, training=False)[0].numpy()[len(query) + 2 : -1]
+        for i, own in enumerate(logits):
+            score = min(i, len(part) - 1 - i) + 0.01 * len(part)
+            earlier = best.get(begin + i, (-1, ()))
+            best[begin + i] = max(earlier, (score, own), key=lambda pair: pair[0])
+    expected = softmax([best[i][1] for i in range(len(ids))], axis=0)
+    shares = [[token["starts"], token["ends"]] for token in found["tokens"]]
+    assert len(ids) > room and max(map(max, shares)) > 0.1
+    np.testing.assert_allclose(shares, expected, atol=1e-5)
+    spans = [(x["start"], x["end"], x["token"]) for x in found["tokens"]]
+    assert all(context.encode()[a:b].decode() == token for a, b, token in spans)
+    assert spans[1:3] == [(4, 7, "cat"), (7, 8, "s")]
+    drawn = "".join(part["text"] for part in drawing_of(found)["texts"][1])
+    assert drawn == context and predict.explain(("on", ""))["tokens"] == []
 
 
 def test_explanations_need_a_classifier_and_one_text(classify, fine_tuned, tmp_path):

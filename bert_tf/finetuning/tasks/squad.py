@@ -14,7 +14,7 @@ from bert_tf.base.output_files import atomic_write
 from bert_tf.config import Head
 from bert_tf.finetuning.examples import choose_held_out
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.objectives import SpanObjective
+from bert_tf.finetuning.objectives import SpanObjective, Tensors
 from bert_tf.finetuning.serving import ServingModule
 from bert_tf.finetuning.squad import contexts
 from bert_tf.finetuning.squad.answers import (
@@ -28,7 +28,7 @@ from bert_tf.finetuning.squad.answers import (
 )
 from bert_tf.finetuning.squad.questions import SquadExamples, read_squad_file, read_squad_tfds
 from bert_tf.finetuning.task import DataFiles, Outputs, Task
-from bert_tf.finetuning.tokenizing import note_constant
+from bert_tf.finetuning.tokenizing import most_context, note_constant
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
 
@@ -61,7 +61,7 @@ class AnswerModule(ServingModule):
     ):
         contexts.check_lengths(max_seq_length, options.max_query_length)
 
-        def serve(question, context):
+        def read(question, context):
             queries = tokenizer.tokenize_flat(question)[:, : options.max_query_length]
             tokens = tokenizer.tokenize_with_offsets(context)
             ids, starts, limits = (values.merge_dims(1, 2) for values in tokens)
@@ -76,20 +76,40 @@ class AnswerModule(ServingModule):
                 "input_type_ids": types.to_tensor(shape=shape),
             }
             logits = model(inputs, training=False)
+            padding = inputs["input_mask"][:, :, tf.newaxis] == 0
+            return tf.where(padding, -np.inf, logits), places, (starts, limits)
+
+        def serve(question, context):
+            logits, places, offsets = read(question, context)
             nulls = tf.math.segment_min(tf.reduce_sum(logits[:, 0], axis=1), places.question)
             if options.threshold is None:
                 nulls = tf.fill(tf.shape(nulls), _IMPOSSIBLE)
-            padding = inputs["input_mask"][:, :, tf.newaxis] == 0
-            spans = best_spans(tf.where(padding, -np.inf, logits), places, options)
-            return _choose(spans, nulls, (starts, limits), context, options)
+            spans = best_spans(logits, places, options)
+            return _choose(spans, nulls, offsets, context, options)
 
         super().__init__(model, tokenizer, serve, {"question": 1, "context": 1})
-        self._max_query_length = options.max_query_length
+        self._read, self._max_query_length = read, options.max_query_length
 
     def num_truncated(self, question: tf.Tensor, context: tf.Tensor) -> tf.Tensor:
         """Returns how many of some questions are truncated; contexts never are."""
         tokens = self._tokenizer.tokenize_flat(question).row_lengths()
         return tf.math.count_nonzero(tokens > self._max_query_length)
+
+    def serve_tokens(self, question: tf.Tensor, context: tf.Tensor) -> Tensors:
+        """Returns what the model says of each token of one context, given strings [1].
+
+        The outputs are `start` and `end`, int64 [T], the bytes of the token in the context, and
+        `logits`, float32 [T, 2], of being the first and the last token of the answer, in the window
+        with the most context around the token.
+        """
+        logits, places, (starts, limits) = self._read(question, context)
+        at = tf.ragged.range(places.first, places.first + places.length)
+        tokens = tf.ragged.range(places.begin, places.begin + places.length).values
+        own = tf.gather_nd(logits, tf.stack([at.value_rowids(), at.values], axis=1))
+        best = most_context(places.begin, places.length).values
+        tokens, own = tf.boolean_mask(tokens, best), tf.boolean_mask(own, best)
+        found = tf.scatter_nd(tokens[:, tf.newaxis], own, [tf.size(starts.values, tf.int64), 2])
+        return {"start": starts.values, "end": limits.values, "logits": found}
 
 
 def _choose(

@@ -64,8 +64,8 @@ class Explorer:
 
         Returns:
             text: the text.
-            answer: that of a fine-tuned model, as `drawing_of` returns it, for a classifier with
-                the effects of words; None for other models.
+            answer: that of a fine-tuned model, explained if it has classes or answers questions, as
+                `drawing_of` returns it; None for other models.
             tokens, segments, sources: its tokens; for each, its segment, 0 or 1, and the part of
                 the text that it stands for.
             truncated: whether tokens at the end were left out.
@@ -116,7 +116,7 @@ class Explorer:
         try:
             string = text.decode("utf-8", "replace")
             answer = self._predictor(string)
-            if isinstance(answer.get("probabilities"), dict):
+            if "context" in answer or isinstance(answer.get("probabilities"), dict):
                 answer = self._predictor.explain(string)
             return drawing_of(answer)
         except ValueError as error:  # A text is not a pair, as the model needs.

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import string
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import tensorflow as tf
@@ -68,6 +68,8 @@ class WordPieceTokenizer(tf.Module):
 
     Example:
         tokenizer = bert_tf.WordPieceTokenizer("vocab.txt")
+        tokenizer.tokenize("replaying")  # ["replay", "##ing"]
+        tokenizer.decode(tokenizer.encode("replaying"))  # "replaying"
         tokenizer.tokenize_flat(["a text", "another one"]).to_list()  # the ids of both
     """
 
@@ -116,8 +118,39 @@ class WordPieceTokenizer(tf.Module):
     def _arguments(self) -> tuple[Vocabulary, bool, bool]:
         return self.vocab, self.lower_case, self.special_tokens_in_text
 
-    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes strings [B] into ids, int32 [B, (words), (tokens)]; one string without [B]."""
+    def __call__(self, text: str | Sequence[str]) -> dict[str, list]:
+        """Returns the ids of a text, or of each of several, between [CLS] and [SEP].
+
+        The names of the lists are those of transformers. To pad, and for pairs and graphs, see
+        `BertPreprocessor`.
+        """
+        several = [text] if isinstance(text, str) else list(text)
+        rows = self.tokenize_flat(tf.constant(several, tf.string, [len(several)])).to_list()
+        ids = [[self.vocab.cls_id, *row, self.vocab.sep_id] for row in rows]
+        lists = {
+            "input_ids": ids,
+            "token_type_ids": [[0] * len(row) for row in ids],
+            "attention_mask": [[1] * len(row) for row in ids],
+        }
+        return {name: x[0] for name, x in lists.items()} if isinstance(text, str) else lists
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of a text, without [CLS] and [SEP]; `decode` joins them again."""
+        return self.tokenize_flat(tf.constant(text)).numpy().tolist()
+
+    @overload
+    def tokenize(self, text: str) -> list[str]: ...
+    @overload
+    def tokenize(self, text: tf.Tensor | Sequence[str]) -> tf.RaggedTensor: ...
+
+    def tokenize(self, text):
+        """Splits a string into its tokens, a list of strings; for tensors and lists, gives ids.
+
+        Strings [B], as a tensor or a list, become ids, int32 [B, (words), (tokens)]; a tensor of
+        one string has no [B].
+        """
+        if isinstance(text, str):
+            return [self.vocab.tokens[index] for index in self.encode(text)]
         text = tf.convert_to_tensor(text, tf.string)
         if text.shape.rank == 0:
             return self.tokenize(text[tf.newaxis])[0]

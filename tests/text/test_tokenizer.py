@@ -333,3 +333,18 @@ def test_one_string_and_back():
     assert tokenizer.decode([]) == ""
     padded = tf.pad(ids[tf.newaxis], [[0, 1], [0, 2]], constant_values=tokenizer.vocab.pad_id)
     assert tokenizer.decode(padded) == ["my playing !", ""]
+
+
+def test_what_people_type():
+    """Oracles: the tokens by hand; transformers' names of the same ids."""
+    vocab = Vocabulary((*SPECIAL_TOKENS, "replay", "##ing", "the", "song"))
+    tokenizer = WordPieceTokenizer(vocab)
+    assert tokenizer.tokenize("Replaying the song") == ["replay", "##ing", "the", "song"]
+    assert tokenizer.tokenize("") == [] and tokenizer.tokenize("x") == ["[UNK]"]
+    assert tokenizer.encode("replaying the song") == [5, 6, 7, 8]
+    assert tokenizer.decode(tokenizer.encode("replaying the song")) == "replaying the song"
+    one = {"input_ids": [2, 5, 6, 3], "token_type_ids": [0] * 4, "attention_mask": [1] * 4}
+    assert tokenizer("replaying") == one
+    assert tokenizer(["song", "replaying"])["input_ids"] == [[2, 8, 3], one["input_ids"]]
+    assert tokenizer(["song", "replaying"])["attention_mask"] == [[1] * 3, [1] * 4]
+    assert tokenizer.tokenize(["song"]).to_list() == [[[8]]]

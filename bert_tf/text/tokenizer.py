@@ -136,7 +136,7 @@ class WordPieceTokenizer(tf.Module):
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, without [CLS] and [SEP]; `decode` joins them again."""
-        return self.tokenize_flat(tf.constant(text)).numpy().tolist()
+        return self.tokenize_flat(text).numpy().tolist()
 
     @overload
     def tokenize(self, text: str) -> list[str]: ...
@@ -158,7 +158,7 @@ class WordPieceTokenizer(tf.Module):
 
     def tokenize_flat(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes strings [B] into ids, int32 [B, (tokens)]; one string without [B]."""
-        return self.tokenize(text).merge_dims(-2, -1)
+        return self.tokenize(tf.convert_to_tensor(text, tf.string)).merge_dims(-2, -1)
 
     def decode(self, ids: Sequence | tf.Tensor | tf.RaggedTensor) -> str | list:
         """Joins the tokens of a text: word pieces to words, and words with spaces.

@@ -320,12 +320,13 @@ def test_one_string_and_back():
     """Oracle: the ids of a batch of one; text by hand."""
     tokenizer = WordPieceTokenizer(vocabulary("my", "play", "##ing", "!"))
     text = "My playing !"
-    assert tokenizer.tokenize(text).to_list() == tokenizer.tokenize([text]).to_list()[0]
+    words = tokenizer.tokenize(tf.constant(text))
+    assert words.to_list() == tokenizer.tokenize([text]).to_list()[0]
     ids = tokenizer.tokenize_flat(text)
     assert ids.numpy().tolist() == tokenizer.tokenize_flat([text]).to_list()[0]
     for given in (ids, ids.numpy().tolist(), tuple(ids.numpy())):
         assert tokenizer.decode(given) == "my playing !"
-    assert tokenizer.decode(tokenizer.tokenize(text)) == ["my", "playing", "!"]
+    assert tokenizer.decode(words) == ["my", "playing", "!"]
     assert tokenizer.decode(tokenizer.tokenize_flat(["", text, "my"])) == ["", "my playing !", "my"]
     for index in (-1, 9):
         with pytest.raises(ValueError, match=f"^{index} is not an id of the 9 tokens$"):

@@ -34,6 +34,7 @@ from bert_tf.training.strategy import make_strategy
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.names import part_of
 from bert_tf.weights.opening import open_checkpoint
+from bert_tf.weights.resolving import check_readable
 
 LEARNERS = {"weights": ZeroingLearner, "q8bert": Q8BertLearner, "qbert": QBertLearner}
 """The learners of recipes that do more than compare a student with its teacher."""
@@ -72,6 +73,8 @@ def compress(options: CompressionOptions) -> dict[str, float]:
         )
     if teacher.head.kind == EMBEDDING:
         raise ValueError(f"{options.teacher} computes vectors: compress needs another head")
+    if not options.replace_vocab:
+        check_readable(teacher)
     options = with_length(options, options.task, teacher.spec.config)
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     task = make_task(options, teacher.head)
@@ -142,6 +145,8 @@ def distill(options: GeneralOptions) -> dict[str, float]:
         flags = {name: getattr(options, name) for name in names}
         run.check_flags(flags | {COMMAND: options.command})
     teacher = open_checkpoint(options.teacher)
+    if not options.replace_vocab:
+        check_readable(teacher)
     if recipe.loss.terms:
         learner = GeneralStudent(recipe.loss, teacher)
     else:

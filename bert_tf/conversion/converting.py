@@ -161,7 +161,9 @@ def _opened(options: ConversionOptions, allowed: Collection[str]) -> Checkpoint:
         _, vocab = resolution.agreed("vocabulary", sources, "leave out --vocab_file")
         vocab_file = options.vocab_file
     casings |= {checkpoint.path: checkpoint.stated_casing}
-    lower_case = resolution.agreed_casing(casings, vocab, checkpoint.path)
+    lower_case = resolution.agreed_casing(
+        casings, vocab, None if checkpoint.unread_vocab else checkpoint.path
+    )
     check_fits(vocab_file, vocab, spec.config, checkpoint.path)
     config = spec.config
     if options.hidden_act:

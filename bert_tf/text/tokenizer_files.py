@@ -158,7 +158,7 @@ class TokenizerFiles:
     def lower_case(self) -> bool | None:
         """Whether text is lower-cased, None if unknown; warns of tokenizers unlike ours."""
         if self._has_pieces:
-            return None if self._other_class else self.config.get("do_lower_case") is not False
+            return None if self.unread else self.config.get("do_lower_case") is not False
         splits = self._stated("tokenize_chinese_chars", "handle_chinese_chars") is False
         kind = self.config.get("tokenizer_class") or _CLASSES[0]
         differences = ["tokenize_chinese_chars is False"] if splits else []
@@ -185,19 +185,16 @@ class TokenizerFiles:
         return of_whole or self.file.endswith(".model")
 
     @property
-    def _other_class(self) -> str | None:
-        """The class of transformers that reads a SentencePiece model, if not AlbertTokenizer."""
-        kind = self.config.get("tokenizer_class")
-        return None if kind in _PIECE_CLASSES else kind
+    def unread(self) -> str | None:
+        """Says what is unlike AlbertTokenizer in a SentencePiece model; None if nothing is."""
+        kind = self.config.get("tokenizer_class") or _PIECE_CLASSES[0]
+        if kind in _PIECE_CLASSES or not self._has_pieces:
+            return None
+        return f"{self.file} is a SentencePiece vocabulary for {kind}, not {_PIECE_CLASSES[0]}"
 
     def _piece_vocab(self) -> Vocabulary | None:
         """Returns the vocabulary of a SentencePiece model, None if it is not AlbertTokenizer's."""
-        if self._other_class:
-            print(
-                f"WARNING: {self.file} is a SentencePiece vocabulary for {self._other_class}, "
-                f"which splits text in another way than {_PIECE_CLASSES[0]}: only the weights are "
-                "read."
-            )
+        if self.unread:
             return None
         with errors_at(self.file):
             if self.file.endswith(".model"):

@@ -121,6 +121,7 @@ class Checkpoint:
     head: Head | None = None  # what `task_model/head` predicts
     config_file: str | None = None
     vocab_file: str | None = None
+    unread_vocab: str | None = None  # a vocabulary that came with it, which no tokenizer here reads
     vocab_problem: str | None = None  # why another vocabulary that came with it cannot be used
     casing_is_guess: bool = False  # whether no file states `spec.lower_case`
     run: Run | None = None  # that it is part of

@@ -80,7 +80,7 @@ def open_checkpoint(
     if is_archive(path):
         checkpoint = dataclasses.replace(checkpoint, path=path)
     spec = checkpoint.spec
-    if spec.lower_case is None:
+    if spec.lower_case is None and not checkpoint.unread_vocab:
         spec = dataclasses.replace(spec, lower_case=guess_casing(spec.vocab, checkpoint.path))
         checkpoint = dataclasses.replace(checkpoint, spec=spec, casing_is_guess=True)
     return checkpoint

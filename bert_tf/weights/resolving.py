@@ -79,6 +79,8 @@ def resolve_model(
         # A checkpoint that is about to grow has the old vocabulary.
         if not (replace_vocab or mapping):
             vocabs[init.vocab_file or init.path] = init.spec.vocab
+        if not replace_vocab:
+            check_readable(init)
     if replace_vocab:
         vocab_source, vocab = next(iter(vocabs.items()))
     else:
@@ -149,6 +151,15 @@ def check_same_config(
     if names:
         shown = ", ".join(f"{name} ({found.get(name)}, not {wanted[name]})" for name in names)
         raise ValueError(f"{saved_in} differs from {source} in {shown}: {advice}")
+
+
+def check_readable(checkpoint: Checkpoint) -> None:
+    """Raises a ValueError if a checkpoint has a vocabulary that cannot be read."""
+    if checkpoint.unread_vocab:
+        raise ValueError(
+            f"{checkpoint.unread_vocab}: only the weights of {checkpoint.path} can be used, with "
+            "bert_tf.load, convert_checkpoint and export.lite"
+        )
 
 
 def agreed(

@@ -212,14 +212,14 @@ def test_flags_that_do_not_fit(recipe, changes, message, make_options, tmp_path)
     assert not (tmp_path / "student").exists()
 
 
-def test_a_teacher_with_a_damaged_vocabulary_is_refused(teacher, make_options, tmp_path):
-    """Oracle: the message."""
+def test_a_teacher_of_other_tokens_is_refused(teacher, make_options, tmp_path):
+    """Oracle: the message; the ids of WordPiece tokens mean nothing to such a teacher."""
     other = tmp_path / "other"
     other.mkdir()
     huggingface.write(open_checkpoint(teacher), str(other))
     (other / "vocab.txt").unlink()
     (other / "tokenizer.json").write_text('{"model": {"type": "Unigram"}}')
-    with pytest.raises(ValueError, match="tokenizer.json: not a SentencePiece model"):
+    with pytest.raises(ValueError, match="SentencePiece vocabulary for BertTokenizer, not A"):
         run(make_options("pd", teacher=str(other), init_checkpoint=teacher))
 
 

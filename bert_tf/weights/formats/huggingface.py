@@ -74,6 +74,7 @@ def open_(path: str, config: BertConfig | None, ignored: Collection[str] = ()) -
         head=head,
         config_file=config_file if values else None,
         vocab_file=files.file,
+        unread_vocab=files.unread,
     )
     checkpoint = import_tensors(checkpoint, table, left_out, classes)
     checkpoint = with_vocab(checkpoint, lambda: files.vocab)

@@ -413,22 +413,23 @@ def test_models_that_transformers_cannot_express(tmp_path, keys, what):
     assert not list(tmp_path.iterdir())
 
 
-def test_sentencepiece_vocabularies_that_are_not_read(tmp_path, capsys):
+def test_sentencepiece_vocabularies_that_are_not_read(tmp_path):
     """Oracle: transformers' T5Tokenizer, which does not split at white space, and the messages."""
     folder = made_up(tmp_path / "model", None, dataclasses.replace(CONFIG, embedding_size=2))
     (folder / "vocab.txt").unlink()
     (folder / "spiece.model").write_bytes(b"no")
     edit_json(folder / "tokenizer_config.json", tokenizer_class="T5Tokenizer")
     checkpoint = open_checkpoint(str(folder))
-    assert checkpoint.spec.vocab is None
-    assert f"{folder}/spiece.model is a SentencePiece vocabulary for T5" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="comes without a vocabulary"):
+    assert checkpoint.spec == ModelSpec(checkpoint.spec.config)
+    message = f"^{folder}/spiece.model is a SentencePiece .* only the weights of {folder}"
+    with pytest.raises(ValueError, match=message):
         resolve_vocab(checkpoint)
+    sources = dict(vocabs={"the records": VOCAB}, init=checkpoint)
+    with pytest.raises(ValueError, match=message):
+        resolve_model(None, EncoderFlags(), **sources)
     (tmp_path / "words.txt").write_text("\n".join(VOCAB.tokens))
-    spec = resolve_model(
-        None, EncoderFlags(vocab_file=str(tmp_path / "words.txt")), init=checkpoint
-    )
-    assert spec.vocab == VOCAB
+    flags = EncoderFlags(vocab_file=str(tmp_path / "words.txt"), replace_vocab=True)
+    assert resolve_model(None, flags, **sources).vocab == VOCAB
     edit_json(folder / "tokenizer_config.json", tokenizer_class="AlbertTokenizer")
     assert_refused(folder, f"^{folder}/spiece.model: not a SentencePiece model")
     (folder / "spiece.model").unlink()

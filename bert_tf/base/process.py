@@ -181,8 +181,8 @@ def check_not_forked() -> None:
 def import_tensorflow(keeps_weights: bool = False) -> None:
     """Imports TensorFlow and lists its devices; discards what no log level keeps from printing.
 
-    With `keeps_weights`, this process and its workers compute faster on a CPU, but always with the
-    values that weights had when they were first used.
+    With `keeps_weights`, this process and its workers may compute faster on a CPU, but always with
+    the values that weights had when they were first used.
     """
     prepare_process()
     if keeps_weights:

@@ -132,6 +132,8 @@ def read_config(path: str, values: Mapping[str, Any]) -> BertConfig:
         values |= {"embedding_size": None, "num_hidden_groups": None}
     activation = values.get("hidden_act", "gelu")
     values["hidden_act"] = _ACTIVATIONS.get(str(activation), activation)
+    if model_type == "electra" and values["hidden_act"] != "gelu":
+        values["masked_lm_act"] = "gelu"  # whatever its layers have
     # Versions and users add keys of their own. Those that change what is computed come with tensors
     # of their own, or BertConfig knows them.
     with errors_at(path):
@@ -176,6 +178,8 @@ def read_head(
             f"{path}: architectures is {names}, which does not tell what the head predicts: set it "
             f"to one of {', '.join(known.values())}"
         )
+    if config.get("model_type") == "electra" and kind == "multiple_choice":
+        _check_summary(path, config)
     if kind in _OUTPUTS:
         return Head(kind), _OUTPUTS[kind]
     # If one of the two is missing, the table says so.
@@ -196,6 +200,14 @@ def read_head(
     multi_label = kind == "classifier" and config.get("problem_type") in sigmoid
     with errors_at(f"{path}: id2label"):
         return Head(kind, labels, multi_label), classes
+
+
+def _check_summary(path: str, config: Mapping[str, Any]) -> None:
+    """Raises a ValueError unless ELECTRA's multiple choice reads [CLS] as its classifiers do."""
+    usual = {"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"}
+    for name, value in usual.items():
+        if (found := config.get(name, value)) != value:
+            raise ValueError(f"{path}: {name} is {found!r}: only {value!r} is supported")
 
 
 def _labels(path: str, config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -223,6 +235,11 @@ def config_json(checkpoint: Checkpoint) -> dict[str, Any]:
         raise ValueError(
             f"{checkpoint.path} has a sentence-order head without a masked-LM head, which "
             "transformers' AlbertModel lacks: keep it in a run folder"
+        )
+    if model_type in ("distilbert", "electra") and "next_sentence" in checkpoint.parts:
+        raise ValueError(
+            f"{checkpoint.path} has a sentence-pair head, which no {model_type} of transformers "
+            "has: leave it out with convert_checkpoint --allow_extra='pretrainer/next_sentence/*'"
         )
     architecture = architecture.replace("Bert", ARCHITECTURES[model_type].prefix)
     values = {"architectures": [architecture], "model_type": model_type}

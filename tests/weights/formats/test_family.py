@@ -1,5 +1,6 @@
 """DistilBERT, ELECTRA and ERNIE in the folders of transformers."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -119,3 +120,44 @@ def test_other_members_are_named(tmp_path):
     path.write_text(path.read_text().replace('"ernie"', '"roberta"'))
     with pytest.raises(ValueError, match="model_type is 'roberta', which has another tokenizer"):
         open_checkpoint(str(tmp_path / "roberta"))
+
+
+def electra(folder: pathlib.Path, name: str, **values) -> str:
+    """Copies a folder, with other values in config.json."""
+    shutil.copytree(FAMILY / name, folder)
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+    return str(folder)
+
+
+def test_the_masked_lm_head_of_electra_has_gelu(tmp_path):
+    """Oracle: logits of transformers 5.24, whose head has GELU whatever `hidden_act` is."""
+    folder = electra(tmp_path / "relu", "ElectraForMaskedLM", hidden_act="relu")
+    expected = [0.49135100841522217, -0.5154491066932678, 0.5530204176902771, -0.3497876822948456]
+    np.testing.assert_allclose(outputs_of(folder)["logits"][0, 1, :4], expected, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("summary_type", "mean"), ("summary_use_proj", False), ("summary_activation", "tanh")],
+)
+def test_other_summaries_of_electra_are_errors(name, value, tmp_path):
+    """Oracle: transformers' ElectraSequenceSummary computes something else for these values."""
+    folder = electra(tmp_path / "other", "ElectraForMultipleChoice", **{name: value})
+    with pytest.raises(ValueError, match=f"config.json: {name} is {value!r}: only .* supported"):
+        open_checkpoint(folder)
+
+
+@pytest.mark.parametrize("name", ["DistilBert", "Electra"])
+def test_sentence_pair_heads_are_not_written(name, tmp_path):
+    """Oracle: transformers has no DistilBertForPreTraining; ElectraForPreTraining is another head.
+
+    Without the head, the rest is written.
+    """
+    checkpoint = open_checkpoint(str(FAMILY / f"{name}ForMaskedLM"))
+    pair = open_checkpoint(str(FAMILY / "ErnieForPreTraining")).tensors
+    head = {x: pair[x] for x in pair if x.startswith("pretrainer/next_sentence/")}
+    both = dataclasses.replace(checkpoint, tensors={**checkpoint.tensors, **head})
+    with pytest.raises(ValueError, match="sentence-pair head, .* --allow_extra='pretrainer/next_s"):
+        huggingface.write(both, str(tmp_path))
+    huggingface.write(checkpoint, str(tmp_path))

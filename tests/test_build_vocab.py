@@ -35,6 +35,7 @@ def build(folder, text: bytes, **options) -> Vocabulary:
     return load_vocab(options.get("output_file", output))
 
 
+@pytest.mark.slow
 def test_the_command_in_a_process_of_its_own_writes_the_same_bytes(tmp_path):
     """Oracle: the vocabulary of this process, which hashes strings with another seed."""
     build(tmp_path, PROSE.encode() * 3)

@@ -186,6 +186,7 @@ def hub(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("runner", ["local", "DirectRunner"])
+@pytest.mark.slow
 def test_articles_of_the_hub_give_the_records_of_a_text_file(
     files, hub, tmp_path, monkeypatch, runner
 ):

@@ -102,6 +102,7 @@ def test_every_objective_has_a_step():
 
 
 @pytest.mark.parametrize("name", STEPS)
+@pytest.mark.slow
 def test_xla_has_the_operations_of_a_step(name, monkeypatch):
     """Oracle: XLA, which names the operations that it lacks."""
     monkeypatch.setattr(lstms, "_UNITS", 4)

@@ -76,6 +76,7 @@ def learned(preprocessor):
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+@pytest.mark.slow
 def test_learns_from_raw_strings(preprocessor, learned, policy):
     """Oracles: the loss falls, and every weight changes."""
     keras.config.set_dtype_policy(policy)
@@ -85,6 +86,7 @@ def test_learns_from_raw_strings(preprocessor, learned, policy):
         assert not np.array_equal(weight, old), weight.path
 
 
+@pytest.mark.slow
 def test_a_model_of_pairs_is_frozen_saved_and_exported(preprocessor, tmp_path):
     """Oracles: the outputs of the encoder called with packed inputs; the two weights of a head."""
     encoder = BertEncoder(CONFIG)
@@ -109,6 +111,7 @@ def test_a_model_of_pairs_is_frozen_saved_and_exported(preprocessor, tmp_path):
     np.testing.assert_allclose(outputs, expected[:3], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_several_replicas_train_from_a_mapped_dataset(preprocessor, learned):
     """Oracle: the weights after the same steps on one device, on raw strings."""
     # Collective operations of several strategies in one process disturb each other.
@@ -124,6 +127,7 @@ def test_several_replicas_train_from_a_mapped_dataset(preprocessor, learned):
     np.testing.assert_allclose(whole(TEXTS), model(preprocessor(TEXTS)), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_padding_is_skipped_unless_xla_compiles_the_step(preprocessor, learned):
     """Oracles: the weights after the same steps with XLA, which computes padding; outputs of 0."""
     keras.utils.set_random_seed(0)
@@ -142,6 +146,7 @@ def test_padding_is_skipped_unless_xla_compiles_the_step(preprocessor, learned):
         assert np.all(outputs == 0) == is_zero and len(outputs) == 2
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_on_keras_work(tmp_path, monkeypatch):
     """Oracles: two forms of a model give the same logits; what is frozen, loaded or exported."""
     if not PAGE.exists():

@@ -216,6 +216,7 @@ def test_streams_that_are_closed_or_full(tmp_path, flags, streams, code, reason)
         assert done.stderr == expected
 
 
+@pytest.mark.slow
 def test_commands_choose_their_backend(program, tmp_path):
     """Oracle: what Keras says; its own settings name another one and are damaged."""
     (tmp_path / ".keras").mkdir()
@@ -227,6 +228,7 @@ def test_commands_choose_their_backend(program, tmp_path):
     assert done.stdout.splitlines()[0] == "tensorflow float32 agg"
 
 
+@pytest.mark.slow
 def test_slow_packages_are_imported_when_needed():
     """Oracle: the modules of the process, before and after the packages are used."""
     code = """if True:

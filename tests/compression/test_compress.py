@@ -91,6 +91,7 @@ def test_a_bilstm_starts_with_the_teachers_word_embeddings(
 
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("recipe", ["theseus", "bilstm", "mobilebert"])
+@pytest.mark.slow
 def test_recipes_resume_exactly(recipe, teacher, make_options, mobile, tmp_path, run_and_resume):
     """Oracle: the uninterrupted run."""
     changes = {}

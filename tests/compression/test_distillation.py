@@ -187,6 +187,7 @@ def test_the_loss_has_the_weights_of_the_recipe(config, batch):
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("name", ["tinybert", "internal", "mobilebert"])
+@pytest.mark.slow
 def test_mixed_precision_has_the_gradients_of_float32(name, policy, config, mobile, batch):
     """Oracle: the same in float32."""
     students = {

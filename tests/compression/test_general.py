@@ -141,6 +141,7 @@ def test_a_student_that_is_its_teacher_has_no_loss(recipe, make_student, masked)
 
 
 @pytest.mark.usefixtures("eagerly")
+@pytest.mark.slow
 def test_a_narrower_student_resumes_exactly_and_starts_a_task(
     pretrained, records, make_options, config, tmp_path, run_and_resume
 ):

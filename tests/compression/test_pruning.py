@@ -92,6 +92,7 @@ def test_the_least_important_heads_go_but_one_stays_in_each_layer():
 
 
 @pytest.mark.usefixtures("eagerly")
+@pytest.mark.slow
 def test_a_student_without_heads(make_options, config, tmp_path, capsys, run_and_resume):
     """Oracles: the parameters of 3 of 6 heads; the uninterrupted run; what reads such models."""
     options = make_options("heads", sparsity=0.5, num_train_epochs=1.0, max_seq_length=None)

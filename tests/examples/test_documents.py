@@ -132,14 +132,15 @@ def test_cleaning_is_counted(read):
 def test_units_of_a_segmenter_and_a_lexicon(read, monkeypatch, tokenize_bytes):
     monkeypatch.setattr(documents, "TOKENIZE_BYTES", tokenize_bytes)
     data = "语言 模型 ones. one\n语言模型"
+    words = {"masking": "whole_word"}
     token_ids = ["语", "言", "模", "型", "one", "##s", ".", "one", "语", "言", "模", "型"]
     for settings, expected in (
         ({}, "语 言 模 型 one##s . one 语 言 模 型"),
-        ({"segmenter": "whitespace"}, "语言 模型 one##s. one 语言模型"),
+        ({"segmenter": "whitespace"} | words, "语言 模型 one##s. one 语言模型"),
         # A phrase may span white space, because only the tokens count.
         ({"lexicon": ("语言", "ones. one")}, "语言 模 型 one##s.one 语言 模 型"),
         (
-            {"segmenter": "whitespace", "lexicon": ("模型 ones.", "言模")},
+            {"segmenter": "whitespace", "lexicon": ("模型 ones.", "言模")} | words,
             "语言 模型one##s. one 语言模型",
         ),
     ):

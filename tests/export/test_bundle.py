@@ -60,6 +60,7 @@ def url(folder, tmp_path, monkeypatch):
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_the_folder_is_complete(folder):
     """Oracle: the list in the help; the configuration and the vocabulary of the run."""
     models = ("classifier", "encoder", "preprocessor")

@@ -81,6 +81,7 @@ def test_inputs_of_other_shapes_are_refused(folders):
     assert len(called) == 2 * (9 + 2)
 
 
+@pytest.mark.slow
 def test_what_ends_the_process_is_found(tmp_path):
     """Oracle: TensorFlow Text, which reads the number of rows of a scalar."""
     tokenizer = tf_text.FastWordpieceTokenizer(["a", "[UNK]"], token_out_type=tf.int32)

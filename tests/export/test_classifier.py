@@ -59,6 +59,7 @@ def pairs(tmp_path_factory) -> SimpleNamespace:
     return SimpleNamespace(model=model, folder=f"{folder}/classifier", printed=printed.getvalue())
 
 
+@pytest.mark.slow
 def test_classifies_pairs_of_any_length(pairs):
     """Oracle: the model."""
     texts_a, texts_b = TEXTS
@@ -126,6 +127,7 @@ def test_padding_is_skipped(tmp_path, monkeypatch):
         ("multiple_choice", 1, (), [["a"], [["a b", "b"]]], {"index", "probabilities"}),
     ],
 )
+@pytest.mark.slow
 def test_heads_and_precisions_of_other_programs(
     kind, size, labels, inputs, outputs, tmp_path, run_card
 ):
@@ -213,6 +215,7 @@ def test_what_cannot_be_exported(tmp_path):
     refuse("max_seq_length 33 is more than", Head("classifier"), max_seq_length=33)
 
 
+@pytest.mark.slow
 def test_a_converted_classifier_is_exported(pairs, run_card, capsys, monkeypatch, one_process):
     """Oracles: the model, for the card's code and saved_model_cli; export.check."""
     assert f"Next: python -m export.check --saved_model_dir={pairs.folder}" in pairs.printed

@@ -97,6 +97,7 @@ def keras_layer_model(handle, names, **kwargs):
     return tf_keras.Model(inputs, hub.KerasLayer(handle, **kwargs)(inputs))
 
 
+@pytest.mark.slow
 def test_keras_layer_gives_the_outputs_of_the_keras_model(loaded, model):
     layer = keras_layer_model(loaded, make_inputs())
     for shape in [(3, 11), (1, 24)]:
@@ -111,6 +112,7 @@ def test_keras_layer_gives_the_outputs_of_the_keras_model(loaded, model):
 
 
 @pytest.mark.parametrize("dtype", [tf.int32, tf.int64])
+@pytest.mark.slow
 def test_a_list_of_inputs_gives_a_list_of_outputs(loaded, dtype):
     """Oracle: the outputs and gradients for a dict; the code of notebooks of 2020."""
     inputs = {name: tf.constant(x, dtype) for name, x in make_inputs().items()}
@@ -251,6 +253,7 @@ print(outputs["pooled_output"].numpy().tolist())
     assert_equal(np.array(json.loads(done.stdout)), expected.numpy())
 
 
+@pytest.mark.slow
 def test_the_folder_keeps_the_contract_where_it_is_moved(folder, tmp_path, capsys, one_process):
     """Oracle: export.check, which passes on the Model Garden's own exports, also once moved."""
     moved = str(shutil.copytree(folder, tmp_path / "moved"))
@@ -260,6 +263,7 @@ def test_the_folder_keeps_the_contract_where_it_is_moved(folder, tmp_path, capsy
     assert lines[-1] == "20 of 20 checks passed."
 
 
+@pytest.mark.slow
 def test_the_contract_of_a_mobilebert(run_folder, tmp_path, capsys, one_process):
     """Oracle: export.check without the point on padding, which a MobileBERT reads."""
     model = BertPretrainer(BertConfig.from_dict(CONFIG.to_dict() | MOBILE))
@@ -299,6 +303,7 @@ def test_half_the_size_for_serving(model, loaded, tmp_path):
     assert sum(x.size for x in halves) == sum(np.prod(x.shape) for x in wholes)
 
 
+@pytest.mark.slow
 def test_a_quarter_of_the_size(model, run_folder, tmp_path):
     """Oracles: no error above half a scale; a float32 model with the stored values."""
     matrix = np.random.default_rng(0).normal(size=[8, 5]).astype(np.float32)
@@ -344,6 +349,7 @@ def test_an_encoder_without_the_heads_of_pretraining(tmp_path, monkeypatch):
     ids=["int8-albert-decoder", "mobilebert"],
 )
 @pytest.mark.filterwarnings("ignore:.*tf.lite.Interpreter is deprecated:UserWarning")
+@pytest.mark.slow
 def test_a_model_with_heads_of_its_own_becomes_a_litert_model(run_folder, tmp_path, changes, int8):
     """Oracle: the tf_keras model, for several batch sizes and lengths."""
     # Graphs without dropout are smaller.

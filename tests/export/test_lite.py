@@ -48,6 +48,7 @@ def pretrainer() -> BertPretrainer:
     ("quantize", "error", "size"),
     [("none", 1e-5, 1.0), ("float16", 5e-3, 0.55), ("int8", 0.2, 0.4)],
 )
+@pytest.mark.slow
 def test_an_encoder_computes_what_the_model_computes(
     pretrainer, tmp_path, capsys, quantize, error, size
 ):
@@ -77,6 +78,7 @@ def test_an_encoder_computes_what_the_model_computes(
         (Head("classifier", mean=5.0, deviation=2.0), 1, "value", tf.identity, True),
     ],
 )
+@pytest.mark.slow
 def test_a_classifier_and_its_text_side(
     tmp_path, capsys, head, outputs, name, function, pairs, form
 ):
@@ -128,6 +130,7 @@ def test_a_classifier_and_its_text_side(
     ("form", "pooling"),
     [(LiteFile, "mean"), (OnnxFile, "mean"), (OnnxFile, "max"), (OnnxFile, "cls")],
 )
+@pytest.mark.slow
 def test_an_embedder_and_its_text_side(tmp_path, capsys, pooling, form):
     """Oracle: `load_embedder` for the same run, also in threads."""
     command, ending = (lite, "tflite") if form is LiteFile else (onnx, "onnx")
@@ -139,6 +142,7 @@ def test_an_embedder_and_its_text_side(tmp_path, capsys, pooling, form):
     assert capsys.readouterr().out.startswith("Wrote the embedder of ")
     texts = ["a", "ab b a", "a " * 9]
     expected = load_embedder(run, max_seq_length=8).encode(texts)
+    capsys.readouterr()
     predict.run(predict.Options(checkpoint=file, texts=tuple(texts), json=True))
     printed = capsys.readouterr()
     found = [json.loads(line)["embedding"] for line in printed.out.splitlines()]
@@ -151,6 +155,7 @@ def test_an_embedder_and_its_text_side(tmp_path, capsys, pooling, form):
 
 
 @pytest.mark.parametrize("form", [LiteFile, OnnxFile])
+@pytest.mark.slow
 def test_a_tagger_and_its_text_side(tmp_path, capsys, form):
     """Oracle: predict on the run itself, also for a text of several windows and an empty one."""
     command, ending = (lite, "tflite") if form is LiteFile else (onnx, "onnx")
@@ -173,6 +178,7 @@ def test_a_tagger_and_its_text_side(tmp_path, capsys, form):
 
 
 @pytest.mark.parametrize("task", ["sst2", "csv"])
+@pytest.mark.slow
 def test_metrics_on_the_dev_set(tmp_path, capsys, task):
     """Oracle: the predictions of the Keras model."""
     texts, labels = ["a", "b a", "a b b", "b", "a a"], [0, 1, 1, 0, 1]

@@ -57,6 +57,7 @@ def run(session, inputs) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.slow
 def test_an_encoder_computes_what_the_model_computes(name, tmp_path, capsys):
     """Oracle: the Keras model, for batches of any size and length."""
     keras.utils.set_random_seed(0)

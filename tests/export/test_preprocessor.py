@@ -71,6 +71,7 @@ def assert_equal(actual, expected):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_root_equals_tokenizer_and_packing(folder, loaded, tokenizer):
     """Oracle: the tokenizer and the packing that were exported."""
     expected = pack_segments([tokenizer.tokenize_flat(TEXTS)], 32, tokenizer.vocab)

@@ -60,6 +60,7 @@ def finished(finished_and_printed) -> Options:
     return finished_and_printed[0]
 
 
+@pytest.mark.slow
 def test_learns_the_words(finished, sentences, config, pack, load_best):
     """Oracle: the best weights in a Keras model, on fully padded inputs."""
     results = read_results(f"{finished.output_dir}/eval_results.txt")
@@ -77,6 +78,7 @@ def test_learns_the_words(finished, sentences, config, pack, load_best):
     assert results["eval_loss"] == pytest.approx(losses.mean(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_bilstm_learns_the_words_from_scratch(files, sentences, tmp_path):
     """Oracles: the words; the run's own accuracy; a finished run is not repeated."""
     flags = dict(preset="bilstm", bert_config_file=None, learning_rate=1e-2)
@@ -319,6 +321,7 @@ def test_a_prediction_does_not_repeat_the_result_on_the_dev_set():
     assert evaluated.startswith("Accuracy 0.5000 on the dev set.")
 
 
+@pytest.mark.slow
 def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capfd):
     """Oracle: the results of the run whose copies they are; one lost its results in a kill."""
     for seed in (12345, 12346):
@@ -338,6 +341,7 @@ def test_the_runs_of_a_sweep_are_runs_like_any_other(finished, tmp_path, capfd):
     assert export.startswith(f"  python -m export.classifier {best}")
 
 
+@pytest.mark.slow
 def test_a_run_does_not_mix_data(finished, files, tmp_path):
     """Oracle: the files; only a run on unchanged ones, even if moved, resumes or is evaluated."""
     data = pathlib.Path(shutil.copytree(files, tmp_path / "data"))
@@ -395,6 +399,7 @@ def test_an_interrupted_run_resumes_exactly(files, finished, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("flags", "part"), [({"lora_rank": 4}, ""), ({"task": "sst2,imdb"}, "/imdb/best")]
 )
+@pytest.mark.slow
 def test_runs_with_models_of_their_own_resume_exactly(
     files, pretrained, tmp_path, monkeypatch, flags, part
 ):

@@ -71,6 +71,7 @@ def finished(frames, flags, tmp_path_factory):
     return folder / "command", made
 
 
+@pytest.mark.slow
 def test_the_command_and_the_function_make_the_same_run(finished, eagerly):
     """Oracle: the files of the command's run, byte for byte."""
     command, made = finished
@@ -90,6 +91,7 @@ def test_the_command_and_the_function_make_the_same_run(finished, eagerly):
     assert repr(bert_tf.open_run(folder)) == repr(made)
 
 
+@pytest.mark.slow
 def test_the_run_draws_evaluates_and_exports(finished, frames, monkeypatch, tmp_path):
     """Oracles: the arrays that are drawn; the results and predictions in the run's files."""
     made = finished[1]
@@ -187,6 +189,7 @@ def test_a_run_on_data_in_memory_has_no_copy_of_it(
         bert_tf.finetune(dev=dev[1:], **other)
 
 
+@pytest.mark.slow
 def test_a_run_predicts_from_anywhere(finished, frames, tmp_path, monkeypatch, eagerly):
     """Oracles: the predictions of the same run by its whole path, and of the models evaluated."""
     command, made = finished
@@ -217,6 +220,7 @@ def test_a_run_predicts_from_anywhere(finished, frames, tmp_path, monkeypatch, e
 
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.slow
 def test_an_interrupted_call_goes_on(finished, frames, flags, tmp_path, monkeypatch, signals):
     """Oracle: the run that nothing interrupted; two signals save no checkpoint and end nothing."""
     train, sent = Trainer.train, []

@@ -48,6 +48,7 @@ def _batches():
 
 
 @pytest.mark.parametrize("make_strategy", [one_device, two_replicas])
+@pytest.mark.slow
 def test_trains_as_peft_does(make_strategy):
     """Oracle: peft 0.21.2 with transformers 5.24 and torch 2.14, on the same weights and batches.
 
@@ -144,6 +145,7 @@ def test_a_rank_that_no_matrix_has(options, tmp_path):
         run(changed)
 
 
+@pytest.mark.slow
 def test_adapters_of_vectors(options, pack, tmp_path, capsys):
     """Oracle: the vectors of `load_embedder`, also after a conversion."""
     path = tmp_path / "pairs.csv"

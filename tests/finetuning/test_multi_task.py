@@ -89,6 +89,7 @@ def options(files, tmp_path_factory):
     return options
 
 
+@pytest.mark.slow
 def test_every_task_has_a_run_folder_of_its_own(options):
     """Oracles: the evaluations of the run and of the folder, a run of one task."""
     together = run(options)

@@ -51,6 +51,7 @@ def predicted(path: str, texts: list[str], capsys) -> np.ndarray:
     return np.array([json.loads(line)["value"] for line in lines])
 
 
+@pytest.mark.slow
 def test_the_unit_of_the_numbers_does_not_matter(runs):
     """Oracle: the run on the standardized numbers, in which every step is the same."""
     head = Run(runs["prices"].output_dir).head
@@ -99,6 +100,7 @@ def test_a_run_without_a_checkpoint_says_nothing_of_the_next(runs, tmp_path, mon
     assert head == Run(runs["plain"].output_dir).head and abs(head.mean) < 1
 
 
+@pytest.mark.slow
 def test_other_programs_get_the_numbers_themselves(runs, sentences, tmp_path, capsys):
     """Oracle: the predictions of the run."""
     source, texts = runs["prices"].output_dir, [text for text, _ in sentences(4, seed=0)]

@@ -178,6 +178,7 @@ class IdParityTask(Task):
         return []
 
 
+@pytest.mark.slow
 def test_another_kind_of_task_is_one_object(sentences, files, config, load_best, tmp_path, capsys):
     """Oracle: the best weights in the plain model, one example at a time."""
     task = IdParityTask(sentences)

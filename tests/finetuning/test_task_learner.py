@@ -176,6 +176,7 @@ def test_only_training_is_told_how_to_train(step, monkeypatch, capsys):
     assert ("--learning_rate" in printed) == ("step 7" in printed) == bool(step)
 
 
+@pytest.mark.slow
 def test_threads_train_as_alone(files, tmp_path):
     """Oracle: the state of the same run alone; other threads draw from Python's generator."""
     flags = dict(

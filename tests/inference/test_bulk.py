@@ -254,6 +254,7 @@ def test_rows_that_cannot_be_read_are_listed(
     assert f"of {total}; {path}.rejected.jsonl says why." in printed.err and not printed.out
 
 
+@pytest.mark.slow
 def test_pairs_choices_and_questions(fine_tuned, tmp_path, capsys):
     """Oracle: what predict prints for the rows that can be read."""
     cases = {
@@ -476,6 +477,7 @@ def test_empty_files_among_others(classifier, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("pooling", ["tokens", "word_mean"])
+@pytest.mark.slow
 def test_vectors_of_tables_in_chunks(pooling, pretrained, tmp_path, monkeypatch):
     """Oracles: the vectors in one chunk; the texts. A row that cannot be read has none."""
     (tmp_path / "a.csv").write_text(f"{CSV}bad\n")

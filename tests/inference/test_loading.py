@@ -69,6 +69,7 @@ def test_a_missing_backend_of_keras_is_named():
     assert "/keras/" not in done.stderr
 
 
+@pytest.mark.slow
 def test_keras_loads_a_saved_model_after_import_bert_tf_alone(tmp_path):
     """Oracles: the outputs of the saved model; every class of ours that Keras can serialize.
 

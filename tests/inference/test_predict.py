@@ -41,6 +41,7 @@ CHOICE = [PAIR[0], tf.TensorSpec([None, None], tf.string, "choices")]
 TAGS = Head("tagger", ("O", "B-X", "I-X"))
 
 
+@pytest.mark.slow
 def test_classes_of_texts_and_pairs(fine_tuned, capsys):
     """Oracle: the exported module, one example at a time; batches are sorted by length."""
     folder, module = fine_tuned("rte", Head("classifier", ("entailment", "not_entailment")))
@@ -66,6 +67,7 @@ def test_classes_of_texts_and_pairs(fine_tuned, capsys):
     ("objective", "labels"),
     [("nsp", ("IsNext", "NotNext")), ("sop", ("InOrder", "Swapped")), ("mlm", None)],
 )
+@pytest.mark.slow
 def test_a_pretrained_model_says_which_text_follows(
     pretrained, vocab, tmp_path, capsys, objective, labels
 ):
@@ -96,6 +98,7 @@ def test_a_pretrained_model_says_which_text_follows(
         (3e38, "computes NaN or infinity"),
     ],
 )
+@pytest.mark.slow
 def test_weights_that_give_no_numbers_are_an_error(
     pretrained, vocab, fine_tuned, tmp_path, capsys, value, message
 ):
@@ -139,6 +142,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("name", TABLES)
+@pytest.mark.slow
 def test_tables_are_read_as_fine_tuning_reads_them(fine_tuned, tmp_path, capsys, name):
     """Oracle: what run_finetuning --do_predict writes about the same file, without any flag."""
     flags, content = TABLES[name]
@@ -162,6 +166,7 @@ def test_tables_are_read_as_fine_tuning_reads_them(fine_tuned, tmp_path, capsys,
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet", ".tfrecord"])
+@pytest.mark.slow
 def test_other_columns_come_along(fine_tuned, tmp_path, capsys, ending):
     """Oracles: the cells of the input, and the predictions without them. Mixed cells are text."""
     flags = dict(label_type="class", text_column="Review", label_column="Mood", finished=True)

@@ -57,6 +57,7 @@ def printed(capsys, *texts: str, **flags) -> list[dict]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+@pytest.mark.slow
 def test_pairs_in_every_form_are_those_of_the_command(folder, predict, capsys):
     """Oracle: what the command prints. Alone, a pair is computed with other rounding errors."""
     texts = [f"{a} ||| {b}" for a, b in PAIRS]
@@ -74,6 +75,7 @@ def test_pairs_in_every_form_are_those_of_the_command(folder, predict, capsys):
     assert repr(predict) == f"Predictor({folder!r}: text, text_b -> no, yes)"
 
 
+@pytest.mark.slow
 def test_texts_in_another_language_are_noticed_once(
     fine_tuned, pretrained, classify, tmp_path, capsys
 ):
@@ -115,6 +117,7 @@ def test_texts_in_another_language_are_noticed_once(
         assert noticed == [0, 1]
 
 
+@pytest.mark.slow
 def test_threads_share_a_predictor(folder, capsys):
     """Oracles: the answers to a single call; one row of four is truncated, by hand."""
     predict = bert_tf.load_predictor(folder, batch_size=2)
@@ -129,6 +132,7 @@ def test_threads_share_a_predictor(folder, capsys):
     )
 
 
+@pytest.mark.slow
 def test_questions_and_choices(fine_tuned, tmp_path, capsys):
     """Oracles: what the command prints for the same JSON lines; a dict in place of a tuple."""
     row = {"id": "x", "question": "on", "context": "the cat sat\non the mat"}
@@ -200,6 +204,7 @@ def test_the_effect_of_a_word_is_that_of_leaving_it_out(predict):
     assert [x["effect"] for x in found["effects"]] == pytest.approx(effects, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_where_an_answer_starts_and_ends(fine_tuned, vocab):
     """Oracle: the model on windows by hand, and the original's rule for tokens of several."""
     folder, _ = fine_tuned("squad", Head("span"))
@@ -233,6 +238,7 @@ def test_where_an_answer_starts_and_ends(fine_tuned, vocab):
     assert drawn == context and predict.explain(("on", ""))["tokens"] == []
 
 
+@pytest.mark.slow
 def test_explanations_need_a_classifier_and_one_text(classify, fine_tuned, tmp_path):
     """Oracle: the messages; of several classes at once, the likeliest is explained."""
     with pytest.raises(ValueError, match="takes one text or pair: call it for each"):
@@ -269,6 +275,7 @@ def test_loading_draws_no_weights_that_it_replaces(folder, predict, monkeypatch)
     assert bert_tf.load_predictor(folder)(PAIRS[:2]) == predict(PAIRS[:2])
 
 
+@pytest.mark.slow
 def test_a_process_that_only_predicts_says_so_to_tensorflow(folder, predict):
     """Oracle: the predictor of this process, which may train; the environment of the other."""
     code = """if True:
@@ -292,6 +299,7 @@ def test_a_process_that_only_predicts_says_so_to_tensorflow(folder, predict):
     ("names", "several", "dtype"),
     [(("0", "1"), False, int), (("false", "true"), False, bool), (("3", "4"), True, object)],
 )
+@pytest.mark.slow
 def test_labels_have_the_types_of_the_training_data(fine_tuned, capsys, names, several, dtype):
     """Oracles: the names that the exported module gives; what the command prints."""
     head = Head("classifier", names, several, json_labels=True, listed_labels=several)
@@ -313,6 +321,7 @@ def test_labels_have_the_types_of_the_training_data(fine_tuned, capsys, names, s
     assert found[f"predicted_{key}"].dtype == predict(frame[:0])[f"predicted_{key}"].dtype == dtype
 
 
+@pytest.mark.slow
 def test_a_tagger_takes_lists_of_words(fine_tuned, tmp_path, capsys):
     """Oracles: the module on these words; by hand, the words, where they are, and the errors."""
     head = Head("tagger", ("0", "7"), json_labels=True)
@@ -354,6 +363,7 @@ def test_a_tagger_takes_lists_of_words(fine_tuned, tmp_path, capsys):
             predict(given)
 
 
+@pytest.mark.slow
 def test_a_predictor_is_pickled_by_its_paths(folder, predict, tmp_path, monkeypatch):
     """Oracles: the answers of the first; those of the ensemble of its members."""
     for name in ("ft,1", "ft2"):
@@ -395,6 +405,7 @@ fork(lambda: bert_tf.load_predictor(folder)("a ||| b"))
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_was_forked_says_so(folder, predict):
     """Oracles: the label, also in a process that was forked before; one line, not a hang."""
     command = [sys.executable, "-c", FORKED.format(folder)]
@@ -448,6 +459,7 @@ def test_settings_are_checked_as_flags_are(folder, classify):
     assert classify(["a\ud800", b"a\xff"]) == [classify("a")] * 2
 
 
+@pytest.mark.slow
 def test_an_exported_classifier_gives_the_same_answers(folder, predict, tmp_path):
     """Oracles: those of the run; those that the command writes to a file."""
     exported = str(tmp_path / "classifier")
@@ -515,6 +527,7 @@ def test_notebooks_show_answers_and_never_run_texts(row, text):
     assert [style.partition(";")[0] for style in bars] == widths
 
 
+@pytest.mark.slow
 def test_long_lists_are_cut():
     """Oracle: the numbers that are left out."""
     row = {"text": "a" * 5000, "probabilities": {f"c{n}": 0.01 for n in range(30)}, "label": "c1"}

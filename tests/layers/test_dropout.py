@@ -117,6 +117,7 @@ def test_seeds_are_numbered_in_order():
 
 @pytest.mark.usefixtures("form")
 @pytest.mark.parametrize("shape", [(1, 5), (3, 4, 5), (7,), (2, 1)])
+@pytest.mark.slow
 def test_any_shape(shape):
     """Oracle: the shape; the rate of every element over many seeds, to five standard errors."""
     masks = np.stack([dropped(0.5, np.array([n, 3], np.int32), shape) for n in range(200)])

@@ -112,6 +112,7 @@ def value_and_gradients(function, *arguments) -> list[tf.Tensor]:
     ("graph", "form"),
     [(False, contextlib.nullcontext), (True, contextlib.nullcontext), (True, compiling_for_gpu)],
 )
+@pytest.mark.slow
 def test_values_and_gradients(name, graph, form):
     """Oracle: the formula and TensorFlow's automatic gradients of it."""
     function, formula, arguments = CASES[name]

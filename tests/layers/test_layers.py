@@ -91,6 +91,7 @@ def test_config_round_trip_gives_the_same_outputs(case):
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.slow
 def test_symbolic_call_of_any_length_agrees_with_the_eager_one(case):
     """Oracle: the eager call with static shapes."""
     _, layer, inputs, outputs = case

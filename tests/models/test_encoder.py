@@ -201,6 +201,7 @@ def traced_flops(config: BertConfig, training: bool) -> float:
         (dataclasses.replace(MOBILE, classifier_activation=False), False),
     ],
 )
+@pytest.mark.slow
 def test_the_products_of_the_traced_graph(config, training):
     """Oracle: the shapes of the matrix products in TensorFlow's graph, forward and backward."""
     parts = 1 if training else 3

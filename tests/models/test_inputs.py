@@ -43,6 +43,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
 def test_every_model_takes_the_names_of_other_programs(name, monkeypatch):
     """Oracle: the outputs for our names; without types, those for types of 0."""
     monkeypatch.setattr(lstms, "_UNITS", 8)

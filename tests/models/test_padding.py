@@ -74,6 +74,7 @@ def assert_equal(found, expected) -> None:
         *((name, kind) for name in ("bert", "mobilebert") for kind in ("selective", "layers")),
     ],
 )
+@pytest.mark.slow
 def test_outputs_and_gradients(name, rematerialize):
     encoder = randomize(BertEncoder(CONFIGS[name], rematerialize))
     inputs = masked_inputs(CONFIGS[name])
@@ -237,6 +238,7 @@ def read(encoder: BertEncoder, inputs: dict):
     "name, rematerialize",
     [*((name, "none") for name in CONFIGS), ("bert", "selective"), ("bert", "layers")],
 )
+@pytest.mark.slow
 def test_outputs_and_gradients_at_places(name, rematerialize):
     encoder = randomize(BertEncoder(CONFIGS[name], rematerialize))
     inputs = masked_inputs(CONFIGS[name])

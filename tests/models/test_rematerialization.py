@@ -55,6 +55,7 @@ def make_inputs(batch: int = 16, length: int = 64) -> dict:
 @pytest.mark.parametrize(
     ("mode", "groups", "layers"), [("eager", None, None), ("graph", 2, None), ("xla", None, 1)]
 )
+@pytest.mark.slow
 def test_gradients_equal_those_without_it(mode, groups, layers, kind):
     """Oracle: the model that keeps everything, with the same dropout."""
     loss, gradients = everything_kept(mode, groups, layers)

@@ -90,6 +90,7 @@ def test_trains_evaluates_and_resumes(finished, copied, config, capsys):
     assert output.count("Changed since the last start") == 1
 
 
+@pytest.mark.slow
 def test_starts_from_a_checkpoint_of_another_run(copied, finished, tmp_path, capsys, no_learning):
     """Oracle: the results of the run that the weights come from."""
     start = {"init_checkpoint": copied["output_dir"], "output_dir": str(tmp_path / "second")}
@@ -130,6 +131,7 @@ def test_one_run_trains_in_a_folder_but_another_may_evaluate(copied, finished):
 
 
 @pytest.mark.usefixtures("eagerly")
+@pytest.mark.slow
 def test_skips_padding_where_xla_compiles(
     flags, config, write_records_of, tmp_path, monkeypatch, capsys
 ):
@@ -149,6 +151,7 @@ def test_skips_padding_where_xla_compiles(
     assert "Skipping padding: steps compute 256 of 512 positions," in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_masks_dynamic_records(flags, data):
     """Oracles: what the records teach; the flags, in training and in evaluation."""
     dynamic = str(data / "dynamic.tfrecord")
@@ -270,8 +273,14 @@ NO_VOCAB = {"preset": "tiny", "bert_config_file": None, "vocab_file": None}
         (NO_VOCAB, "--preset needs the size of the vocabulary: give --vocab_file"),
         ({"strategy": "gpu"}, "TensorFlow finds no GPU here"),
         ({"use_tpu": True}, "no TPU on this machine"),
-        ({"use_tpu": True, "strategy": "cpu"}, "--use_tpu and --strategy=cpu contradict"),
-        ({"tpu_name": "a", "strategy": "gpu"}, "--tpu_name and --strategy=gpu contradict"),
+        (
+            {"use_tpu": True, "strategy": "cpu"},
+            "--use_tpu has no effect without --strategy=auto or --strategy=tpu",
+        ),
+        (
+            {"tpu_name": "a", "strategy": "gpu"},
+            "--tpu_name has no effect without --strategy=auto or --strategy=tpu",
+        ),
         ({"task_index": 0}, "--task_index has no effect without --worker_hosts: omit it"),
         ({"tpu_zone": "a"}, "--tpu_zone has no effect without --tpu_name"),
         ({"init_checkpoint": "absent"}, "absent: no checkpoint found"),
@@ -302,6 +311,7 @@ def test_a_fine_tuning_folder_is_refused_before_it_has_a_checkpoint(flags, confi
         run(Options(**flags))
 
 
+@pytest.mark.slow
 def test_a_bad_record_is_named_by_file_and_number(flags, data, write_records_of, tmp_path):
     """Oracle: the record with the bad id, the last of 24."""
     path = tmp_path / "bad.tfrecord"

@@ -31,6 +31,7 @@ def two_phases(flags, data, tmp_path) -> dict:
     return flags | {"phases_file": str(path), "log_steps": 1, "save_checkpoints_steps": 100}
 
 
+@pytest.mark.slow
 def test_two_phases_are_one_run(two_phases, monkeypatch, no_learning, capsys):
     """Oracles: shares computed by hand; one schedule over both phases; what each phase reads."""
     seen = []
@@ -95,6 +96,7 @@ def test_shares_of_steps(flags, tmp_path, steps, ends):
 
 
 @pytest.mark.usefixtures("no_learning", "eagerly")
+@pytest.mark.slow
 def test_records_are_held_out_and_stay_held_out(flags, data, tmp_path, capsys):
     """Oracles: the records trained on, even once they are moved; the results of other batches."""
     mine, other = tmp_path / "mine.tfrecord", data / "heldout.tfrecord"
@@ -146,6 +148,7 @@ def test_the_objective_is_that_of_the_examples(flags, data, untrained, tmp_path)
     assert "next_sentence_loss" not in metrics
 
 
+@pytest.mark.slow
 def test_left_to_right(flags, data, config, tmp_path):
     """Oracle: the records, [CLS] 7 7 7 ... [SEP], in which every next token can be learned.
 

@@ -123,6 +123,7 @@ def test_a_kill_and_a_sigterm_change_nothing(long_flags, tmp_path, monkeypatch, 
     assert what_was_learned(folder) == expected
 
 
+@pytest.mark.slow
 def test_the_records_of_a_bad_batch_are_named(flags, tmp_path):
     """Oracle: an epoch is the 24 records, 6 per step, each once."""
     options = Options(**flags | {"num_warmup_steps": 0})

@@ -50,6 +50,7 @@ def pretrained(data, tmp_path_factory) -> types.SimpleNamespace:
     return types.SimpleNamespace(folder=folder, results=results)
 
 
+@pytest.mark.slow
 def test_learns_the_order_of_sentences(pretrained):
     """Oracles: the order, which every document has; one set of weights for all layers."""
     assert pretrained.results["next_sentence_accuracy"] > 0.95
@@ -59,6 +60,7 @@ def test_learns_the_order_of_sentences(pretrained):
     assert len(kernels) == 1
 
 
+@pytest.mark.slow
 def test_is_fine_tuned_beside_a_bert(pretrained, tmp_path):
     """Oracles: a word that gives the label away; the parameters of Keras models."""
     random, data = np.random.default_rng(0), tmp_path / "SST-2"

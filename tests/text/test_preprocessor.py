@@ -53,6 +53,7 @@ def test_equals_tokenizer_and_packing(texts, lower_case):
     assert_equal(BertPreprocessor.from_config(layer.get_config())(*texts), expected)
 
 
+@pytest.mark.slow
 def test_datasets_hold_what_calls_return():
     """Oracle: the layer; the labels and numbers beside the texts, also in another order."""
     layer = BertPreprocessor(VOCAB.tokens, lower_case=True, seq_length=9)

@@ -95,6 +95,7 @@ def has_equal_divisions(text: str) -> bool:
 
 
 @pytest.mark.parametrize("name", ["published", "cased"])
+@pytest.mark.slow
 def test_real_and_hostile_text(name, real_lines):
     """Oracle (b): ids, and where the tokens are, accents aside.
 

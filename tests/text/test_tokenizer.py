@@ -113,6 +113,7 @@ def test_worked_examples(lower_case, text, words):
     assert spell(tokenizer, text) == words
 
 
+@pytest.mark.slow
 def test_real_text_equals_hugging_face(published, real_lines):
     """Oracle (b): ids and offsets, with the accents that follow, which theirs leave out."""
     vocab, lower_case, tokenizer = published

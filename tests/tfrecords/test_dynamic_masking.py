@@ -268,6 +268,7 @@ def test_every_epoch_has_new_masks_that_depend_on_the_seed(tmp_path):
 @pytest.mark.parametrize(
     ("units", "pipelines", "first_step"), [("wordpiece", 1, 0), ("whole_word", 2, 7)]
 )
+@pytest.mark.slow
 def test_a_step_has_the_same_rows_and_masks_under_every_strategy(
     tmp_path, units, pipelines, first_step
 ):

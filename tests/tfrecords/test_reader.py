@@ -165,6 +165,7 @@ def test_check_files_names_the_file_and_the_flag(tmp_path):
 
 @pytest.mark.parametrize("damage", ["truncated", "a bit flipped"])
 @pytest.mark.parametrize("batches", [_training, _evaluation])
+@pytest.mark.slow
 def test_damaged_files_are_named_with_the_record(tmp_path, damage, batches):
     files = _write(tmp_path, _arrays(10), num_files=2)
     assert reader.explain_bad_record(_record_set(files)) is None
@@ -197,6 +198,7 @@ def test_damaged_files_are_named_with_the_record(tmp_path, damage, batches):
         ("input_type_ids", [1] + [0] * (S - 1), "the segment ids are not zeros followed by ones"),
     ],
 )
+@pytest.mark.slow
 def test_what_breaks_a_rule_is_named(tmp_path, name, value, message):
     """Oracle: the record, by hand; its number when it is read, and when it comes first."""
     arrays = _arrays(10)

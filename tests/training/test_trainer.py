@@ -30,6 +30,7 @@ def one_device_losses(losses) -> list[float]:
         pytest.param(2, 1, True, 1e-4, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_the_losses_are_those_of_one_device(
     losses, one_device_losses, monkeypatch, replicas, parts, compiled, atol
 ):
@@ -92,6 +93,7 @@ def test_gradients_are_clipped_as_one_vector(
         ("mixed_float16", 1, 1, np.inf, 18),  # 15 steps halve the scale of the loss until it is 1
     ],
 )
+@pytest.mark.slow
 def test_gradients_that_are_not_finite_change_nothing(
     make_trainer, make_iterator, eagerly, capsys, precision, replicas, parts, value, steps
 ):
@@ -276,6 +278,7 @@ def without_shortcut(train_padded) -> list:
         pytest.param(1, 1, 80, True, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_a_shortcut_does_not_change_the_losses(
     train_padded, without_shortcut, monkeypatch, replicas, parts, capacity, compiled
 ):

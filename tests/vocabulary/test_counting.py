@@ -93,6 +93,7 @@ def test_text_without_blank_lines_is_read_in_parts(tmp_path):
     assert all(len(block) < 1000 and block.endswith(b"\r\n") for block in blocks)
 
 
+@pytest.mark.slow
 def test_workers_do_not_change_the_counts_or_the_pruning(tmp_path, monkeypatch):
     """Oracle: the counts of one process, for many blocks of different sizes."""
     monkeypatch.setattr(counting, "BYTES_PER_WORKER", 1)

@@ -89,6 +89,7 @@ def assert_grown(found: np.ndarray, before: np.ndarray) -> None:
 
 
 @pytest.mark.usefixtures("no_learning", "eagerly")
+@pytest.mark.slow
 def test_pretraining_starts_from_a_grown_checkpoint(old, tmp_path, capsys):
     """The run saves the weights that it started from."""
     run_pretraining.run(pretraining_options(old, tmp_path, **grown(old)))

@@ -190,6 +190,7 @@ NAMES += ("'x'", '"x"', "'80s", "girls'")
 
 
 @pytest.mark.parametrize("separator", [",", "|", "||", " ", ", ", " and "])
+@pytest.mark.slow
 def test_predicted_classes_can_be_read_back(write, separator, tmp_path):
     """Oracle: round trip of every pair of names, in files of predictions and in the graph."""
     task = MultiLabelTask(name="csv", labels=NAMES, separator=separator)

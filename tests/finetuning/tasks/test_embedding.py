@@ -105,6 +105,7 @@ def test_several_devices_compare_fewer_texts(ranked):
         task.check_steps(pairs, 2, 2, dropout)
 
 
+@pytest.mark.slow
 def test_cosines_learn_the_numbers_of_a_table(similar, capsys):
     """Oracles: the labels; NumPy with the vectors of `load_embedder`; `predict`."""
     head = Run(similar.output_dir).head
@@ -234,6 +235,7 @@ def test_a_text_is_its_own_partner_under_another_dropout_mask(files, sentences, 
     assert Run(options.output_dir).flags["pooling"] == "mean"
 
 
+@pytest.mark.slow
 def test_a_folder_of_sentence_transformers_trains_as_it_is(similar, sentences, tmp_path):
     """Oracles: its files; `load_embedder`; the values of the dense layer change and are kept."""
     folder, rng = str(tmp_path / "folder"), np.random.default_rng(0)

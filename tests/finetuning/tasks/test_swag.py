@@ -157,6 +157,7 @@ def test_scores_and_files_against_a_worked_example(tmp_path, monkeypatch):
     assert lines[2].startswith("1\t1\t1\t0.166667\t0.833333\t")
 
 
+@pytest.mark.slow
 def test_from_files_to_the_served_model(files, tmp_path):
     """Oracles: the word that tells the right ending; the predictions on disk."""
     random = np.random.default_rng(0)

@@ -238,6 +238,7 @@ def test_conll_end_to_end(sentences, files, tmp_path):
     assert task_of_run(Run(options.output_dir)).labels == ("O", "B-NEG", "B-POS")
 
 
+@pytest.mark.slow
 def test_feature_based_end_to_end(sentences, files, tmp_path, monkeypatch):
     """Oracles: the encoder's weights before; the best weights fit; the exported module answers."""
     monkeypatch.setattr(lstms, "_UNITS", 8)

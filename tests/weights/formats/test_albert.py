@@ -74,6 +74,7 @@ def test_files_say_how_text_is_split(name, with_model, tmp_path):
     assert ours.tokenize_flat(GOLDEN["texts"]).to_list() == case["ids"]
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_the_model(folders, tmp_path):
     """Oracle: the model, which computes what transformers' does, for the tokenizer's ids."""
     pretrained, classifies = folders
@@ -103,6 +104,7 @@ def test_answers_are_those_of_the_model(folders, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_exports_hold_the_model(folders, tmp_path):
     """Oracle: the ids of transformers, from a SavedModel and from what is read of it."""
     path = str(tmp_path / "bundle")
@@ -118,6 +120,7 @@ def test_exports_hold_the_model(folders, tmp_path):
         assert pathlib.Path(path, name).read_bytes() == MODEL.read_bytes()
 
 
+@pytest.mark.slow
 def test_runs_keep_the_model(folders, tmp_path):
     """Oracle: the file beside the weights, and the tokenizer of the source."""
     rows = [{"text": text, "label": label} for label, text in enumerate(TEXTS)] * 4

@@ -98,6 +98,7 @@ def test_outputs_are_those_of_transformers(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["DistilBert", "Electra", "Ernie"])
+@pytest.mark.slow
 def test_functions_take_the_family(name):
     """Oracle: the logits of the model, which are those of transformers."""
     folder = str(FAMILY / f"{name}ForSequenceClassification")

@@ -126,6 +126,7 @@ def test_a_model_of_squad2_may_leave_questions_without_an_answer(tmp_path, capsy
         open_fine_tuned(tagger, None, None, pairs=False, threshold=0.0)
 
 
+@pytest.mark.slow
 def test_an_encoder_without_a_pooler_is_published_with_a_warning(tmp_path, capsys, monkeypatch):
     """Oracles: the warnings; the form for transformers has the parts of the source."""
     monkeypatch.setattr("export.preprocessor.write", lambda options: os.mkdir(options.output_dir))
@@ -215,6 +216,7 @@ def test_transformers_loads_what_we_write(tmp_path, shared_data):
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.slow
 def test_ids_of_tokens_equal_those_of_transformers(tmp_path, name):
     """The same ids from a run folder that the vocabulary was written to, too."""
     for file, content in TOKENIZERS[name]["files"].items():

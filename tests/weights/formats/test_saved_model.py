@@ -198,6 +198,7 @@ def test_damaged_files(encoder, damage, message):
     assert_refused(encoder, message)
 
 
+@pytest.mark.slow
 def test_the_check_passes(garden, capsys):
     """Oracle: the Model Garden's export, whose signature has no readable names."""
     check.run(check.Options(saved_model_dir=str(garden / "encoder")))

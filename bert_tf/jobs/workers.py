@@ -92,7 +92,7 @@ def _results(pool: ProcessPoolExecutor, most: int, tasks: Iterable[WorkerCall]) 
         raise OSError(
             "a worker process died: if the system ran out of memory, run the same command again "
             "with a smaller --num_workers; a script that calls bert_tf needs "
-            "`if __name__ == \"__main__\":`, because each worker imports it"
+            '`if __name__ == "__main__":`, because each worker imports it'
         ) from None
 
 

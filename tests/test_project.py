@@ -18,7 +18,7 @@ import setuptools
 
 import bert_tf
 from bert_tf.__main__ import COMMANDS
-from bert_tf.base import SITE, SUMMARY, __version__
+from bert_tf.base import SITE, SUMMARY, __version__, process
 from bert_tf.base.command import VERSION
 from bert_tf.base.command_help import docs, flag_name, help_text, is_required, value_type
 from bert_tf.finetuning.registry import MAKERS, TASKS
@@ -308,6 +308,21 @@ def test_a_file_with_the_name_of_a_package_is_named(name, arguments, tmp_path):
     assert done.returncode == 1
     other = f"{tmp_path}/{name}.py"
     assert f": error: {other} hides bert_tf's package {name}, which has the same" in done.stderr
+
+
+def test_an_error_inside_our_packages_is_not_blamed_on_others(monkeypatch):
+    """Oracle: Python's own message; no other file is in the way."""
+
+    def fails(module):
+        raise ImportError("cannot import name 'x' from 'export.encoder'", name="export.encoder")
+
+    importlib.import_module("export")
+    monkeypatch.setattr(process.importlib, "import_module", fails)
+    for package in ("export", None):
+        if not package:  # another distribution removed it
+            monkeypatch.delitem(sys.modules, "export")
+        with pytest.raises(ImportError, match="cannot import name 'x'"):
+            process.import_command("export.encoder")
 
 
 def _bert_tf(*arguments, options=(), cwd=None):

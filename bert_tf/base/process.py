@@ -48,11 +48,12 @@ def import_command(module: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         package = (error.name or "").partition(".")[0]
-        if package not in ("export", "tfrecords"):
+        found = getattr(sys.modules.get(package), "__file__", None)
+        is_ours = found == str(pathlib.Path(__file__).parents[2] / package / "__init__.py")
+        if package not in ("export", "tfrecords") or not found or is_ours:
             raise
-        other = sys.modules[package].__file__
         raise ValueError(
-            f"{other} hides bert_tf's package {package}, which has the same name: rename it, or "
+            f"{found} hides bert_tf's package {package}, which has the same name: rename it, or "
             "run the command in another folder or environment"
         ) from None
 

@@ -87,7 +87,7 @@ class SentencePieceTokenizer(WordPieceTokenizer):
         return words, starts, tf.maximum(starts, limits)
 
     def _original_offsets(self, text, lines, starts, limits):
-        # Two quotes become one character, of as many bytes, which then normalizes by itself.
+        # Two quotes become one character of the same length in bytes, which is normalized alone.
         text = tf.strings.regex_replace(text, _QUOTES, _STAND_IN)
         # A mark that stands for no space has no place: it is where the next piece begins.
         empty = starts == limits

@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_tf.base.process import needed
 from bert_tf.config import Head
-from bert_tf.inference.single_file import ONNX_INPUTS, SEAL, sealed
+from bert_tf.inference.single_file import ONNX_INPUTS
 from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.models.task_model import BertEmbedder, BertTaskModel
 from export.portable import Source
@@ -50,8 +50,7 @@ def make_file(source: Source, texts: Mapping[str, str], quantize: str) -> bytes:
                 logging.disable(logging.NOTSET)
             model = onnx.load(path)
     helper.set_model_props(model, dict(texts))
-    model.doc_string = SEAL
-    return sealed(model.SerializeToString())
+    return model.SerializeToString()
 
 
 class _Graph:

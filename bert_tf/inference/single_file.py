@@ -1,9 +1,7 @@
 """Models in single files, as export.lite and export.onnx write them, and classifiers among them."""
 
-import hashlib
 import io
 import os
-import re
 import threading
 import warnings
 import zipfile
@@ -36,18 +34,11 @@ ONNX_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _OUTPUTS = {"last_hidden_state": "sequence_output", "pooler_output": "pooled_output"}
 # Far more than any vocabulary takes.
 _MOST_BYTES = 1 << 26
-# The text in a file that its checksum replaces; see `sealed`.
-SEAL = "sha256=" + "0" * 64
 Arrays = Mapping[str, np.ndarray]
 # The kind of classifier.json: the kind of head, and the arguments of `classifier_task`.
 _CLASSIFIER = {"labels": list[str], "pairs?": bool, "multi_label?": bool, "label_separator?": str}
 _CLASSIFIER |= {"kind?": str}
 _TOKENIZER = {"model_max_length?": int, "do_lower_case?": bool | None}
-
-
-def sealed(data: bytes) -> bytes:
-    """Returns the content of a file with its checksum in place of `SEAL`."""
-    return data.replace(SEAL.encode(), b"sha256=" + hashlib.sha256(data).hexdigest().encode(), 1)
 
 
 class LiteFile:
@@ -188,10 +179,6 @@ def open_single_file(path: str) -> ServingModule:
         import_onnxruntime()
     data = read_file(path)
     try:
-        # First, because a damaged file may make the libraries end the process.
-        checksum = re.search(rb"sha256=[0-9a-f]{64}", data)
-        if not checksum or sealed(data.replace(checksum[0], SEAL.encode(), 1)) != data:
-            raise ValueError("its checksum is wrong")
         file = form(data)
         texts = file.texts
         about = CLASSIFIER in texts and parse_json(texts[CLASSIFIER], _CLASSIFIER)

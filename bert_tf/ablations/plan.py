@@ -235,7 +235,7 @@ def _needs(plan: RowPlan) -> Iterator[tuple[int, str]]:
     for run in plan.finetuning.values():
         if run.feature_based:  # the encoder does not train
             continue
-        length = with_length(run, run.task, plan.config).max_seq_length
+        length = with_length(run, plan.config).max_seq_length
         texts = len(TASKS[run.task].head.labels) if run.task == "swag" else 1
         yield (
             training_memory(plan.config, run.train_batch_size * texts, length, predictions=0),

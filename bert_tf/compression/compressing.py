@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import keras
 
+from bert_tf.base.made import Inputs
 from bert_tf.base.progress import say
 from bert_tf.compression import student as students
 from bert_tf.compression.compression_options import CompressionOptions, GeneralOptions
@@ -29,7 +30,7 @@ from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.phase_data import PretrainingLearner
 from bert_tf.pretraining.pretrain import pretrain
 from bert_tf.pretraining.run_records import masked_lm_prob, name_records
-from bert_tf.runs.run import COMMAND, Inputs, Run
+from bert_tf.runs.run import COMMAND, Run
 from bert_tf.training.strategy import make_strategy
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.names import part_of
@@ -75,7 +76,7 @@ def compress(options: CompressionOptions) -> dict[str, float]:
         raise ValueError(f"{options.teacher} computes vectors: compress needs another head")
     if not options.replace_vocab:
         check_readable(teacher)
-    options = with_length(options, options.task, teacher.spec.config)
+    options = with_length(options, teacher.spec.config)
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     task = make_task(options, teacher.head)
     if task.head.kind == EMBEDDING:

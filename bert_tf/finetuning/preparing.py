@@ -43,7 +43,7 @@ def prepare(
         options = options.changed(**unset)
         if vectors.dense:
             init = dataclasses.replace(init, tensors={**init.tensors, **vectors.dense})
-    options = with_length(options, options.task, spec.config, session.say)
+    options = with_length(options, spec.config, session.say)
     if not task:
         task = make_task(options, head)
         if vectors and not head:

@@ -41,18 +41,15 @@ def task_name(name: str) -> str:
 
 
 def with_length(
-    options: FineTuningOptions,
-    name: str,
-    config: BertConfig | None = None,
-    say: Callable[[str], None] = say,
+    options: FineTuningOptions, config: BertConfig, say: Callable[[str], None] = say
 ) -> FineTuningOptions:
     """Returns the options with a --max_seq_length; says if it is shorter because of the model."""
-    length = options.max_seq_length or default_length(name, config)
-    if config:
-        check_length(config, length)
-        if not options.max_seq_length and length < default_length(name):
-            say(f"--max_seq_length is {length}, the most that the model takes.")
-    return options.changed(max_seq_length=length)
+    if not options.max_seq_length:
+        options = options.changed(max_seq_length=default_length(options.task, config))
+        if options.max_seq_length < default_length(options.task):
+            say(f"--max_seq_length is {options.max_seq_length}, the most that the model takes.")
+    check_length(config, options.max_seq_length)
+    return options
 
 
 def default_length(name: str, config: BertConfig | None = None) -> int:
@@ -70,7 +67,6 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
     name = task_name(options.task)
     if "," in name:
         return _make_together(options, name.split(","))
-    options = with_length(options, name)
     if name in MAKERS:
         task = MAKERS[name](name, options, head)
     elif name == "stsb" and options.label_type != "class":

@@ -302,7 +302,8 @@ def _json(content: dict[str, Any]) -> str:
 
 def make_squad(name: str, options: FineTuningOptions, head: Head | None = None) -> SquadTask:
     """Creates the task from the flags: "squad", or "squad2" with unanswerable questions."""
-    contexts.check_lengths(options.max_seq_length, options.max_query_length)
+    if options.max_seq_length:
+        contexts.check_lengths(options.max_seq_length, options.max_query_length)
     squad_options = contexts.SquadOptions(
         options.doc_stride,
         options.max_query_length,

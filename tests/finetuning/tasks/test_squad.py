@@ -1,6 +1,5 @@
 """SQuAD from files to answers, and its files of predictions."""
 
-import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -10,6 +9,7 @@ import tensorflow as tf
 from support import calls_of, tuning_options
 
 from bert_tf import run_finetuning
+from bert_tf.config import BertConfig
 from bert_tf.finetuning.finetuning_options import FineTuningOptions as Options
 from bert_tf.finetuning.registry import make_task, with_length
 from bert_tf.finetuning.saved_run import own_flags
@@ -177,11 +177,9 @@ def test_a_tenth_of_the_contexts_is_held_out(tmp_path):
 
 def test_the_default_length_is_that_of_the_original():
     """Oracle: the flags of google-research/bert's run_classifier.py and run_squad.py."""
-    options = Options(task="squad", output_dir="run", do_eval=True)
-    assert with_length(options, "squad").max_seq_length == 384
-    assert with_length(options, "sst2").max_seq_length == 128
-    given = dataclasses.replace(options, max_seq_length=100)
-    assert with_length(given, "squad").max_seq_length == 100
+    for task, given, length in (("squad", None, 384), ("sst2", None, 128), ("squad", 100, 100)):
+        options = Options(task=task, output_dir="run", do_eval=True, max_seq_length=given)
+        assert with_length(options, BertConfig(100)).max_seq_length == length
 
 
 def test_flags_that_do_not_fit_are_refused():

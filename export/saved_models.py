@@ -134,8 +134,8 @@ def casing_of(lower_case: bool) -> str:
 def _sections_of(run: Run) -> Iterable[str]:
     flags, results = run.flags, read_results(run.file(EVAL_RESULTS))
     data = {name: flags.get(name) for name in _DATA}
-    for name, files in run.made_from.items():
-        if size := sum(file.get("bytes", 0) for file in files.values()):
+    for name, files in run.made_from.sets.items():
+        if size := sum(file.get("bytes", 0) for file in files):
             data[name] = f"{len(files):,} files, {size:,} bytes"
     yield _table("Data", data)
     yield _table("Training", {name: flags.get(name) for name in _TRAINING})

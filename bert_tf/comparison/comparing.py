@@ -104,7 +104,7 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
         results = run.read_json(EVAL_RESULTS_JSON, dict[str, float]) if run.finished else {}
         if results:
             key = {name: x for name, x in run.flags.items() if name not in _VARYING}
-            described = json.dumps([key, run.made_from], sort_keys=True)
+            described = json.dumps([key, run.made_from.sets], sort_keys=True)
             groups.setdefault(described, {})[run] = results
         else:
             unfinished.append(run.path)

@@ -11,11 +11,12 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.files import fields_kind, read_file
+from bert_tf.base.made import Inputs
 from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
 from bert_tf.compression.compression_options import COMPRESSION, PRECOMPUTED
 from bert_tf.compression.recipes import RECIPES
-from bert_tf.runs.run import Inputs, Run
+from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.training.reports import rank
 from bert_tf.weights.checkpoint import Checkpoint, fingerprint
@@ -152,6 +153,5 @@ def _read(path: str) -> bytes:
 
 
 def checksum_of_teacher(teacher: Checkpoint) -> Inputs:
-    """Describes the teacher of a run, as `Run.made_from` does."""
-    name = "--teacher"
-    return {name: {name: {"file": teacher.path, "sha256": fingerprint(teacher)}}}
+    """Describes the teacher of a run."""
+    return [{"name": "--teacher", "file": teacher.path, "sha256": fingerprint(teacher)}]

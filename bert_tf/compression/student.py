@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.made import Inputs
 from bert_tf.base.progress import counted, say, with_progress
 from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.compression_options import CompressionOptions, StudentOptions
@@ -27,7 +28,7 @@ from bert_tf.finetuning.task_learner import TaskLearner
 from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.models.lstms import BiLSTMEncoder
-from bert_tf.runs.run import Inputs, Run
+from bert_tf.runs.run import Run
 from bert_tf.text.sentencepiece import make_tokenizer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective, Trainer

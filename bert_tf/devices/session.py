@@ -15,13 +15,14 @@ from tensorflow.python.framework.ops import gradient_registry
 
 from bert_tf.base.common_options import DeviceOptions
 from bert_tf.base.files import shortened
+from bert_tf.base.made import Inputs
 from bert_tf.base.output_files import locked
 from bert_tf.base.process import check_memory
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.layers.initial_weights import seeded
 from bert_tf.layers.padding import TokenCapacity
 from bert_tf.models.bert_encoder import least_activations, skip_padding
-from bert_tf.runs.run import Inputs, Run
+from bert_tf.runs.run import Run
 from bert_tf.training import strategy as strategies
 from bert_tf.training.driver import Driver, Metrics, Phase, Plan
 from bert_tf.training.optimizers import AdamW, Schedule
@@ -170,7 +171,7 @@ class Learner(abc.ABC):
     """
 
     readers: Mapping[str, ModelSpec] = {}
-    made_from: Inputs = {}
+    made_from: Inputs = ()
 
     @abc.abstractmethod
     def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:

@@ -19,9 +19,9 @@ import re
 import tensorflow as tf
 
 from bert_tf.base.files import file_sha256, shortened
+from bert_tf.base.made import Made, describe_files, kept_files
 from bert_tf.base.output_files import check_free, remove
 from bert_tf.base.progress import say
-from bert_tf.base.provenance import describe, describe_files, is_same, kept_files
 from bert_tf.examples import describing as report
 from bert_tf.examples.chunk import CreationStatistics, ExampleCounts, TextCounts
 from bert_tf.examples.creation_options import DataOptions
@@ -51,36 +51,35 @@ def create_pretraining_data(options: DataOptions) -> CreationStatistics | None:
 
 def _create(job: Job, run_chunks: RunChunks) -> CreationStatistics:
     """Creates the missing output files of a job, then their manifest; reports on the text."""
-    description = describe(job.settings(), describe_files(job.input_files))
+    made = Made(job.settings(), describe_files(job.input_files))
     path = unfinished_path(job.output_files[0])
-    with unfinished_work(path, description, job.options.overwrite) as work:
+    with unfinished_work(path, made, job.options.overwrite) as work:
         manifest = _read_manifest(job.manifest)
-        shards = _kept_shards(job, work, description, manifest)
+        shards = _kept_shards(job, work, made, manifest)
         if len(shards) == len(job.output_files):
             say(report.text_report(CreationStatistics.from_dict(manifest["statistics"]).text, job))
         else:
-            work.start(description)
+            work.start(made)
             for number, entry in shards.items():
                 finish(work.output_place(number), entry, job.output_files[number])
-            manifest = _make_files(job, work, run_chunks, description)
+            manifest = _make_files(job, work, run_chunks, made)
     return CreationStatistics.from_dict(manifest["statistics"])
 
 
-def _kept_shards(
-    job: Job, work: UnfinishedWork, description: dict, manifest: dict | None
-) -> dict[int, dict]:
+def _kept_shards(job: Job, work: UnfinishedWork, made: Made, manifest: dict) -> dict[int, dict]:
     """Returns the manifest's entries of the shards that a finished run of the same job left."""
-    same = is_same(manifest, description)
+    before = Made.from_dict(manifest)
+    same = before.matches(made)
     if work.resumes and not same:
         return {}  # The work folder says which shards there are.
     entries = dict(zip(job.output_files, manifest["shards"], strict=True)) if same else {}
     recorded = {job.manifest: None} | dict.fromkeys(job.output_files)
     recorded |= {file: entry["sha256"] for file, entry in entries.items()}
-    kept = kept_files(job.manifest, manifest, description, recorded, work.overwrite)
+    kept = kept_files(job.manifest, before, made, recorded, work.overwrite)
     return {n: entries[file] for n, file in enumerate(job.output_files) if file in kept}
 
 
-def _make_files(job: Job, work: UnfinishedWork, run_chunks: RunChunks, description: dict) -> dict:
+def _make_files(job: Job, work: UnfinishedWork, run_chunks: RunChunks, made: Made) -> dict:
     """Creates the shards and the manifest; returns the latter."""
     missing = work.missing(job.output_files)
     tokenize(run_chunks, job, work)
@@ -98,12 +97,12 @@ def _make_files(job: Job, work: UnfinishedWork, run_chunks: RunChunks, descripti
     shards = plan_shards(
         [*sizes.values()], job.options.dupe_factor, len(job.output_files), job.options.random_seed
     )
-    _remove_other_output(job, description, work.overwrite)
+    _remove_other_output(job, made, work.overwrite)
     make_shards(run_chunks, job, work, [*sizes], {n: shards[n] for n in missing})
     entries = [read_counts(work.output_place(n)) for n in range(len(job.output_files))]
     for entry in entries:
         statistics.examples += ExampleCounts(**entry["counts"])
-    manifest = description | {
+    manifest = made.to_dict() | {
         "vocabulary": "\n".join(job.vocab.lines),
         "statistics": dataclasses.asdict(statistics),
         "shards": entries,
@@ -128,16 +127,16 @@ def _check_text(job: Job, counts: TextCounts) -> None:
         )
 
 
-def _remove_other_output(job: Job, description: dict, overwrite: bool) -> None:
+def _remove_other_output(job: Job, made: Made, overwrite: bool) -> None:
     """Removes the manifest and, if another job wrote it, shards that this one does not write."""
     path = job.manifest
     manifest = _read_manifest(path)
-    if is_same(manifest, description):
+    if Made.from_dict(manifest).matches(made):
         return remove(path)
     if not overwrite:
         return check_free(path)
     # Only shards in the same folder whose checksums are those in the manifest.
-    folder, entries = os.path.dirname(path), manifest["shards"] if manifest else []
+    folder, entries = os.path.dirname(path), manifest.get("shards", [])
     listed = {os.path.join(folder, str(entry["file"])): entry["sha256"] for entry in entries}
     others = filter(_is_shard, listed.keys() - {*job.output_files})
     remove(*(x for x in others if os.path.dirname(x) == folder and file_sha256(x) == listed[x]))
@@ -150,13 +149,13 @@ def _is_shard(path: str) -> bool:
     return bool(named) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
 
 
-def _read_manifest(path: str) -> dict | None:
-    """Returns a manifest; None if it is missing, damaged or written by another program."""
+def _read_manifest(path: str) -> dict:
+    """Returns a manifest; {} if it is missing, damaged or written by another program."""
     try:
         manifest = read_manifest(path) if tf.io.gfile.exists(path) else {}
         CreationStatistics.from_dict(manifest["statistics"])
         for entry in manifest["shards"]:
             ExampleCounts(**entry["counts"])
     except (KeyError, TypeError, ValueError):
-        return None
-    return manifest if manifest.keys() >= {"bert_tf", "settings", "inputs"} else None
+        return {}
+    return manifest if manifest.keys() >= {"bert_tf", "settings", "inputs"} else {}

@@ -90,9 +90,9 @@ def _train(
         # A run that stopped before its first checkpoint may have had other data.
         options, head = options.with_saved(run.flags, "training"), run.head
     session = Session.open(options, strategy, run, init)
-    made_from = {**learner.made_from} if learner else {}
+    made_from = [*learner.made_from] if learner else []
     if session.init and not init:
-        made_from |= saved_run.describe_init(session.init)
+        made_from += saved_run.describe_init(session.init)
     run.check_made_from(made_from)
     spec = model_spec(session)
     session, task = prepare(session, spec, head, learner.task if learner else task)
@@ -109,7 +109,7 @@ def _train(
     training.set_weights()
     _record(session, spec, task, finished=False)
     if session.is_chief:
-        run.record_made_from(made_from | data)
+        run.record_made_from([*made_from, *data])
 
     def evaluate() -> dict[str, float]:
         best_step = training.driver.best_results.get("global_step")

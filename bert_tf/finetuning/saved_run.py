@@ -10,11 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.files import errors_at
+from bert_tf.base.made import Inputs
 from bert_tf.base.output_files import LOCK
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.task import DataFiles
 from bert_tf.finetuning.tokenizing import Features
-from bert_tf.runs.run import COMMAND, FLAGS, Inputs, Run
+from bert_tf.runs.run import COMMAND, FLAGS, Run
 from bert_tf.tables.memory import TableInMemory
 from bert_tf.training.checkpoints import BEST
 from bert_tf.weights.checkpoint import Checkpoint, fingerprint
@@ -22,7 +23,7 @@ from bert_tf.weights.opening import open_checkpoint
 
 # The key in flags.json for the flags whose data were in memory.
 IN_MEMORY = "in_memory"
-_INIT = "--init_checkpoint"
+_SET = "the {} set"
 _OTHER_DATA = "to evaluate on other data, give --init_checkpoint={} and another --output_dir"
 
 
@@ -110,21 +111,21 @@ def flags_of_model(options: FineTuningOptions, model: Checkpoint) -> FineTuningO
 
 
 def describe_init(init: Checkpoint) -> Inputs:
-    """Describes the initial weights, as `Run.made_from` does."""
-    return {_INIT: {_INIT: {"sha256": fingerprint(init)}}}
+    """Describes the initial weights."""
+    return [{"name": "--init_checkpoint", "sha256": fingerprint(init)}]
 
 
 def describe_data(splits: Mapping[str, Features]) -> Inputs:
     """Describes splits by checksums of their tokenized examples and targets."""
-    described = {}
+    inputs = []
     for name, features in splits.items():
         values = (features.ids, features.types, *features.targets.values())
         parts = [part for x in values for part in tf.nest.flatten(x, expand_composites=True)]
         checksum = functools.reduce(
             lambda checksum, part: zlib.crc32(np.ascontiguousarray(part), checksum), parts, 0
         )
-        described[name] = {f"the {name} set": {"crc32": checksum}}
-    return described
+        inputs.append({"name": _SET.format(name), "crc32": checksum})
+    return inputs
 
 
 def check_same_data(run: Run, data: Inputs, needed: Collection[str] = ()) -> None:
@@ -132,7 +133,8 @@ def check_same_data(run: Run, data: Inputs, needed: Collection[str] = ()) -> Non
 
     A split that the run has not read yet is accepted, unless it is `needed`.
     """
-    run.check_made_from(data, f"restore the data; {_OTHER_DATA.format(run.path)}", needed)
+    advice = f"restore the data; {_OTHER_DATA.format(run.path)}"
+    run.check_made_from(data, advice, [*map(_SET.format, needed)])
 
 
 def record_evaluation(run: Run, model: Checkpoint, data: Inputs) -> None:
@@ -141,9 +143,9 @@ def record_evaluation(run: Run, model: Checkpoint, data: Inputs) -> None:
     Raises:
         ValueError: the folder holds something else.
     """
-    inputs = {"model": {"model": {"sha256": fingerprint(model)}}, **data}
+    inputs = [{"name": "model", "sha256": fingerprint(model)}, *data]
     names = tf.io.gfile.listdir(run.path) if tf.io.gfile.isdir(run.path) else []
-    if not run.made_from and {name.rstrip("/") for name in names} - {LOCK}:
+    if not run.made_from.inputs and {name.rstrip("/") for name in names} - {LOCK}:
         raise ValueError(f"{run.path} is not empty: choose another --output_dir")
     run.check_made_from(inputs)
     run.record_made_from(inputs)

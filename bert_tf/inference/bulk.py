@@ -23,9 +23,9 @@ import tensorflow as tf
 from bert_tf.base.common_options import RunnerOptions
 from bert_tf.base.content import is_utf8
 from bert_tf.base.files import read_file
+from bert_tf.base.made import Made, describe_files
 from bert_tf.base.output_files import check_output_files, remove
 from bert_tf.base.progress import counted, progress_bar, say
-from bert_tf.base.provenance import describe, describe_files
 from bert_tf.inference.texts import NumberedRow, TextRow, in_groups, read_each, rows_in
 from bert_tf.jobs.work import UnfinishedWork, read_counts, unfinished_work
 from bert_tf.jobs.workers import open_runner
@@ -65,15 +65,14 @@ class BulkJob:
         read = [*self.files, options.checkpoint, options.vocab_file]
         check_output_files(outputs, read, work_folder=path)
         model = {"file": options.checkpoint, "sha256": self.model}
-        inputs = describe_files(self.files)
         settings = options.values("place") | {"checkpoint": model}
-        description = describe(settings, inputs)
-        with unfinished_work(path, description, options.overwrite) as work:
+        made = Made(settings, describe_files(self.files))
+        with unfinished_work(path, made, options.overwrite) as work:
             earlier = rejected if _lists_rejected(rejected) else None
             # The last file appears after the others.
             if len(self.joins) in work.missing(outputs, replaceable=earlier):
                 total = self._count_rows()
-                work.start(description)
+                work.start(made)
                 counts = self._compute(work, total)
                 self._write_rejected(work, rejected, counts, bool(earlier))
                 parts = [part for part, _ in work.counts("chunks")]

@@ -27,6 +27,7 @@ import tensorflow as tf
 
 from bert_tf.base import files
 from bert_tf.base.files import file_sha256, lines_sha256
+from bert_tf.base.made import MADE, Made
 from bert_tf.base.output_files import (
     REPLACE,
     TEMPORARY,
@@ -37,7 +38,6 @@ from bert_tf.base.output_files import (
     remove_folder,
     whole_file,
 )
-from bert_tf.base.provenance import MADE, check_same, description_of, is_same
 from bert_tf.jobs.workers import RunChunks
 
 _JOB = "job.json"
@@ -50,9 +50,7 @@ _STATE = MADE | {"counts?": dict[str, Any], "overwrite?": bool}
 
 
 @contextlib.contextmanager
-def unfinished_work(
-    path: str, description: dict[str, Any], overwrite: bool
-) -> Iterator["UnfinishedWork"]:
+def unfinished_work(path: str, made: Made, overwrite: bool) -> Iterator["UnfinishedWork"]:
     """Opens the work in a folder, which no other process may enter; removes it at the end.
 
     After an error, the finished work is kept, and the same command resumes. After a ValueError, the
@@ -60,13 +58,13 @@ def unfinished_work(
     it may have taken hours and may still be useful with other settings.
     """
     with locked(path):
-        before = UnfinishedWork(path).job
-        same = is_same(before, description)
-        if before and not (same or overwrite):
-            check_same(path, description_of(before), description_of(description), REPLACE)
+        job = UnfinishedWork(path).job
+        before = Made.from_dict(job)
+        if job and not overwrite:
+            before.check(path, made, REPLACE)
         # Another version may keep its unfinished work in another form.
-        resumes = same and before["bert_tf"] == description["bert_tf"]
-        overwrite = overwrite or (resumes and before.get("overwrite", False))
+        resumes = before.matches(made) and before.version == made.version
+        overwrite = overwrite or (resumes and job.get("overwrite", False))
         work = UnfinishedWork(path, resumes, overwrite)
         if not resumes:
             work.clear()
@@ -87,9 +85,9 @@ class UnfinishedWork:
     resumes: bool = False  # whether an earlier run of the same command left work there
     overwrite: bool = False  # other output; whether this run or that one was asked to
 
-    def start(self, description: dict[str, Any]) -> None:
+    def start(self, made: Made) -> None:
         """Says what the work is, before anything of it is written."""
-        state = description | {"overwrite": self.overwrite}
+        state = made.to_dict() | {"overwrite": self.overwrite}
         atomic_write(self._file(_JOB), json.dumps(state))
 
     def clear(self) -> None:

@@ -75,13 +75,13 @@ def _pretrain(
     for path, reader in readers.items():
         vocabs[path], casings[path] = reader.vocab, reader.lower_case
     spec = resolve_model(run, options, vocabs, casings, session.init, session.mapping)
-    inputs = {}
+    inputs = []
     if options.do_train:
         inputs = records.describe_records(named)
         records.check_unchanged(run, inputs)
         if learner:
             run.check_made_from(learner.made_from)
-            inputs |= learner.made_from
+            inputs += learner.made_from
     held_out_from = run.flags.get(HELD_OUT_FROM, [])
     if held_out_from and not options.do_train:
         held_out_from = held_out_from + records.copies_of_records(run, named)

@@ -26,9 +26,10 @@ from bert_tf.base.files import (
     read_file,
     reading,
 )
+from bert_tf.base.made import Inputs
 from bert_tf.config import ModelSpec
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
-from bert_tf.runs.run import MADE_FROM, Inputs, Run
+from bert_tf.runs.run import MADE_FROM, Run
 from bert_tf.weights.resolving import agreed, check_length
 from tfrecords import manifest
 from tfrecords.dynamic_masking import DynamicMasking
@@ -290,33 +291,34 @@ def masked_lm_prob(options: PretrainingOptions, named: NamedRecords) -> float:
     return _DEFAULT_MASKED_LM_PROB if prob is None else prob
 
 
-def describe_records(records: Sequence[NamedRecords]) -> dict[str, dict[str, Any]]:
-    """Describes the files that the phases of a run read, as `Run.made_from` does."""
-    contents = {}
+def describe_records(records: Sequence[NamedRecords]) -> Inputs:
+    """Describes the files that the phases of a run read."""
+    sets = {}
     for phase in records:
         listed = manifest.listed_files(phase.manifests)
         for pattern, files in phase.inputs.items():
-            contents[f"records in {pattern}"] = {
-                file: {"bytes": size} | _checksum(file, listed.get(normalized(file)))
+            sets[pattern] = [
+                {"name": file, "of": f"records in {pattern}", "bytes": size}
+                | _checksum(file, listed.get(normalized(file)))
                 for file, size in files.items()
-            }
-    return contents
+            ]
+    return [*itertools.chain(*sets.values())]
 
 
-def check_unchanged(run: Run, contents: Inputs) -> None:
+def check_unchanged(run: Run, inputs: Inputs) -> None:
     """Checks that the files of a run that resumes are those that it was trained on."""
     advice = (
         f"restore the records, or start a new run with --init_checkpoint={run.path}, or remove "
         f"{run.file(MADE_FROM)} to resume on the records as they are"
     )
-    run.check_made_from(contents, advice)
+    run.check_made_from(inputs, advice)
 
 
 def copies_of_records(run: Run, records: Sequence[NamedRecords]) -> list[str]:
     """Returns the files that have the size and checksum of one that the run was trained on."""
-    known = [entry for files in run.made_from.values() for entry in files.values()]
-    contents = describe_records(records)
-    return [name for files in contents.values() for name, x in files.items() if x in known]
+    unnamed = {"name": None, "of": None}
+    known = [x | unnamed for x in run.made_from.inputs]
+    return [x["name"] for x in describe_records(records) if x | unnamed in known]
 
 
 def _checksum(file: str, entry: dict | None) -> dict[str, str]:

@@ -15,6 +15,7 @@
 Vocabulary and casing are missing if no source stated them, as with records of other programs.
 """
 
+import itertools
 import os
 from collections.abc import Collection, Mapping
 from functools import cached_property
@@ -23,8 +24,8 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.base.files import errors_at, read_json
+from bert_tf.base.made import MADE, Inputs, Made
 from bert_tf.base.output_files import check_free, write_json
-from bert_tf.base.provenance import FILE_KIND, check_same
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.text.tokenizer_files import CHECKSUM, TOKENIZER, VOCAB, TokenizerFiles
 from bert_tf.training.checkpoints import BEST, check_name
@@ -55,8 +56,6 @@ _FLAGS |= {"label_type?": str | None, "objective?": str | None, "learned_objecti
 _FLAGS |= dict.fromkeys(("label_column?", "text_column?", "text_b_column?"), str | None)
 _FLAGS |= dict.fromkeys(("max_seq_length?", "max_query_length?", "doc_stride?"), int | None)
 _FLAGS |= dict.fromkeys(("random_seed?", "lora_rank?"), int | None)
-# An input -> its parts, such as files -> their checksums, and the bytes of files.
-Inputs = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 class Run:
@@ -144,18 +143,18 @@ class Run:
     ) -> None:
         """Checks that these flags have not changed since the last start."""
         changed = self.changed_flags(flags)
-        then, now = ({x: source[x] for x in changed} for source in (self.flags, flags))
-        check_same(self.path, then, now, advice)
+        then, now = (Made({x: source[x] for x in changed}) for source in (self.flags, flags))
+        then.check(self.path, now, advice)
 
     @cached_property
-    def made_from(self) -> Inputs:
-        """The inputs on record: all that a run was made from since it began; {} if there are none.
+    def made_from(self) -> Made:
+        """The inputs on record: all that a run was made from since it began.
 
         A run that stopped before its first checkpoint may begin again with others.
         """
         if self.flags and not (self.has_checkpoint or self.finished):
-            return {}
-        return self.read_json(MADE_FROM, dict[str, dict[str, FILE_KIND]])
+            return Made()
+        return Made.from_dict(self.read_json(MADE_FROM, MADE))
 
     def check_made_from(
         self,
@@ -167,16 +166,15 @@ class Run:
 
         `advice` says what to do about other inputs.
         """
-        then, now = {}, {}
-        for name in inputs:
-            if name in self.made_from or name in needed:
-                then |= self.made_from.get(name, {})
-                now |= inputs[name]
-        check_same(self.path, then, now, advice)
+        now = Made(inputs=inputs)
+        then = self.made_from.only(now.sets)
+        then.check(self.path, now.only({*then.sets, *needed}), advice)
 
     def record_made_from(self, inputs: Inputs) -> None:
         """Writes inputs beside those on record."""
-        write_json(self.file(MADE_FROM), {**self.made_from, **inputs}, indent=1, sort_keys=True)
+        sets = self.made_from.sets | Made(inputs=inputs).sets
+        made = Made(inputs=[*itertools.chain(*sets.values())])
+        write_json(self.file(MADE_FROM), made.to_dict(), indent=1, sort_keys=True)
         self._forget()
 
     def check_own(self) -> None:

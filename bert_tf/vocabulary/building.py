@@ -13,9 +13,9 @@ import tensorflow as tf
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.content import describe_problems
 from bert_tf.base.files import MANIFEST_END, file_sha256, match_files, read_file, read_json
+from bert_tf.base.made import MADE, Made, describe_files, kept_files
 from bert_tf.base.output_files import atomic_write, check_free, check_output_files, write_json
 from bert_tf.base.progress import say
-from bert_tf.base.provenance import MADE, describe, describe_files, kept_files
 from bert_tf.corpus.corpus_options import CorpusOptions
 from bert_tf.corpus.reading import input_files
 from bert_tf.runs.run import TOKENIZER, VOCAB, Run
@@ -72,16 +72,15 @@ def make_vocabulary(options: VocabularyOptions) -> None:
     else:
         old, lower_case = None, options.do_lower_case is not False
         options = dataclasses.replace(options, do_lower_case=lower_case)
-    manifest = _describe(options, texts)
-    before = _read_manifest(options)
-    recorded = dict.fromkeys(files) | {file: before.get("sha256")}
-    path = file + MANIFEST_END
-    if len(kept_files(path, before, manifest, recorded, options.overwrite)) == len(files):
+    made, manifest = _made(options, texts), _read_manifest(options)
+    recorded = dict.fromkeys(files) | {file: manifest.get("sha256")}
+    before, path = Made.from_dict(manifest), file + MANIFEST_END
+    if len(kept_files(path, before, made, recorded, options.overwrite)) == len(files):
         print(f"{' and '.join(files)} {'are' if old else 'is'} complete: nothing to do.")
     else:
         counts = _count_words(options, texts, old)
         vocab, mapping = _extend(options, old, counts) if old else _learn(options, counts)
-        _write(options, vocab, manifest, dict.fromkeys(files[1:], mapping))
+        _write(options, vocab, made, dict.fromkeys(files[1:], mapping))
         for name, measured in ((old_file, old), (file, vocab)):
             if measured:
                 say(_coverage(options, name, measured, counts))
@@ -126,13 +125,11 @@ def _texts(options: VocabularyOptions) -> dict[str, list[str]]:
     return dict(match_files(options.input_file))
 
 
-def _describe(options: VocabularyOptions, texts: dict[str, list[str]]) -> dict[str, Any]:
-    """Returns the manifest, but for the checksum of the vocabulary."""
+def _made(options: VocabularyOptions, texts: dict[str, list[str]]) -> Made:
     inputs = describe_files([*itertools.chain(*texts.values())])
     if old := options.extend_vocab:
-        inputs.append({"file": old, "sha256": file_sha256(old)})
-    settings = options.with_corpus_defaults().values("place")
-    return describe(settings, inputs)
+        inputs = [*inputs, {"file": old, "sha256": file_sha256(old)}]
+    return Made(options.with_corpus_defaults().values("place"), inputs)
 
 
 def _read_manifest(options: VocabularyOptions) -> dict[str, Any]:
@@ -190,7 +187,7 @@ def _read_vocab(options: VocabularyOptions, flag: str) -> tuple[Vocabulary, Voca
 
 
 def _write(
-    options: VocabularyOptions, vocab: Vocabulary, manifest: dict[str, Any], others: dict[str, str]
+    options: VocabularyOptions, vocab: Vocabulary, made: Made, others: dict[str, str]
 ) -> None:
     """Writes what describes a vocabulary and, last, the vocabulary itself."""
     _read_manifest(options)
@@ -200,7 +197,7 @@ def _write(
             check_free(path)
     if folder := _tokenizer_folder(options.output_file):
         folder.check_tokenizer()
-    manifest |= {"sha256": hashlib.sha256(vocab.text.encode()).hexdigest()}
+    manifest = made.to_dict() | {"sha256": hashlib.sha256(vocab.text.encode()).hexdigest()}
     write_json(options.output_file + MANIFEST_END, manifest)
     for path, text in others.items():
         atomic_write(path, text)

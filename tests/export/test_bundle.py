@@ -122,8 +122,9 @@ def test_the_card_says_what_the_run_knows(tmp_path):
     run.write(ModelSpec(CARD_CONFIG, CARD_VOCAB, True), {"input_file": "x*", "learning_rate": 0.25})
     write_results(run.file("eval_results.txt"), {"global_step": 7, "loss": 1.0 / 3})
     (tmp_path / "ckpt-7.index").touch()
-    records = {"x1": {"bytes": 600}, "x2": {"bytes": 700}}
-    run.record_made_from({"records in x*": records, "the teacher": {"t": {"sha256": "1"}}})
+    files = {"x1": 600, "x2": 700}
+    records = [{"name": x, "of": "records in x*", "bytes": files[x]} for x in files]
+    run.record_made_from([*records, {"name": "the teacher", "sha256": "1"}])
     facts = dict(license='other: "mine"', config=CARD_CONFIG, run=Run(run.path))
     folder, code = "/some/where/my encoder/", 'load("FOLDER")'
     card = model_card(folder, "kind", "About.", code, CARD_VOCAB, True, **facts)

@@ -16,8 +16,8 @@ from jobs import killing
 
 from bert_tf.base import output_files
 from bert_tf.base.common_options import RunnerOptions
+from bert_tf.base.made import Made, describe_files, kept_files
 from bert_tf.base.output_files import atomic_write, check_output_files, join_files
-from bert_tf.base.provenance import describe, describe_file, kept_files
 from bert_tf.examples import steps
 from bert_tf.jobs.work import unfinished_work
 from bert_tf.jobs.workers import open_runner
@@ -35,10 +35,10 @@ class Job:
 
     def run(self, text: str = "abcd", overwrite: bool = False) -> None:
         self.computed, output = "", str(self.output)
-        description = describe({"text": text}, [])
-        with unfinished_work(str(self.folder), description, overwrite) as work:
+        made = Made({"text": text})
+        with unfinished_work(str(self.folder), made, overwrite) as work:
             work.missing([output])
-            work.start(description)
+            work.start(made)
             with open_runner(RunnerOptions(), 1) as run_chunks:
                 read = lambda group: [(1, letter) for letter in text]  # noqa: E731
                 work.compute(run_chunks, "chunks", 1, read, self._make, total=len(text))
@@ -188,13 +188,14 @@ def test_finished_output_is_compared_with_its_manifest(tmp_path):
     for path in (a, text):
         pathlib.Path(path).write_text("a")
     digest = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
-    made = json.loads(json.dumps(describe({"text": "x"}, [describe_file(text)])))
-    other, recorded = describe({"text": "y"}, []), {a: digest, b: None}
-    assert kept_files("m", made, made, recorded, False) == {a}
-    for manifest, why in ((other, "text=y, not x"), ({}, "nothing says which")):
+    made = Made({"text": "x"}, describe_files([text]))
+    before = Made.from_dict(json.loads(json.dumps(made.to_dict())))
+    other, recorded = Made({"text": "y"}), {a: digest, b: None}
+    assert kept_files("m", before, made, recorded, False) == {a}
+    for before, why in ((other, "text=y, not x"), (Made(), "nothing says which")):
         with pytest.raises(ValueError, match=f"{a} was made from .*{why}.*--overwrite"):
-            kept_files("m", manifest, made, recorded, False)
-        assert kept_files("m", manifest, made, recorded, True) == set()
+            kept_files("m", before, made, recorded, False)
+        assert kept_files("m", before, made, recorded, True) == set()
     pathlib.Path(a).write_text("b")
     with pytest.raises(ValueError, match=f"{a}: the checksum differs from that in m: .*overwrite"):
         kept_files("m", made, made, recorded, False)

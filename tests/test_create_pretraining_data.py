@@ -395,7 +395,6 @@ def test_much_lost_text_is_noticed(files, tmp_path, capsys):
         ({"output_file": "{}/text.txt/x"}, "cannot create the folder .*text.txt/x"),
         ({"output_file": "{}/x,{}/y", "num_shards": 2}, "--num_shards needs one --out"),
         ({"tfds": "wikipedia"}, "either --input_file or --tfds"),
-        ({"tfds_data_dir": "{}"}, "--tfds_data_dir has no effect without --tfds"),
         ({"language": "de"}, "--language has no effect without --split_sentences"),
         ({"language": "xx", "split_sentences": True}, "--language=xx is not known: .* de, "),
         ({"document_separator": "("}, r"--document_separator=\( is neither blank_line nor file"),

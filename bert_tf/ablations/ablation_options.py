@@ -150,7 +150,7 @@ class AblationOptions(SharedOptions):
     absent_flags: ClassVar[Mapping[str, str]] = SharedOptions.absent_flags | {
         "do_train": "all rows are trained, so omit it",
         "do_eval": "all rows are evaluated, so omit it",
-        "num_train_epochs": "use --finetuning_epochs",
+        "num_train_epochs": "fine-tuning takes 3 epochs, so omit it",
         "task": "use --tasks",
     }
 
@@ -179,9 +179,6 @@ class AblationOptions(SharedOptions):
     )
     finetuning_learning_rate: float = option(
         5e-5, "The peak learning rate of fine-tuning; 3e-4 suits tiny.", role="place", **RATE
-    )
-    finetuning_epochs: float = option(
-        3.0, "Epochs of fine-tuning.", at_least=0, at_most=10**6, role="place"
     )
     finetuning_max_seq_length: int | None = rare_option(
         None,

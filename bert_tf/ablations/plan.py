@@ -105,7 +105,6 @@ def make_plan(options: AblationOptions) -> list[RowPlan]:
                 init_checkpoint=given or f"{pretraining.output_dir}/ckpt-{step}",
                 do_train=True,
                 do_eval=True,
-                num_train_epochs=options.finetuning_epochs,
                 max_seq_length=options.finetuning_max_seq_length,
                 random_seed=options.random_seed,
                 num_seeds=options.num_seeds,

@@ -21,10 +21,8 @@ class CorpusOptions(command.Options):
     tfds: str | None = option(
         None,
         "Instead of --input_file, the name of a TensorFlow Datasets dataset whose feature "
-        "'text' holds documents, such as wikipedia/20230601.en, optionally with ':' and a split.",
-    )
-    tfds_data_dir: str | None = rare_option(
-        None, "TFDS's data folder. Default: TFDS's own.", role="place", needs=("tfds",)
+        "'text' holds documents, such as wikipedia/20230601.en, optionally with ':' and a split. "
+        "TFDS keeps its data in $TFDS_DATA_DIR.",
     )
     document_separator: str | None = rare_option(
         None,

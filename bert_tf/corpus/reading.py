@@ -66,7 +66,7 @@ def text_blocks(
     The options here and below have all defaults resolved.
     """
     if options.tfds:
-        return tfds_blocks(options.tfds, block_bytes, options.tfds_data_dir)
+        return tfds_blocks(options.tfds, block_bytes)
     separator = options.document_separator if whole_documents else None
     return read_blocks(files, block_bytes, separator, options.text_field, options.unwrap)
 

@@ -128,9 +128,9 @@ def _json_line(field: str, text: str) -> bytes:
     return line.encode(errors="surrogateescape")
 
 
-def tfds_blocks(name: str, block_bytes: int, data_dir: str | None = None) -> Iterator[Block]:
+def tfds_blocks(name: str, block_bytes: int) -> Iterator[Block]:
     """Yields the texts of a TFDS dataset as blocks of JSON lines with the field "text"."""
-    texts = (text.decode("utf-8", "replace") for text in read_tfds_texts(name, data_dir))
+    texts = (text.decode("utf-8", "replace") for text in read_tfds_texts(name))
     lines = ((f"TFDS {name}", _json_line("text", text)) for text in texts)
     yield from _blocks("json", lines, block_bytes, None)
 
@@ -209,11 +209,11 @@ def _end_of_line(data: bytearray, start: int) -> int | None:
     return data.find(b"\n", start) + 1 or None
 
 
-def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
+def read_tfds_texts(name: str) -> Iterator[bytes]:
     """Yields the feature "text" of every example, in the order in which they are stored.
 
     The name of a dataset, such as "wikipedia/20230601.en", may be followed by ":" and a split; the
-    default is all of "train". A dataset that is missing in `data_dir` is downloaded and prepared.
+    default is all of "train". A dataset that is missing is downloaded and prepared.
     """
     # The import takes half a second and few runs need it.
     import tensorflow_datasets as tfds
@@ -221,7 +221,7 @@ def read_tfds_texts(name: str, data_dir: str | None = None) -> Iterator[bytes]:
     name, _, split = name.partition(":")
     split = split or "train"
     try:
-        builder = tfds.builder(name, data_dir=data_dir)
+        builder = tfds.builder(name)
     except (tfds.core.DatasetNotFoundError, ValueError) as error:
         raise ValueError(f"no TFDS dataset {name!r}: {str(error).splitlines()[0]}") from None
     specs = builder.info.features.get_tensor_spec()

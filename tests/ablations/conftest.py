@@ -44,7 +44,6 @@ def make_options(data, tmp_path):
             num_train_steps=10,
             num_warmup_steps=1,
             finetuning_max_seq_length=12,
-            finetuning_epochs=4.0,
         )
         if grid != "sizes":
             flags["bert_config_file"] = str(data / "config.json")

@@ -105,7 +105,7 @@ def test_a_killed_ablation_yields_the_same_table(make_options, started, monkeypa
     other = make_options("masking", rows="80-10-10,0-0-100", output_dir=f"{options.output_dir}-2")
     assert run_ablation(other)["text"] == resumed["text"]
     # The runs of fine-tuning check their flags themselves.
-    again = make_options("masking", rows="0-0-100", finetuning_epochs=1.0)
+    again = make_options("masking", rows="0-0-100", finetuning_learning_rate=1e-4)
     assert len(run_ablation(again)["rows"]) == 1
     changed = make_options("masking", num_train_steps=20)
     with pytest.raises(ValueError, match="num_train_steps=10, not 20"):

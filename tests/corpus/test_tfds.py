@@ -32,23 +32,29 @@ class Articles(tfds.core.GeneratorBasedBuilder):
 ARTICLES = [f"Article {number}.\n\nIt's “{'é' * number}”.\n" for number in range(20)]
 
 
-def test_articles_become_json_lines(tmp_path):
-    blocks = list(tfds_blocks("articles/en", 200, str(tmp_path)))
+@pytest.fixture
+def data_dir(tmp_path, monkeypatch):
+    """The folder that the environment variable would name."""
+    monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
+
+
+def test_articles_become_json_lines(data_dir):
+    blocks = list(tfds_blocks("articles/en", 200))
     assert len(blocks) > 3
     assert {(block.kind, block.files) for block in blocks} == {("json", (("TFDS articles/en", 0),))}
     found = [
         json.loads(line)["text"] for line in b"".join(block.data for block in blocks).splitlines()
     ]
     assert sorted(found) == sorted(ARTICLES)
-    assert list(tfds_blocks("articles/en", 200, str(tmp_path))) == blocks
-    part = list(tfds_blocks("articles/en:test[:25%]", 10**6, str(tmp_path)))
+    assert list(tfds_blocks("articles/en", 200)) == blocks
+    part = list(tfds_blocks("articles/en:test[:25%]", 10**6))
     assert len(b"".join(block.data for block in part).splitlines()) == 5
-    options = CorpusOptions(tfds="articles/en", tfds_data_dir=str(tmp_path)).with_corpus_defaults()
+    options = CorpusOptions(tfds="articles/en").with_corpus_defaults()
     words = count_words({"": []}, True, options).texts[""]
     assert words["article"] == words["it"] == 20 and words["e" * 19] == 1
 
 
-def test_missing_datasets_splits_and_features(tmp_path):
+def test_missing_datasets_splits_and_features(data_dir):
     for name, message in {
         "nothing_of_the_kind": "no TFDS dataset 'nothing_of_the_kind'",
         "articles/xx": "no TFDS dataset 'articles/xx'",
@@ -56,7 +62,7 @@ def test_missing_datasets_splits_and_features(tmp_path):
         "articles/en:dev": "TFDS dataset articles/en, split 'dev'",
     }.items():
         with pytest.raises(ValueError, match=message) as caught:
-            list(tfds_blocks(name, 100, str(tmp_path)))
+            list(tfds_blocks(name, 100))
         assert "\n" not in str(caught.value)
 
 

@@ -45,6 +45,7 @@ from types import ModuleType
 import wrapt
 
 from bert_tf.base import __version__
+from bert_tf.base.process import quiet_imports
 
 _MODULES = {
     "load": "bert_tf.inference.loading",
@@ -138,7 +139,8 @@ def __getattr__(name: str):
         if name in _FUNCTIONS:
             module = importlib.import_module("bert_tf.api.functions")
             return module.function_of(name, _FUNCTIONS[name])
-        module = importlib.import_module(_MODULES.get(name, f"bert_tf.{name}"))
+        with quiet_imports():
+            module = importlib.import_module(_MODULES.get(name, f"bert_tf.{name}"))
     except (ImportError, ValueError) as error:
         backend = os.environ.get("KERAS_BACKEND")
         if not backend or getattr(error, "name", backend) != backend:

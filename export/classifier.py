@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bert_tf.base import command
 from bert_tf.base.command import option
 from bert_tf.base.command_help import command_line
-from bert_tf.base.progress import say
+from bert_tf.base.progress import for_caller, say
 from bert_tf.inference.inference_options import FineTunedOptions
 from export.export_options import ModelOptions
 
@@ -44,8 +44,7 @@ def run(options: Options) -> None:
     say(
         "To use them:\n  import tensorflow as tf, tensorflow_text\n"
         f"  model = tf.saved_model.load({options.output_dir!r})\n"
-        f"  model{example_call}\n"
-        f"Next: {check}"
+        f"  model{example_call}" + for_caller(f"\nNext: {check}", "")
     )
 
 

@@ -19,7 +19,7 @@ from bert_tf.base import command
 from bert_tf.base.choices import EMBEDDING_POOLINGS, SINGLE_LENGTH
 from bert_tf.base.command import option
 from bert_tf.base.command_help import command_line
-from bert_tf.base.progress import say
+from bert_tf.base.progress import for_caller, say
 from bert_tf.inference.inference_options import TokenizerOptions
 from export.export_options import ModelOptions
 
@@ -80,7 +80,9 @@ def run(options: Options) -> None:
     )
     size = head.outputs or checkpoint.spec.config.hidden_size
     print(f"Wrote {options.output_dir}: maps a text to {size} numbers, {pooling}.")
-    say(f"Next: {command_line('export.check', saved_model_dir=options.output_dir)}")
+    check = command_line("export.check", saved_model_dir=options.output_dir)
+    load = f'tf.saved_model.load({options.output_dir!r})(["a text"])["embedding"]'
+    say(for_caller(f"Next: {check}", f"Try: {load}"))
 
 
 if __name__ == "__main__":

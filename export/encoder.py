@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from bert_tf.base import command
 from bert_tf.base.command import option
 from bert_tf.base.command_help import command_line, unused_name
-from bert_tf.base.progress import say
+from bert_tf.base.progress import for_caller, say
 from export.export_options import ExportTokenizerOptions, ModelOptions
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def run(options: Options) -> None:
         replace_vocab=options.replace_vocab or None,
         output_dir=unused_name("preprocessor"),
     )
-    say(f"Next: {preprocessor}")
+    load = f"bert_tf.load_preprocessor({options.checkpoint!r})"
+    say(for_caller(f"Next: {preprocessor}", f"Try: {load}"))
 
 
 def write(options: Options) -> str:

@@ -1,6 +1,5 @@
 """Commands as Python functions: flags become arguments, and errors name those."""
 
-import contextlib
 import copy
 import dataclasses
 import functools
@@ -10,7 +9,7 @@ import re
 import sys
 import textwrap
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, field
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from bert_tf.base.process import embedded, import_command, import_quietly
 from bert_tf.base.progress import quietly, wording
 
 _WIDTH = 90
+_OURS = ("bert_tf", "export", "tfrecords")
 _DOC = """{about}
 
 Example:
@@ -37,7 +37,8 @@ Returns:
     {returns}
 
 Raises:
-    ValueError, OSError: one line that names the argument or the file, and what to do.
+    ValueError, OSError: one line that names the argument or the file, and what to do;
+        `absl.logging.set_verbosity(1)` adds the whole traceback.
     KeyboardInterrupt: Ctrl-C, or interrupting a notebook's kernel, stopped it. Finished work
         stays, and the same call resumes.
 """
@@ -234,8 +235,8 @@ def checked(function: Callable) -> Callable:
         given = {x: bound.arguments[x] for x in names if x in bound.arguments}
         with in_python(options_type):
             options = called_options(function.__name__, options_type, given)
-        bound.arguments |= {x: getattr(options, x) for x in given}
-        return function(*bound.args, **bound.kwargs)
+            bound.arguments |= {x: getattr(options, x) for x in given}
+            return function(*bound.args, **bound.kwargs)
 
     call.__signature__ = signature  # Keras reads this one
     return call
@@ -245,34 +246,49 @@ def _first(annotation: Any) -> Any:
     return annotation.__args__[0] if isinstance(annotation, types.UnionType) else annotation
 
 
-@contextlib.contextmanager
-def in_python(options_type: type, spoken: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Raises errors instead of exiting. In errors and notes, flags become names of arguments."""
-    spoken = spoken or {field.name: field.name for field in dataclasses.fields(options_type)}
-    token = wording.set(functools.partial(_renamed, spoken=spoken))
-    try:
-        yield
-    except SystemExit as stop:
-        # SIGTERM asks the whole process to end.
-        if stop.code == 143:
-            raise
-        if stop.code == 130:
-            raise KeyboardInterrupt("stopped: the same call resumes") from None
-        raise RuntimeError(f"a process of this run ended with exit code {stop.code}") from None
-    except Exception as error:
-        line = error_line(error, options_type.if_out_of_memory)
+class in_python:
+    """Raises errors instead of exiting. In errors and notes, flags become names of arguments.
+
+    The traceback of an error that our code raised for a user ends where the user called it.
+    """
+
+    def __init__(self, options_type: type, spoken: Mapping[str, str] | None = None):
+        self._options_type = options_type
+        self._spoken = spoken or {x.name: x.name for x in dataclasses.fields(options_type)}
+
+    def __enter__(self) -> None:
+        self._token = wording.set(functools.partial(_renamed, spoken=self._spoken))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        frames: types.TracebackType | None,
+    ) -> None:
+        wording.reset(self._token)
+        if isinstance(error, SystemExit):
+            # SIGTERM asks the whole process to end.
+            if error.code == 130:
+                raise KeyboardInterrupt("stopped: the same call resumes") from None
+            if error.code != 143:
+                message = f"a process of this run ended with exit code {error.code}"
+                raise RuntimeError(message) from None
+        if not isinstance(error, Exception):
+            return
+        line = error_line(error, self._options_type.if_out_of_memory)
         if line is None:
-            raise
-        line = _renamed(" ".join(line.split()), spoken)
+            return
+        line = _renamed(" ".join(line.split()), self._spoken)
         if not isinstance(error, ValueError | OSError):
-            kind = ValueError if "File system scheme" in str(error) else MemoryError
-            raise kind(line) from error
+            new = ValueError if "File system scheme" in str(error) else MemoryError
+            raise new(line) from None
         # Errors of the system have other arguments than their message.
         if len(error.args) == 1:
             error.args = (line,)
-        raise
-    finally:
-        wording.reset(token)
+        while frames.tb_next:
+            frames = frames.tb_next
+        if frames.tb_frame.f_globals["__name__"].partition(".")[0] in _OURS:
+            error.__traceback__, error.__suppress_context__ = None, True
 
 
 def _renamed(text: str, spoken: Mapping[str, str]) -> str:

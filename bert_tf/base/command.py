@@ -253,7 +253,6 @@ def main(function: Callable[[], None], if_out_of_memory: str = "") -> NoReturn:
         message = error_line(error, if_out_of_memory)
         if message is None:
             raise
-        logging.debug("traceback", exc_info=True)
         _print_error(message)
         code = 1
     # All objects that an error refers to are free by now.
@@ -275,7 +274,11 @@ def _options(options_type: type) -> Any:
 
 
 def error_line(error: Exception, if_out_of_memory: str) -> str | None:
-    """Returns what to print for an error that a user can fix; None for all others."""
+    """Returns what to print for an error that a user can fix; None for all others.
+
+    With `--verbosity=1`, or after `absl.logging.set_verbosity(1)`, logs the traceback.
+    """
+    logging.debug("traceback", exc_info=error)
     if isinstance(error, MemoryError) or "ResourceExhausted" in type(error).__name__:
         tensor = re.search(r"tensor with shape\[[\d,]*\]", str(error))
         wanted = f" ({tensor[0]})" if tensor else ""

@@ -177,6 +177,12 @@ def command_line(module: str, *texts: str, **flags: object) -> str:
     return " ".join(["python -m", module, *arguments, *map(shlex.quote, texts)])
 
 
+def python_call(function: str, **arguments: object) -> str:
+    """Returns the call of a function of bert_tf. None leaves an argument out."""
+    given = [f"{name}={value!r}" for name, value in arguments.items() if value is not None]
+    return f"bert_tf.{function}({', '.join(given)})"
+
+
 def unused_name(name: str) -> str:
     """Returns `name`, or else the first of name-2, name-3, ... that does not exist yet.
 

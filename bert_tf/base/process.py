@@ -200,12 +200,20 @@ def import_tensorflow(keeps_weights: bool = False) -> None:
 
 def import_quietly() -> None:
     """The same in a process that is not a command's: leaves streams and libraries as they are."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     check_not_forked()
-    with silent():
-        import tensorflow as tf
+    with quiet_imports():
+        import tensorflow  # noqa: F401
 
-        tf.config.list_physical_devices()
+
+@contextlib.contextmanager
+def quiet_imports() -> Iterator[None]:
+    """Hides what TensorFlow logs if the block imports it, and as it then lists its devices."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    is_first = "tensorflow" not in sys.modules
+    with silent() if is_first else contextlib.nullcontext():
+        yield
+        if is_first and "tensorflow" in sys.modules:
+            sys.modules["tensorflow"].config.list_physical_devices()
 
 
 @contextlib.contextmanager

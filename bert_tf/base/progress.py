@@ -2,6 +2,7 @@
 
 import contextlib
 import contextvars
+import importlib.util
 import os
 import shutil
 import sys
@@ -10,10 +11,12 @@ from collections.abc import Iterable, Iterator
 
 from tqdm import tqdm
 
+from bert_tf.base.process import is_embedded
+
 _SECONDS_BETWEEN_LINES = 10.0
 _SHORTEST_BAR = 10  # columns
-# A notebook does not tell its width, and keeps every state of a bar that a run wrote.
-_IN_NOTEBOOK = {"ncols": 100, "mininterval": 1.0}
+# A notebook does not tell its width, keeps every state of a bar, and has no line above another.
+_IN_NOTEBOOK = {"ncols": 100, "mininterval": 1.0, "position": 0}
 _UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60))
 # In the environment, because processes that a command starts are as quiet as it is.
 _QUIET = "BERT_TF_QUIET"
@@ -77,7 +80,9 @@ def progress_bar(
 ) -> tqdm:
     """Returns a progress bar on standard error, a context manager.
 
-    In a file or a pipe, it is a line every ten seconds and one at the end; nothing with --quiet.
+    In a notebook, it is a widget if ipywidgets is installed, or else on standard output, as
+    standard error is red there. In a file or a pipe, it is a line every ten seconds and one at the
+    end; nothing with --quiet.
     `total` is the amount of work, in `unit`, or None. Other arguments are those of `tqdm`.
     """
     desc = f"{desc}: " if desc else ""
@@ -85,7 +90,9 @@ def progress_bar(
     times = "[{elapsed}<{remaining}" + rate
     if sys.stderr.isatty() or _is_notebook():
         layout = "{l_bar}{bar}| {n_fmt}/{total_fmt} " + times
-        bar, pace = _Bar, dict(_IN_NOTEBOOK) if _is_notebook() else {"dynamic_ncols": True}
+        bar, pace = _Bar, {"dynamic_ncols": True}
+        if _is_notebook():
+            bar, pace = _notebook_bar()
     else:
         layout = "{desc}{percentage:3.0f}% {n_fmt}/{total_fmt} " + times
         bar, pace = _Lines, {"mininterval": _SECONDS_BETWEEN_LINES, "miniters": 1}
@@ -128,6 +135,14 @@ def shows_bars() -> bool:
     return (sys.stderr.isatty() or _is_notebook()) and not _is_quiet()
 
 
+def _notebook_bar() -> tuple[type[tqdm], dict[str, object]]:
+    if importlib.util.find_spec("ipywidgets"):
+        from tqdm.notebook import tqdm as widget
+
+        return widget, {}
+    return _Bar, _IN_NOTEBOOK | {"file": sys.stdout}
+
+
 def _is_notebook() -> bool:
     return type(sys.stderr).__module__.startswith("ipykernel.")
 
@@ -139,22 +154,34 @@ def _is_quiet() -> bool:
 def say(text: str, end: str = "\n") -> None:
     """Prints lines on standard output at once, and leaves progress bars intact.
 
-    In a terminal, lines wrap at words, but those with a command to copy stay whole. With --quiet,
-    it prints only those that begin with "WARNING: ". Print results with `print`.
+    See `folded`. With --quiet, it prints only lines that begin with "WARNING: ". Print results
+    with `print`.
     """
     lines = [x if "python -m" in x else wording.get()(x) for x in text.split("\n")]
     if _is_quiet():
         lines = [line for line in lines if line.startswith("WARNING: ")]
-    if sys.stdout.isatty():
-        lines = [_wrapped(line) for line in lines]
     if lines:
         # The text must be out before the bars are drawn again.
         with tqdm.external_write_mode():
-            print("\n".join(lines), end=end, flush=True)
+            print(folded("\n".join(lines)), end=end, flush=True)
 
 
-def _wrapped(line: str) -> str:
-    if line.startswith(" ") or "python -m" in line:
-        return line
+def for_caller(shell: str, python: str) -> str:
+    """Returns the text for whoever called: a user of a command, or of a function of Python."""
+    return python if is_embedded() else shell
+
+
+def folded(text: str) -> str:
+    """Returns a text in lines as wide as the terminal or notebook, broken at words.
+
+    Indented lines and those with a command to copy stay whole, as does all that goes to a file.
+    """
+    if not (sys.stdout.isatty() or _is_notebook()):
+        return text
     width = shutil.get_terminal_size().columns
-    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(
+        line
+        if line.startswith(" ") or "python -m" in line
+        else textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    )

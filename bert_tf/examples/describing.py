@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import tensorflow as tf
 
-from bert_tf.base.command_help import command_line, unused_name
+from bert_tf.base.command_help import command_line, python_call, unused_name
 from bert_tf.base.content import describe_problems
-from bert_tf.base.progress import counted, duration
+from bert_tf.base.progress import counted, duration, for_caller
 from bert_tf.config import suggest_start
 from bert_tf.corpus.sources import estimate_bytes
 from bert_tf.examples.chunk import Chunk, CreationStatistics, ExampleCounts, TextCounts
@@ -161,18 +161,15 @@ def next_steps(job: Job, input_file: str, num_examples: int) -> str:
     once = num_examples // job.options.dupe_factor
     start = suggest_start(once, job.options.max_seq_length, device)
     inspect = command_line("tfrecords.inspect", input_file=input_file)
-    train = command_line(
-        "bert_tf.run_pretraining",
-        input_file=input_file,
-        **start._asdict(),
-        strategy="tpu" if device == "TPU" else None,
-        do_train=True,
-        do_eval=True,
-        output_dir=unused_name("run"),
-    )
-    return (
-        f"Next, inspect the examples and train on them:\n  {inspect}\n  {train}\n"
-        f"The flags suit this amount of text and a {device}; training says how long it will take."
+    strategy = "tpu" if device == "TPU" else None
+    flags = dict(input_file=input_file, **start._asdict(), strategy=strategy)
+    does = dict(do_train=True, do_eval=True, output_dir=unused_name("run"))
+    train = command_line("bert_tf.run_pretraining", **flags, **does)
+    call = python_call("pretrain", **flags, output_dir=does["output_dir"])
+    end = f"suit this amount of text and a {device}; training says how long it will take."
+    return for_caller(
+        f"Next, inspect the examples and train on them:\n  {inspect}\n  {train}\nThe flags {end}",
+        f"Next, train on the examples:\n  {call}\nThe settings {end}",
     )
 
 

@@ -1,6 +1,7 @@
 """Evaluates models of tasks, and reports: metrics, predictions, pictures."""
 
 import dataclasses
+import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.base.calling import in_python, with_home
 from bert_tf.base.output_files import write_json
-from bert_tf.base.progress import with_progress
+from bert_tf.base.progress import folded, for_caller, with_progress
 from bert_tf.devices.session import Session, training_devices
 from bert_tf.finetuning import fine_tuned
 from bert_tf.finetuning.batches import eval_batches
@@ -170,7 +171,7 @@ def report_splits(
         write_json(run.file(EVAL_RESULTS_JSON), results, sort_keys=True)
         files = [EVAL_RESULTS, EVAL_RESULTS_JSON, *files]
     if session.is_chief:
-        print(_summary(session.options, task, results, files))
+        print(folded(_summary(session.options, task, results, files)))
     return results
 
 
@@ -192,9 +193,8 @@ def _summary(
     lines += _class_table(results)
     if trained:
         files = [*files, f"{BEST} (the best weights)", "curves.png", "metrics.jsonl"]
-    lines.append(f"Wrote {folder}: {', '.join(files)}.")
-    if trained:
-        lines[-1] += f" For TensorBoard: tensorboard --logdir={folder}"
+    wrote = f"Wrote {folder}: {', '.join(files)}."
+    lines.append(for_caller(wrote, f"Saved to {os.path.join(folder, '')}."))
     return "\n".join(lines)
 
 

@@ -84,6 +84,7 @@ def make_training(
         Plan(
             save_checkpoints_steps=_SAVE_CHECKPOINTS_STEPS,
             evaluation_steps=steps_per_epoch,
+            epoch_steps=steps_per_epoch,
             # A curve even of a run of a few steps.
             log_steps=min(100, math.ceil(steps / 10)),
             keep_checkpoints=1,

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -13,7 +14,7 @@ import tensorflow as tf
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.files import shortened
 from bert_tf.base.output_files import atomic_write
-from bert_tf.base.progress import duration, with_progress
+from bert_tf.base.progress import duration, for_caller, with_progress
 from bert_tf.config import BertConfig, ModelSpec
 from bert_tf.devices.session import Learner, Session, Training
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
@@ -242,10 +243,8 @@ def summary(options: PretrainingOptions, run: Run, results: Mapping[str, float])
     files = ["eval_results.txt"] if options.do_eval else []
     if options.do_train:
         files += ["checkpoints", "curves.png", "metrics.jsonl"]
-    return (
-        f"{evaluated}Wrote {run.path}: {', '.join(files)}. For TensorBoard: "
-        f"tensorboard --logdir={shlex.quote(run.path)}"
-    )
+    wrote = f"Wrote {run.path}: {', '.join(files)}."
+    return evaluated + for_caller(wrote, f"Saved to {os.path.join(run.path, '')}.")
 
 
 def next_step(spec: ModelSpec, run: Run) -> str:
@@ -256,4 +255,6 @@ def next_step(spec: ModelSpec, run: Run) -> str:
     if spec.lower_case is None:
         unknown.append("--do_lower_case or --nodo_lower_case")
     with_flags = f" (add {' and '.join(unknown)})" if unknown else ""
-    return f"Next{with_flags}: {export}"
+    curves = f"For TensorBoard: tensorboard --logdir={shlex.quote(run.path)}"
+    shell = f"{curves}\nNext{with_flags}: {export}"
+    return for_caller(shell, f'Try: run.plot(), run.export("encoder"){with_flags}')

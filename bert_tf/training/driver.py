@@ -60,6 +60,7 @@ class Plan:
         log_steps: number of steps between lines of `metrics.jsonl`.
         iterations_per_loop: the most steps that run on the device without returning to the host.
         keep_checkpoints: number of checkpoints to keep; older ones are deleted.
+        epoch_steps: number of steps in an epoch, to show evaluations by; None to show their steps.
         best_metric: metric of the evaluations; see `reports.rank`. `folder/best` keeps the weights
             and results of the best evaluation, and among equals of the earliest.
         first_best_step: weights of earlier steps are not kept as the best.
@@ -72,6 +73,7 @@ class Plan:
     log_steps: int = 100
     iterations_per_loop: int = 1000
     keep_checkpoints: int = 5
+    epoch_steps: int | None = None
     best_metric: str | None = None
     first_best_step: int = 0
     patience: int | None = None
@@ -207,7 +209,8 @@ class Driver:
             raise OSError(f"{self._kept_folder} was removed while the run trained: start it again")
 
     def _reports(self, num_train_steps: int) -> Reports:
-        return Reports(self._folder, self.step, num_train_steps, self._peak_flops, self._writes)
+        of_run = self._peak_flops, self._writes, self.plan.epoch_steps
+        return Reports(self._folder, self.step, num_train_steps, *of_run)
 
     def _evaluation_is_due(self, phases: Sequence[Phase], reports: Reports) -> bool:
         """Returns whether the weights at the start of training have to be evaluated."""
@@ -237,12 +240,13 @@ class Driver:
                     raise NonFinite(
                         f"{name} is {value}: the weights of step {self.step:,} are damaged"
                     )
-            if self.plan.best_metric and self._is_best(results):
+            is_best = self.plan.best_metric is not None and self._is_best(results)
+            if is_best:
                 self.best_results = results | {"global_step": self.step}
                 self._best.save()
                 if self._writes:
                     write_results(f"{self._best_folder}/{EVAL_RESULTS}", self.best_results)
-        reports.evaluation(self.step, results, self.plan.best_metric, alone)
+        reports.evaluation(self.step, results, self.plan.best_metric, is_best, alone)
 
     def _is_best(self, results: Metrics) -> bool:
         if self.step < self.plan.first_best_step:

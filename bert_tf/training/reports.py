@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf.base.files import current_entries, named_errors, read_file, reading
 from bert_tf.base.output_files import atomic_write, locked
-from bert_tf.base.progress import progress_bar, say
+from bert_tf.base.progress import duration, progress_bar, say
 from bert_tf.training.interruption import Interrupted
 
 EVAL_RESULTS = "eval_results.txt"
@@ -47,7 +47,8 @@ class Reports:
     `curves.png` shows both; `train` and `eval` are for TensorBoard; `eval_results.txt` holds the
     last evaluation, as does `last_evaluation`, with its `global_step`. Use it as a context manager,
     after the checkpoint has been restored, given the number of finished steps. `peak_flops` are
-    those of all devices together. Without `writes`, another worker writes and shows progress.
+    those of all devices together. Without `writes`, another worker writes and shows progress. With
+    `epoch_steps`, evaluations are shown by the number of their epoch.
     """
 
     def __init__(
@@ -57,13 +58,14 @@ class Reports:
         num_train_steps: int,
         peak_flops: float = 0.0,
         writes: bool = True,
+        epoch_steps: int | None = None,
     ):
-        self._folder, self._writes = folder, writes
+        self._folder, self._writes, self._epoch_steps = folder, writes, epoch_steps
         self._peak_flops = peak_flops
         self._batch_size, self._flops = 1, 0
         self._speed: dict[str, float] = {}
         self._steps, self._seconds, self._means = 0, 0.0, {}
-        self._drawn = time.monotonic()
+        self._drawn = self._evaluated = time.monotonic()
         self._bar = progress_bar(
             total=num_train_steps, initial=step, show_rate=False, disable=not writes
         )
@@ -89,6 +91,7 @@ class Reports:
     def begin_phase(self, batch_size: int, flops_per_sequence: int = 0) -> None:
         """Sets the sizes of the following batches and sequences; see `driver.Phase`."""
         self._batch_size, self._flops = batch_size, flops_per_sequence
+        self._bar.set_description_str("Compiling the first step")
 
     def steps_done(self, steps: int, seconds: float, means: Mapping[str, float]) -> None:
         """Shows the progress of the last `steps`, which took `seconds`; `means` are since `log`."""
@@ -100,6 +103,7 @@ class Reports:
             self._speed["model_flop_utilisation"] = rate * self._flops / self._peak_flops
         shown = (self._means | self._speed).items()
         short = [_SHORT[name].format(value) for name, value in shown if name in _SHORT]
+        self._bar.set_description_str("", refresh=False)
         self._bar.set_postfix_str(", ".join(short), refresh=False)
         self._bar.update(steps)
 
@@ -118,11 +122,12 @@ class Reports:
         step: int,
         results: Mapping[str, float],
         best_metric: str | None = None,
+        is_best: bool = False,
         alone: bool = False,
     ) -> None:
-        """Writes and shows an evaluation; `eval_results.txt` is as in google-research/bert.
+        """Writes an evaluation; `eval_results.txt` is as in google-research/bert.
 
-        Metrics of single classes, whose names have a slash, are not shown, except `best_metric`. An
+        Shows its loss, `best_metric` or else all accuracies, and the time since the one before. An
         evaluation `alone` replaces none of later steps: another process may train meanwhile.
         """
         self.last_evaluation = dict(sorted(results.items())) | {"global_step": step}
@@ -135,12 +140,21 @@ class Reports:
             if not later:
                 write_results(f"{self._folder}/{EVAL_RESULTS}", self.last_evaluation)
         _summarize(self._eval_writer, step, results)
+        losses = [name for name in results if name in ("loss", "eval_loss")]
+        chosen = [best_metric] if best_metric else [x for x in results if x.endswith("accuracy")]
         shown = [
-            f"{name} {value:.6g}"
-            for name, value in self.last_evaluation.items()
-            if "/" not in name or name == best_metric
+            f"{name.removeprefix('eval_')} {results[name]:.4f}"
+            for name in dict.fromkeys([*losses, *chosen])
         ]
-        say(f"evaluation: {', '.join(shown)}")
+        now = time.monotonic()
+        best, seconds, self._evaluated = " (best)" * is_best, now - self._evaluated, now
+        say(f"{self._place(step)}: {', '.join(shown)}{best}, {duration(seconds)}")
+
+    def _place(self, step: int) -> str:
+        total, size = self._bar.total, self._epoch_steps
+        if size:
+            return f"epoch {math.ceil(step / size)}/{math.ceil(total / size)}"
+        return f"step {step:,}/{total:,}"
 
     def stopping(self) -> None:
         """Shows that a signal arrived. Works in any thread."""
@@ -152,8 +166,7 @@ class Reports:
         if self._writes:
             self._bar.clear()
             print(
-                f"Stopped after step {step:,} and saved a checkpoint: run the same command to "
-                "resume.",
+                f"Stopped after step {step:,} and saved a checkpoint: start it again to resume.",
                 flush=True,
             )
 

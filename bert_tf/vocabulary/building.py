@@ -10,12 +10,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.base.command_help import command_line, unused_name
+from bert_tf.base.command_help import command_line, python_call, unused_name
 from bert_tf.base.content import describe_problems
 from bert_tf.base.files import MANIFEST_END, file_sha256, match_files, read_file, read_json
 from bert_tf.base.made import MADE, Made, describe_files, kept_files
 from bert_tf.base.output_files import atomic_write, check_free, check_output_files, write_json
-from bert_tf.base.progress import say
+from bert_tf.base.progress import for_caller, say
 from bert_tf.corpus.corpus_options import CorpusOptions
 from bert_tf.corpus.reading import input_files
 from bert_tf.runs.run import TOKENIZER, VOCAB, Run
@@ -222,16 +222,16 @@ def _coverage(options: VocabularyOptions, name: str, vocab: Vocabulary, counts: 
 
 def _say_next(options: VocabularyOptions) -> None:
     stated = options.do_lower_case or _tokenizer_folder(options.output_file)
-    flags = [field.name for field in dataclasses.fields(CorpusOptions)]
-    text = {flag: options.unusual[flag] for flag in flags if flag in options.unusual}
-    command = command_line(
-        "bert_tf.create_pretraining_data",
-        **text,
+    names = [field.name for field in dataclasses.fields(CorpusOptions)]
+    text = {name: options.unusual[name] for name in names if name in options.unusual}
+    flags = text | dict(
         vocab_file=options.output_file,
         do_lower_case=None if stated else False,
         output_file=unused_name("pretraining.tfrecord"),
     )
-    say(f"Next, create examples:\n  {command}")
+    command = command_line("bert_tf.create_pretraining_data", **flags)
+    call = python_call("create_examples", **flags)
+    say(f"Next, create examples:\n  {for_caller(command, call)}")
     if options.extend_vocab:
         mapping = shlex.quote(options.output_file + _MAPPING_END)
         say(

@@ -8,6 +8,7 @@ import pathlib
 import pydoc
 import re
 import sys
+import traceback
 import types
 from dataclasses import dataclass
 from typing import Any
@@ -196,3 +197,17 @@ def test_help_lists_every_name():
     """Oracle: `__all__`."""
     listed = {*re.findall(r"\w+", bert_tf.__doc__)}
     assert {*bert_tf.__all__} - {"__version__"} <= listed and {*bert_tf.__all__} <= {*dir(bert_tf)}
+
+
+def test_an_error_for_users_shows_only_their_lines(call):
+    """Oracle: the frames of this file; an error of another library keeps all of its own."""
+    for function in (lambda: call("x", size=0.5), lambda: _draw("a", size=0.5)):
+        with pytest.raises(ValueError) as caught:
+            function()
+        frames = traceback.extract_tb(caught.tb)
+        assert {frame.filename for frame in frames} == {__file__}
+        assert frames[-1].name == "<lambda>"
+    for source in ("bad", "wrong"):
+        with pytest.raises((ValueError, KeyError)) as caught:
+            call(source)
+        assert traceback.extract_tb(caught.tb)[-1].name == "_run"

@@ -1,5 +1,6 @@
 """Progress in a terminal and in a file. Oracle: the lines expected."""
 
+import importlib.util
 import io
 import os
 import pty
@@ -30,13 +31,19 @@ def test_a_file_gets_whole_lines(capsys, monkeypatch):
 
 def test_a_notebook_gets_one_line_that_changes(monkeypatch):
     """Oracle: by hand; a stream of ipykernel is no terminal, but carriage returns work in it."""
-    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
-    monkeypatch.setattr(sys, "stderr", stream)
+    kind = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
+    streams = [kind(), kind()]
+    for name, stream in zip(("stdout", "stderr"), streams, strict=True):
+        monkeypatch.setattr(sys, name, stream)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with progress_bar(total=3) as bar:
+        assert list(progress_bar(iterable="xy", total=2, desc="Inner", leave=False)) == ["x", "y"]
+        say("a message of " + "words " * 20)
         bar.update(3)
-    assert progress.shows_bars() and stream.getvalue().count("\n") == 1
-    last = stream.getvalue().rsplit("\r", 1)[1].rstrip("\n")
-    assert re.fullmatch(r"100%\|[█#]+\| 3/3 \[.*\]", last) and len(last) == 100
+    assert progress.shows_bars() and streams[1].getvalue() == ""
+    lines = [line.rpartition("\r")[2] for line in streams[0].getvalue().split("\n")]
+    assert lines[:-2] == ["a message of" + " words" * 11, " ".join(["words"] * 9)]
+    assert re.fullmatch(r"100%\|[█#]+\| 3/3 \[.*\]", lines[-2]) and len(lines[-2]) == 100
 
 
 def test_little_work_leaves_one_line(capsys):

@@ -7,9 +7,11 @@ import pathlib
 import re
 
 import pytest
+from support import one_device
 
 from bert_tf.base.common_options import DeviceOptions
 from bert_tf.config import BertConfig, Head, ModelSpec, preset_config
+from bert_tf.devices.session import Session
 from bert_tf.pretraining.pretrain import pretrain
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.runs.run import COMMAND, Run
@@ -105,7 +107,10 @@ def opened(run: Run, replace_vocab: bool = False) -> Checkpoint:
 
 
 def resolve(run: Run, vocabs=None, casings=None, init=None, mapping=None, **flags) -> ModelSpec:
-    return resolve_model(run, EncoderFlags(**flags), vocabs or {}, casings or {}, init, mapping)
+    options = PretrainingOptions(input_file="x", output_dir=run.path, do_train=True)
+    resumed = Session(options, one_device(), run).opened().resumed
+    flags = EncoderFlags(**flags)
+    return resolve_model(resumed, flags, vocabs or {}, casings or {}, init, mapping)
 
 
 def test_a_damaged_file_is_named(run):

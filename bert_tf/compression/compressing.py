@@ -22,7 +22,7 @@ from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuned import in_task_order
 from bert_tf.finetuning.preparing import read_features
 from bert_tf.finetuning.registry import make_task, task_name, with_length
-from bert_tf.finetuning.saved_run import run_is_finished
+from bert_tf.finetuning.saved_run import resumed_flags
 from bert_tf.finetuning.sweep import sweep
 from bert_tf.finetuning.task import Task
 from bert_tf.models.bert_encoder import BertEncoder
@@ -82,7 +82,8 @@ def compress(options: CompressionOptions) -> dict[str, float]:
     if task.head.kind == EMBEDDING:
         raise ValueError(f"compress has no --label_type={options.label_type}: omit it")
     teacher = in_task_order(teacher, task, say)
-    if run_is_finished(options, run):
+    options = resumed_flags(options, run)
+    if run.finished:
         results = fine_tune(options, learner_type.evaluated_task(task, run.path))
     else:
         learner = learner_type(options, task, teacher, recipe.loss)
@@ -101,9 +102,8 @@ def compress(options: CompressionOptions) -> dict[str, float]:
 
 def compress_all(options: CompressionOptions) -> Mapping[str, float]:
     """Makes the student or the students that the flags ask for; returns the best one's results."""
-    if options.is_sweep:
-        return sweep(options, run="bert_tf.compression.compressing:compress")
-    return compress(options)
+    name = "bert_tf.compression.compressing:compress"
+    return sweep(options, run=name) if options.is_sweep else compress(options)
 
 
 def _compare(

@@ -41,7 +41,7 @@ def initial_student(options: StudentOptions, teacher: Checkpoint) -> Checkpoint 
     """Returns what the student starts with; None for random weights."""
     if options.is_random:
         return None
-    given = open_init_checkpoint(options, Run(options.output_dir))
+    given = open_init_checkpoint(options)
     source = given or teacher
     count = source.spec.config.num_hidden_layers
     if options.student_layers:
@@ -55,7 +55,7 @@ def word_embeddings(options: CompressionOptions, task: Task, teacher: Checkpoint
     kind = task.head.kind
     if kind == "span":
         raise ValueError(f"--task={task.name}: a BiLSTM cannot find answers: use another --recipe")
-    source = open_init_checkpoint(options, Run(options.output_dir)) or teacher
+    source = open_init_checkpoint(options) or teacher
     spec = source.spec
     words = source.tensors["encoder/embeddings/word_embeddings"]
     pairs = kind == "multiple_choice" or getattr(task, "pairs", False)

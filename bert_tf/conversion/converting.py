@@ -44,10 +44,7 @@ class _Target:
 
 def write_run(checkpoint: Checkpoint, folder: str) -> None:
     """Writes a run folder without the state of an optimizer."""
-    run = Run(folder)
-    run.write(checkpoint.spec)
-    if checkpoint.head:
-        run.write_head(checkpoint.head)
+    Run(folder).write(checkpoint.spec, head=checkpoint.head)
     save_tensors(os.path.join(folder, "ckpt-0"), checkpoint.tensors)
 
 

@@ -2,6 +2,7 @@
 
 import abc
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -62,10 +63,10 @@ def training_devices(options: DeviceOptions, writes: bool) -> Iterator[tf.distri
     _known.append(known)
     locks = writes and strategies.is_chief(strategy)
     try:
-        with strategies.explain_lost_workers():
-            with locked(options.output_dir) if locks else contextlib.nullcontext():
-                with seeded(0):  # also for models whose weights are loaded
-                    yield strategy
+        lock = locked(options.output_dir) if locks else contextlib.nullcontext()
+        # Seeded also for models whose weights are loaded.
+        with strategies.explain_lost_workers(), lock, seeded(0):
+            yield strategy
     finally:
         keras.config.set_dtype_policy(policy)
         _known.pop()
@@ -74,9 +75,9 @@ def training_devices(options: DeviceOptions, writes: bool) -> Iterator[tf.distri
                 del kept[name]
 
 
-def open_init_checkpoint(options: DeviceOptions, run: Run) -> Checkpoint | None:
-    """Opens --init_checkpoint; returns None without one, or if the run resumes."""
-    if not options.init_checkpoint or run.has_checkpoint:
+def open_init_checkpoint(options: DeviceOptions) -> Checkpoint | None:
+    """Opens --init_checkpoint; returns None without one."""
+    if not options.init_checkpoint:
         return None
     file = options.bert_config_file
     return open_checkpoint(
@@ -91,7 +92,7 @@ class Session:
     """What a run has, also one that only evaluates: flags, devices, folder, initial weights.
 
     `init` is None for random weights, or if the run resumes; `mapping` grows the vocabulary of
-    `init`.
+    `init`. `resumed` is the folder whose weights train on or are evaluated, None in a new run.
     """
 
     options: DeviceOptions
@@ -99,18 +100,19 @@ class Session:
     run: Run
     init: Checkpoint | None = None
     mapping: VocabularyMapping | None = None
+    resumed: Run | None = None
 
-    @classmethod
-    def open(
-        cls,
-        options: DeviceOptions,
-        strategy: tf.distribute.Strategy,
-        run: Run,
-        init: Checkpoint | None = None,
-    ) -> Self:
-        """Opens what the flags name; `init` replaces --init_checkpoint."""
-        mapping = load_mapping(options.init_vocab_mapping) if options.init_vocab_mapping else None
-        return cls(options, strategy, run, init or open_init_checkpoint(options, run), mapping)
+    def opened(self, init: Checkpoint | None = None) -> Self:
+        """Returns the session with its weights; `init` replaces --init_checkpoint."""
+        path = self.options.init_vocab_mapping
+        # What a start that failed before its first checkpoint left in the folder does not count.
+        resumed = self.run if self.run.has_checkpoint else None
+        return dataclasses.replace(
+            self,
+            mapping=load_mapping(path) if path else None,
+            init=init or (None if resumed else open_init_checkpoint(self.options)),
+            resumed=resumed,
+        )
 
     @cached_property
     def is_chief(self) -> bool:
@@ -268,7 +270,7 @@ class Training:
             evaluated_weights=lambda: learner.evaluated_weights(model),
         )
 
-    def set_weights(self) -> bool:
+    def set_weights(self) -> None:
         """Sets the weights from the first of these sources that exists, and prints which one.
 
         1. The run's own newest readable checkpoint, which restores the whole state, so that
@@ -276,17 +278,15 @@ class Training:
         2. The initial checkpoint, whose tables `mapping` grows. Pooler and heads that it lacks keep
            their random values.
         3. The random values that the model was created with.
-
-        Returns whether the run resumes.
         """
         init, say, mapping = self.session.init, self.session.say, self.session.mapping
         preset = [weight.path for weight in self.learner.preset_weights(self.model)]
         if path := self.driver.restore():
             say(f"Resuming from {path}, step {self.driver.step:,}.")
-            return True
+            return
         if not init:
             say(f"Initializing all{' other' if preset else ''} weights randomly.")
-            return False
+            return
         weights = self.learner.initial_weights(self.model)
         kept = load_weights(init.path, init.tensors, weights, mapping, OPTIONAL)
         loaded = {weight.path for weight in weights} - set(kept)
@@ -299,7 +299,6 @@ class Training:
             say(f"Initializing randomly: {', '.join(random)}.")
         if unused := sorted(init.tensors.keys() - loaded) + list(init.unused):
             say(f"Left out of the checkpoint: {shortened(unused)}.")
-        return False
 
     def run(self, phases: Sequence[Phase]) -> Metrics:
         """Trains and evaluates in all phases, or, without --do_train, only evaluates in one."""

@@ -21,7 +21,7 @@ from bert_tf.finetuning.task import DataFiles, Outputs, Task
 from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.runs.run import Run
-from bert_tf.tables.memory import TableInMemory, table_in_memory
+from bert_tf.tables.memory import table_in_memory
 from bert_tf.training.checkpoints import BEST
 from bert_tf.training.reports import EVAL_RESULTS, write_results
 from bert_tf.training.strategy import chief_say, device_type, is_chief
@@ -139,19 +139,15 @@ def evaluate(path: str | tuple[str, ...], data: Any) -> dict[str, float]:
     names |= {"train_file": "train", "dev_file": "data", "test_file": "test"}
     with in_python(FineTuningOptions, names):
         file = with_home(data)
-        return _evaluate(path, file if isinstance(file, str) else table_in_memory(data, "data"))
-
-
-def _evaluate(path: str | tuple[str, ...], data: str | TableInMemory) -> dict[str, float]:
-    model, task, length = fine_tuned.open_members(path)
-    task, spec = task.with_files(DataFiles(dev_file=data)), model.spec
-    options = FineTuningOptions(
-        task=task.name, output_dir=model.path, do_eval=True, dev_file=data, max_seq_length=length
-    )
-    with training_devices(options, writes=False) as strategy:
-        session = Session(options, strategy, Run(model.path))
-        splits = read_features(options, task, spec, task.dev_splits, session.say)
-        return load_evaluator(session, task, model, splits).evaluate(task.dev_splits[0])
+        file = file if isinstance(file, str) else table_in_memory(data, "data")
+        model, task, length = fine_tuned.open_members(path)
+        task = task.with_files(DataFiles(dev_file=file))
+        flags = dict(task=task.name, output_dir=model.path, do_eval=True, dev_file=file)
+        options = FineTuningOptions(**flags, max_seq_length=length)
+        with training_devices(options, writes=False) as strategy:
+            session = Session(options, strategy, Run(model.path))
+            splits = read_features(options, task, model.spec, task.dev_splits, session.say)
+            return load_evaluator(session, task, model, splits).evaluate(task.dev_splits[0])
 
 
 def report_splits(
@@ -176,10 +172,7 @@ def report_splits(
 
 
 def _summary(
-    options: FineTuningOptions,
-    task: Task,
-    results: dict[str, float],
-    files: list[str],
+    options: FineTuningOptions, task: Task, results: dict[str, float], files: list[str]
 ) -> str:
     metric, folder = task.metric, options.output_dir
     name = metric[0].upper() + metric[1:]

@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import tensorflow as tf
-
 from bert_tf.base.choices import VECTOR_TYPES
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.files import check_single
@@ -14,13 +12,14 @@ from bert_tf.finetuning.evaluating import Evaluator, load_evaluator, report_spli
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.lora import LoraLearner
 from bert_tf.finetuning.multi_task import MultiTask, MultiTaskLearner
-from bert_tf.finetuning.preparing import model_spec, prepare, read_reported
+from bert_tf.finetuning.preparing import checked_splits, model_spec, prepare, read_reported
 from bert_tf.finetuning.registry import MAKERS, TASKS, make_task, task_name
 from bert_tf.finetuning.task import TRAIN, Task
 from bert_tf.finetuning.task_learner import TaskLearner, make_training, training_phase
+from bert_tf.finetuning.tokenizing import Features
 from bert_tf.runs.run import FINISHED, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
-from bert_tf.training.strategy import check_batch_size, chief_say
+from bert_tf.training.strategy import check_batch_size
 from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.opening import open_checkpoint
 
@@ -61,40 +60,37 @@ def fine_tune(
         for flag in ("train_batch_size", "eval_batch_size"):
             check_batch_size(strategy, flag, getattr(options, flag))
         run = Run(options.output_dir)
-        if options.do_train and not saved_run.run_is_finished(options, run):
-            return _train(options, strategy, run, task, init, learner)
+        session = Session(options, strategy, run)
         if options.do_train:
-            chief_say(strategy)(f"{run.path} holds a finished run: not training again.")
+            flags = saved_run.resumed_flags(options, run)
+            session = dataclasses.replace(session, options=flags)
+            if not run.finished:
+                return _train(session, task, init, learner)
+            session.say(f"{run.path} holds a finished run: not training again.")
         if run.finished is not None:
-            return _evaluate_run(options, strategy, run, task)
+            return _evaluate_run(session, task)
         run.check_single()
-        return _evaluate_model(options, strategy, run, task, init)
+        return _evaluate_model(session, task)
 
 
 def _train(
-    options: FineTuningOptions,
-    strategy: tf.distribute.Strategy,
-    run: Run,
-    task: Task | None,
-    init: Checkpoint | None,
-    learner: TaskLearner | None,
+    session: Session, task: Task | None, init: Checkpoint | None, learner: TaskLearner | None
 ) -> dict[str, float]:
     """Trains and reports the best weights; resumes a run that was interrupted."""
+    options, run = session.options, session.run
     if not init and _is_ensemble(options):
         raise ValueError(
             f"--init_checkpoint={options.init_checkpoint} names several models, which can only be "
             "evaluated: omit --do_train"
         )
-    head = None
-    if run.has_checkpoint:
-        # A run that stopped before its first checkpoint may have had other data.
-        options, head = options.with_saved(run.flags, "training"), run.head
-    session = Session.open(options, strategy, run, init)
+    session = session.opened(init)
     made_from = [*learner.made_from] if learner else []
     if session.init and not init:
         made_from += saved_run.describe_init(session.init)
     run.check_made_from(made_from)
     spec = model_spec(session)
+    # A run that stopped before its first checkpoint may have had other data.
+    head = session.resumed and session.resumed.head
     session, task = prepare(session, spec, head, learner.task if learner else task)
     learner = learner or _make_learner(session, task)
     reported, splits = read_reported(session, task, spec, [TRAIN, task.dev_splits[0]])
@@ -124,7 +120,7 @@ def _train(
 
 def _make_learner(session: Session, task: Task) -> TaskLearner:
     if session.options.lora_rank:
-        if not (session.init or session.run.has_checkpoint):
+        if not (session.init or session.resumed):
             raise ValueError("--lora_rank needs trained weights: give --init_checkpoint")
         return LoraLearner(task)
     return MultiTaskLearner(task) if isinstance(task, MultiTask) else TaskLearner(task)
@@ -135,24 +131,17 @@ def _record(session: Session, spec: ModelSpec, task: Task, finished: bool) -> No
     if not session.is_chief:
         return
     run, flags = session.run, saved_run.recorded(session.options)
-    run.write(spec, flags | dict(task.columns) | {FINISHED: finished})
-    run.best.write(spec)
-    if task.head:
-        run.write_head(task.head)
-        run.best.write_head(task.head)
+    run.write(spec, flags | dict(task.columns) | {FINISHED: finished}, task.head)
+    run.best.write(spec, head=task.head)
 
 
 def _is_ensemble(options: FineTuningOptions) -> bool:
     return len(fine_tuned.member_paths(options.init_checkpoint or "")) > 1
 
 
-def _evaluate_run(
-    options: FineTuningOptions,
-    strategy: tf.distribute.Strategy,
-    run: Run,
-    task: Task | None,
-) -> dict[str, float]:
+def _evaluate_run(session: Session, task: Task | None) -> dict[str, float]:
     """Evaluates the best weights of the run in the output folder, on its own data."""
+    options, run = session.options, session.run
     if not run.best.has_checkpoint:
         raise ValueError(
             f"{run.best.path} holds no checkpoint ckpt-*: finish the run with --do_train, or "
@@ -163,37 +152,28 @@ def _evaluate_run(
             f"{run.path} holds a run: to evaluate --init_checkpoint={options.init_checkpoint}, "
             "choose another --output_dir"
         )
-    given, options = options, saved_run.own_flags(options, run)
-    session = Session(options, strategy, run)
+    options = saved_run.own_flags(options, run)
+    session = dataclasses.replace(session, options=options, resumed=run.best)
     model = open_checkpoint(run.best.path, any_encoder=True)
-    spec = model_spec(dataclasses.replace(session, run=run.best))
+    spec = model_spec(session)
     task = task or make_task(options, run.head)
-    compared = [TRAIN] if options.do_train and not options.changes_examples else []
-    compared += [task.dev_splits[0]] if options.do_train else []
+    compared = checked_splits(options, task) if options.do_train else []
     reported, splits = read_reported(session, task, spec, compared)
-    needed = saved_run.splits_of_other_files(given, run, reported)
+    needed = saved_run.splits_of_other_files(options, run, reported)
     saved_run.check_same_data(run, saved_run.describe_data(splits), needed)
-    results = run.read_json(EVAL_RESULTS_JSON, dict[str, float])
-    results |= read_results(run.best.file(EVAL_RESULTS))
-    evaluator = load_evaluator(session, task, model, splits)
-    return report_splits(session, evaluator, task, reported, results)
+    return _report(session, task, model, reported, splits)
 
 
-def _evaluate_model(
-    options: FineTuningOptions,
-    strategy: tf.distribute.Strategy,
-    run: Run,
-    task: Task | None,
-    model: Checkpoint | None,
-) -> dict[str, float]:
+def _evaluate_model(session: Session, task: Task | None) -> dict[str, float]:
     """Evaluates the initial checkpoint, which may be an ensemble, in a folder without a run.
 
     Every encoder computes vectors.
     """
-    if not model and _is_ensemble(options):
+    options, run, members = session.options, session.run, None
+    if _is_ensemble(options):
         flags = options.init_checkpoint, options.max_seq_length
-        model = fine_tuned.open_members(*flags, vocab_file=options.vocab_file)[0]
-    session = Session.open(options, strategy, run, model)
+        members = fine_tuned.open_members(*flags, vocab_file=options.vocab_file)[0]
+    session = session.opened(members)
     model = session.init
     if model and model.run:
         model.run.check_one_task()
@@ -204,17 +184,27 @@ def _evaluate_model(
             "--output_dir of a fine-tuning run, or a fine-tuned model as --init_checkpoint"
         )
     spec = model_spec(session)
-    options = saved_run.flags_of_model(options, model)
-    session = dataclasses.replace(session, options=options)
+    session = dataclasses.replace(session, options=saved_run.flags_of_model(options, model))
     session, task = prepare(session, spec, model.head, task)
-    model = session.init
     reported, splits = read_reported(session, task, spec)
     if session.is_chief:
-        saved_run.record_evaluation(run, model, saved_run.describe_data(splits))
+        saved_run.record_evaluation(run, session.init, saved_run.describe_data(splits))
+    return _report(session, task, session.init, reported, splits)
+
+
+def _report(
+    session: Session,
+    task: Task,
+    model: Checkpoint,
+    reported: list[str],
+    splits: dict[str, Features],
+) -> dict[str, float]:
+    """Evaluates a model; returns its results on some splits beside those of earlier commands."""
+    run = session.run
     results = run.read_json(EVAL_RESULTS_JSON, dict[str, float])
-    return report_splits(
-        session, load_evaluator(session, task, model, splits), task, reported, results
-    )
+    results |= read_results(run.best.file(EVAL_RESULTS))
+    evaluator = load_evaluator(session, task, model, splits)
+    return report_splits(session, evaluator, task, reported, results)
 
 
 def after_fine_tuning(task: Task, folder: str) -> str:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_tf.base.progress import say
 from bert_tf.config import EMBEDDING, Head
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
-from bert_tf.finetuning.registry import default_length, make_task, options_of_run
+from bert_tf.finetuning.registry import default_length, make_task, task_of_run
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.classification import ClassificationTask, MultiLabelTask
 from bert_tf.finetuning.tasks.text_task import RegressionTask, TextTask, number_head
@@ -126,10 +126,8 @@ def open_fine_tuned(
     elif pairs:
         raise ValueError("--pairs is only for classifiers of other programs: omit it")
     elif not task:
-        options = options_of_run(folder)
-        if threshold is not None:
-            options = dataclasses.replace(options, null_score_diff_threshold=threshold)
-        task = make_task(options, folder.head)
+        given = {} if threshold is None else {"null_score_diff_threshold": threshold}
+        task = task_of_run(folder, **given)
     config = checkpoint.spec.config
     length = max_seq_length or flags.get("max_seq_length") or default_length(task.name, config)
     check_length(config, length)

@@ -119,10 +119,7 @@ class TaskOptions(command.Options):
         needs=(_VECTORS,),
     )
     temperature: float = rare_option(
-        0.05,
-        "The loss divides the cosines by this.",
-        at_least=0.001,
-        needs=("label_type=pairs",),
+        0.05, "The loss divides the cosines by this.", at_least=0.001, needs=("label_type=pairs",)
     )
 
     # Tagging.
@@ -207,8 +204,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         aliases=("task_name",),
     )
     output_dir: str = option(
-        help="Run folder: checkpoints, best weights, results, predictions and logs.",
-        role="place",
+        help="Run folder: checkpoints, best weights, results, predictions and logs.", role="place"
     )
     do_train: bool = _place(
         False, "Train, evaluate on the dev set after every epoch and keep the best weights."
@@ -264,10 +260,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         **PAIR_LENGTH,
     )
     train_batch_size: int = option(
-        32,
-        "Examples per training step, over all devices together.",
-        **BATCH,
-        instead_of=("grid",),
+        32, "Examples per training step, over all devices together.", **BATCH, instead_of=("grid",)
     )
     eval_batch_size: int = rare_option(
         32,
@@ -277,25 +270,16 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         role="place",
     )
     learning_rate: float = option(
-        5e-5,
-        "The peak learning rate, at the end of the warm-up.",
-        **RATE,
-        instead_of=("grid",),
+        5e-5, "The peak learning rate, at the end of the warm-up.", **RATE, instead_of=("grid",)
     )
     num_train_epochs: float = option(
-        3.0,
-        "Epochs over the training examples.",
-        at_least=0,
-        at_most=10**6,
-        instead_of=("grid",),
+        3.0, "Epochs over the training examples.", at_least=0, at_most=10**6, instead_of=("grid",)
     )
     warmup_proportion: float = rare_option(
         0.1, "Share of the steps over which the learning rate rises.", **SHARE
     )
     random_seed: int = rare_option(
-        12345,
-        "Seed of the new weights, the order of the data and dropout.",
-        **SEED,
+        12345, "Seed of the new weights, the order of the data and dropout.", **SEED
     )
     bias_correction: bool = rare_option(
         True,

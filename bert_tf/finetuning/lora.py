@@ -156,13 +156,8 @@ class LoraLearner(TaskLearner):
 
 
 # What adapters.npz says about its arrays.
-_DESCRIPTION = {
-    "base": str,
-    "base_sha256": str,
-    "head": dict[str, Any],
-    "rank": int,
-    "alpha": float,
-}
+_DESCRIPTION = {"base": str, "base_sha256": str, "head": dict[str, Any], "rank": int}
+_DESCRIPTION |= {"alpha": float}
 
 
 @checked

@@ -193,8 +193,8 @@ class MultiTaskLearner(TaskLearner):
             own = Run(session.run.file(name))
             flags = recorded(session.options) | {"task": name, "output_dir": own.path}
             flags |= {FINISHED: True, TOGETHER: self.task.name}
-            own.write(session.run.spec, flags)
-            own.best.write(session.run.spec)
+            own.write(session.run.spec, flags, task.head)
+            own.best.write(session.run.spec, head=task.head)
             tensors = {
                 weight.path.replace(f"{name}/", "task_model/"): Tensor((), weight.numpy)
                 for weight in training.model.models[name].weights
@@ -205,5 +205,4 @@ class MultiTaskLearner(TaskLearner):
             results |= {"global_step": driver.step}
             write_json(own.file(EVAL_RESULTS_JSON), results)
             for folder in (own, own.best):
-                folder.write_head(task.head)
                 write_results(folder.file(EVAL_RESULTS), results)

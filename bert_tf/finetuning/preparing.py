@@ -21,7 +21,7 @@ from tfrecords.vocabulary import warn_about_casing
 def model_spec(session: Session) -> ModelSpec:
     """Returns the encoder's configuration with its vocabulary and casing."""
     options = session.options
-    spec = resolve_model(session.run, options, init=session.init, mapping=session.mapping)
+    spec = resolve_model(session.resumed, options, init=session.init, mapping=session.mapping)
     if spec.vocab is None:
         raise ValueError("no vocab.txt beside --init_checkpoint: give --vocab_file")
     return dataclasses.replace(spec, lower_case=spec.lower_case is not False)
@@ -100,11 +100,16 @@ def read_features(
     return splits
 
 
+def checked_splits(options: FineTuningOptions, task: Task) -> list[str]:
+    """Returns the splits that a finished run must find as they were."""
+    return [*([] if options.changes_examples else [TRAIN]), task.dev_splits[0]]
+
+
 def check_data_of(options: FineTuningOptions) -> None:
     """Checks that the data of a finished run has not changed."""
     run = Run(options.output_dir)
     options = saved_run.own_flags(options, run)
     task = make_task(options, run.head)
-    names = [task.dev_splits[0], *([] if options.changes_examples else [TRAIN])]
+    names = checked_splits(options, task)
     splits = read_features(options, task, run.spec, names, lambda line: None)
     saved_run.check_same_data(run, saved_run.describe_data(splits))

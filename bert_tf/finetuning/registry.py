@@ -91,9 +91,11 @@ def _make_together(options: FineTuningOptions, names: Sequence[str]) -> MultiTas
     return MultiTask([make_task(options.changed(task=name)) for name in names])
 
 
-def task_of_run(run: Run) -> Task:
-    """Creates the task of a fine-tuning run from its flags and its head."""
-    return make_task(options_of_run(run), run.head)
+def task_of_run(run: Run, **flags: float | None) -> Task:
+    """Creates the task of a fine-tuning run from its flags and its head; `flags` replace some."""
+    options = options_of_run(run).changed(**flags)
+    with errors_at(run.file(FLAGS)):
+        return make_task(options, run.head)
 
 
 def options_of_run(run: Run) -> FineTuningOptions:
@@ -102,7 +104,4 @@ def options_of_run(run: Run) -> FineTuningOptions:
     run.check_one_task()
     if not {"task", "output_dir"} <= flags.keys() or not run.head:
         raise ValueError(f"{run.path} holds no fine-tuning run: give the run folder of one")
-    options = options_of(run)
-    with errors_at(run.file(FLAGS)):
-        make_task(options, run.head)  # checks them
-    return options
+    return options_of(run)

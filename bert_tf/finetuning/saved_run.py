@@ -41,8 +41,8 @@ def recorded(options: FineTuningOptions) -> dict[str, Any]:
     return flags | dict.fromkeys(in_memory) | {IN_MEMORY: in_memory}
 
 
-def run_is_finished(options: FineTuningOptions, run: Run) -> bool:
-    """Returns whether the run in the output folder is complete; false if there is none.
+def resumed_flags(options: FineTuningOptions, run: Run) -> FineTuningOptions:
+    """Returns the flags of training in the output folder, those of the run that it holds, if any.
 
     Raises:
         ValueError: the folder holds something else, or a run that was made from other flags.
@@ -54,28 +54,28 @@ def run_is_finished(options: FineTuningOptions, run: Run) -> bool:
             raise ValueError(
                 f"{run.path} is not empty and holds no fine-tuning run: choose another --output_dir"
             )
-        return False
+        return options
     if not run.has_checkpoint:
         if run.finished:
             raise ValueError(
                 f"{run.path} holds a finished run whose checkpoint ckpt-* is gone: give "
                 f"--init_checkpoint={run.path}/{BEST} and another --output_dir to use its weights"
             )
-        return False  # stopped before its first checkpoint: there is nothing to resume
+        return options  # stopped before its first checkpoint: there is nothing to resume
     options_of(run)  # checks them
-    flags = options.with_saved(run.flags, "training").values("place", "evaluation")
-    run.check_flags(flags | {COMMAND: options.command})
+    options = options.with_saved(run.flags, "training")
+    run.check_flags(options.values("place", "evaluation") | {COMMAND: options.command})
     if options.init_checkpoint not in (None, run.flags["init_checkpoint"]):
         run.check_made_from(describe_init(open_checkpoint(options.init_checkpoint)))
-    return run.finished
+    return options
 
 
 def splits_of_other_files(
     options: FineTuningOptions, run: Run, splits: Collection[str]
 ) -> list[str]:
-    """Returns those of some splits for which a command names other files than the run's flags."""
+    """Returns those of some splits of which `own_flags` names other files than the run's flags."""
     files = DataFiles.of(options)._asdict()
-    others = [name for name in files if files[name] not in (None, run.flags.get(name))]
+    others = [name for name in files if files[name] != run.flags.get(name)]
     return [x for x in splits if "data_dir" in others or f"{x}_file" in others]
 
 
@@ -85,8 +85,8 @@ def own_flags(options: FineTuningOptions, run: Run) -> FineTuningOptions:
     Raises:
         ValueError: a flag differs from the run's, or the data were in memory.
     """
-    options_of(run)  # checks them
-    files = {x: y or run.flags.get(x) for x, y in DataFiles.of(options)._asdict().items()}
+    theirs = DataFiles.of(options_of(run))
+    files = {x: getattr(options, x) or getattr(theirs, x) for x in DataFiles._fields}
     if run.flags.get(IN_MEMORY) and not any(files.values()):
         names = " and ".join(f"--{name}" for name in run.flags[IN_MEMORY])
         raise ValueError(

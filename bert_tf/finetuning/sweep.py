@@ -16,7 +16,7 @@ from bert_tf.base.progress import say
 from bert_tf.finetuning.fine_tune import after_fine_tuning, fine_tune
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.predictions import aligned
-from bert_tf.finetuning.registry import make_task, task_name
+from bert_tf.finetuning.registry import make_task
 from bert_tf.finetuning.run_process import run_apart
 from bert_tf.finetuning.task import Task
 from bert_tf.runs.run import SWEEP_RESULTS, Run
@@ -123,7 +123,8 @@ def sweep(
 
     Returns the results of the best run.
     """
-    options = options.changed(task=task_name(options.task))
+    task = make_task(options)
+    options = options.changed(task=task.name)
     settings = list_settings(options)
     path = options.output_dir
     names = tf.io.gfile.listdir(path) if tf.io.gfile.isdir(path) else []
@@ -133,7 +134,6 @@ def sweep(
             "choose another --output_dir"
         )
     _check_results(path)
-    task = make_task(options)
     runs = {folder: flags for setting in settings for folder, flags in setting.runs.items()}
     finished = {folder: _finished_results(flags) for folder, flags in runs.items()}
     if folder := next(filter(finished.get, runs), None):
@@ -204,17 +204,12 @@ def _report(
 ) -> str:
     """Writes and prints the comparison; returns the folder of the best run."""
     metric, folder = f"eval_{task.metric}", options.output_dir
-
-    def value(run: str) -> float:
-        return rank(metric, results[run][metric])
-
+    ranks = {run: rank(metric, results[run][metric]) for run in results}
     finished = {x.name: [run for run in x.runs if run in results] for x in settings}
     summaries = {x: summarize([results[run] for run in finished[x]]) for x in finished}
-    best_setting = max(
-        (name for name in finished if finished[name]),
-        key=lambda name: np.mean([value(run) for run in finished[name]]),
-    )
-    best = max(finished[best_setting], key=value)
+    means = {x: np.mean([ranks[run] for run in finished[x]]) for x in finished if finished[x]}
+    best_setting = max(means, key=means.get)
+    best = max(finished[best_setting], key=ranks.get)
     values = {
         "task": task.name,
         "metric": metric,

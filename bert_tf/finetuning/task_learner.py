@@ -124,17 +124,11 @@ def training_phase(
     steps = options.num_train_steps(len(examples))
 
     def batches(first_step: int) -> tf.distribute.DistributedDataset:
-        def dataset(context: tf.distribute.InputContext) -> tf.data.Dataset:
-            return train_batches(
-                examples,
-                options.train_batch_size,
-                range(first_step, steps),
-                options.random_seed,
-                device=device,
-                context=context,
-            )
-
-        return strategy.distribute_datasets_from_function(dataset)
+        taken, seed = range(first_step, steps), options.random_seed
+        arguments = examples, options.train_batch_size, taken, seed
+        return strategy.distribute_datasets_from_function(
+            lambda context: train_batches(*arguments, device=device, context=context)
+        )
 
     return Phase(
         until_step=steps,

@@ -62,8 +62,8 @@ def pretrain(
     named = records.name_records(options)
     # Evaluation alone may go on beside training.
     with training_devices(options, writes=options.do_train) as strategy:
-        session = Session.open(options, strategy, Run(options.output_dir), init)
-        return _pretrain(session, learner, named)
+        session = Session(options, strategy, Run(options.output_dir))
+        return _pretrain(session.opened(init), learner, named)
 
 
 def _pretrain(
@@ -74,7 +74,7 @@ def _pretrain(
     readers = learner.readers if learner else {}
     for path, reader in readers.items():
         vocabs[path], casings[path] = reader.vocab, reader.lower_case
-    spec = resolve_model(run, options, vocabs, casings, session.init, session.mapping)
+    spec = resolve_model(session.resumed, options, vocabs, casings, session.init, session.mapping)
     inputs = []
     if options.do_train:
         inputs = records.describe_records(named)
@@ -146,9 +146,10 @@ def _start(
         peak_flops=peak_flops(session.strategy, options.precision),
         **arguments,
     )
-    if not (options.do_train or run.has_checkpoint or options.init_checkpoint):
+    if not (options.do_train or session.resumed or options.init_checkpoint):
         raise ValueError(f"{run.path} holds no checkpoint to evaluate: train first")
-    if training.set_weights() and options.do_train:
+    training.set_weights()
+    if session.resumed and options.do_train:
         for name, (then, now) in run.changed_flags(options.values("place")).items():
             say(f"Changed since the last start: --{name} {then} -> {now}.")
         if training.driver.step >= options.num_train_steps:

@@ -183,7 +183,9 @@ class Run:
             advice = "no run wrote it, so move it away, or choose another --output_dir"
             check_free(*map(self.file, _FILES), advice=advice)
 
-    def write(self, spec: ModelSpec, flags: Mapping[str, Any] | None = None) -> None:
+    def write(
+        self, spec: ModelSpec, flags: Mapping[str, Any] | None = None, head: Head | None = None
+    ) -> None:
         """Writes what is known about the model and, if given, the flags, which mark a run."""
         self._forget()
         if flags is not None:
@@ -194,6 +196,8 @@ class Run:
         if spec.vocab or spec.lower_case is not None:
             max_length = spec.config.max_position_embeddings
             self.write_tokenizer(spec.vocab, spec.lower_case, model_max_length=max_length)
+        if head:
+            self.write_head(head)
 
     def _forget(self) -> None:
         """Makes the next use of a file read it again."""

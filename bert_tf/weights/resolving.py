@@ -47,7 +47,7 @@ class EncoderFlags(NamedTuple):
 
 
 def resolve_model(
-    run: Run | None,
+    resumed: Run | None,
     flags: EncoderFlags,
     vocabs: Mapping[str, Vocabulary | None] = MappingProxyType({}),
     casings: Mapping[str, bool | None] = MappingProxyType({}),
@@ -61,19 +61,17 @@ def resolve_model(
     them; all such sources must agree, unless `flags.replace_vocab` insists on the first vocabulary.
 
     Args:
-        run: the output folder, if the model is trained.
+        resumed: the run that trains on or is evaluated, if there is one.
         vocabs, casings: the values that data states, by the name of their source.
         init, mapping: the initial checkpoint, and what grows its vocabulary.
     """
     replace_vocab = flags.replace_vocab
     given = flag_values(flags.vocab_file, flags.do_lower_case, replace_vocab)
     vocabs, casings = given[0] | {**vocabs}, given[1] | {**casings}
-    # What a start that failed before its first checkpoint left in the output folder does not count.
-    resumed = run if run and run.has_checkpoint else None
     if resumed:
-        casings[run.file(TOKENIZER)] = run.lower_case
+        casings[resumed.file(TOKENIZER)] = resumed.lower_case
         if not replace_vocab:
-            vocabs[run.vocab_file] = run.vocab
+            vocabs[resumed.vocab_file] = resumed.vocab
     if init:
         casings[init.path] = init.stated_casing
         # A checkpoint that is about to grow has the old vocabulary.
@@ -98,10 +96,10 @@ def resolve_model(
         check_same_config(config, source, saved, name, _OTHER_ENCODER, _TRAINING_VALUES)
     if resumed:
         # A preset names a size; how the weights started is what the run says.
-        name, ignored = run.file(CONFIG), _TRAINING_VALUES if flags.preset else ()
+        name, ignored = resumed.file(CONFIG), _TRAINING_VALUES if flags.preset else ()
         advice = f"choose another --output_dir, or resume that run with --bert_config_file={name}"
-        check_same_config(config, source, run.config, name, advice, ignored)
-        config = run.config
+        check_same_config(config, source, resumed.config, name, advice, ignored)
+        config = resumed.config
     return ModelSpec(config, vocab, lower_case)
 
 

@@ -8,7 +8,7 @@ from pkgutil import resolve_name
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import save_run
+from support import save_checkpoint, save_run
 
 from bert_tf.comparison.comparing import published_tables, read_groups
 from bert_tf.compress import run
@@ -27,7 +27,7 @@ from bert_tf.finetuning.task import DataFiles
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.run_finetuning import Options as FineTuningOptions
 from bert_tf.run_finetuning import run as run_finetuning
-from bert_tf.runs.run import Run
+from bert_tf.runs.run import COMMAND, FINISHED, Run
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import latest_checkpoint
 from bert_tf.weights.checkpoint import load_weights
@@ -181,6 +181,21 @@ def test_several_seeds_make_several_students(make_options, monkeypatch):
     monkeypatch.setattr("bert_tf.compression.compressing.compress", compress)
     options = make_options(num_seeds=3, random_seed=8)
     assert run(options) == {"eval_accuracy": 0.5} and seeds == [8, 9, 10]
+
+
+def test_a_resumed_student_keeps_its_flags(make_options, config, monkeypatch):
+    """Oracle: the share that the run began with, which the command that resumes it omits."""
+    options = make_options("weights", sparsity=0.7)
+    save_checkpoint(options.output_dir, BertTaskModel(config, 2))
+    flags = options.values() | {COMMAND: options.command, FINISHED: False}
+    Run(options.output_dir).write(ModelSpec(config), flags)
+
+    def stop(options, task, init, learner):
+        raise InterruptedError(f"removes {learner._options.pruned_share}")
+
+    monkeypatch.setattr("bert_tf.compression.compressing.fine_tune", stop)
+    with pytest.raises(InterruptedError, match="removes 0.7"):
+        run(make_options("weights"))
 
 
 @pytest.mark.parametrize(

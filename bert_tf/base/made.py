@@ -27,7 +27,7 @@ MADE = {"settings?": dict[str, Any], "inputs?": list[_INPUT]}
 class Made:
     """What output was made from; nothing if nothing says so. The version is not compared."""
 
-    settings: Mapping[str, Any] = field(default_factory=dict)  # mappings are like inputs
+    settings: Mapping[str, Any] = field(default_factory=dict)
     inputs: Inputs = ()
     version: str = __version__
 
@@ -65,24 +65,22 @@ class Made:
             raise ValueError(f"{path} was made from other flags or data ({found}): {advice}")
 
     def _differences(self, now: "Made") -> Iterator[str]:
-        before, after = self._content(), now._content()
-        if after and not before:
+        if not (self.settings or self.inputs) and (now.settings or now.inputs):
             yield "nothing says which"
             return
-        for name in {**after, **before}:
-            old, new = before.get(name), after.get(name)
-            if old == new:
-                continue
-            if not (isinstance(old, Mapping | None) and isinstance(new, Mapping | None)):
+        for name in {**now.settings, **self.settings}:
+            old, new = self.settings.get(name), now.settings.get(name)
+            if old != new:
                 yield f"{name}={old}, not {new}"
-            elif change := _change(old, new):
-                file = (new or old).get("file")
-                yield f"{name}{f' ({file})' if file else ''} {change}"
-
-    def _content(self) -> dict[str, Any]:
         # By their numbers: the same files under other names give the same output.
-        inputs = {x.get("name", f"input {n}"): x for n, x in enumerate(self.inputs, start=1)}
-        return {**self.settings, **inputs}
+        before, after = (
+            {x.get("name", f"input {n}"): x for n, x in enumerate(made.inputs, start=1)}
+            for made in (self, now)
+        )
+        for name in {**after, **before}:
+            if change := _change(before.get(name), after.get(name)):
+                file = {**before, **after}[name].get("file")
+                yield f"{name}{f' ({file})' if file else ''} {change}"
 
 
 def _change(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> str | None:
@@ -131,11 +129,10 @@ def kept_files(
     their places.
     """
     found = [file for file in recorded if tf.io.gfile.exists(file)]
-    if not before.matches(made):
-        if found and not overwrite:
-            before.check(found[0], made, REPLACE)
-        found = []
-    stated = [file for file in found if recorded[file]]
+    if found and not overwrite:
+        before.check(found[0], made, REPLACE)
+    ours = found if before.matches(made) else []
+    stated = [file for file in ours if recorded[file]]
     digests = zip(stated, _checksums(stated), strict=True)
     changed = [file for file, digest in digests if digest != recorded[file]]
     if changed and not overwrite:
@@ -143,7 +140,7 @@ def kept_files(
             f"{shortened(changed)}: the checksum differs from that in {path}: remove it to create "
             "it again, or replace it with --overwrite"
         )
-    kept = {*found} - {*changed}
+    kept = {*ours} - {*changed}
     if not overwrite:
         check_free(*(recorded.keys() - kept))  # a link that leads nowhere
     return kept

@@ -1,11 +1,9 @@
 """From the flags of compress to the student's run folder, and what it is compared with."""
 
-import functools
 from collections.abc import Mapping, Sequence
 
 import keras
 
-from bert_tf.base.made import Inputs
 from bert_tf.base.progress import say
 from bert_tf.compression import student as students
 from bert_tf.compression.compression_options import CompressionOptions, GeneralOptions
@@ -14,7 +12,7 @@ from bert_tf.compression.mixed_vocabulary import DualLearner
 from bert_tf.compression.pruning import ZeroingLearner, without_heads
 from bert_tf.compression.quantized_student import Q8BertLearner, QBertLearner
 from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES, Loss
-from bert_tf.compression.run_files import Outcome, checksum_of_teacher, num_parameters
+from bert_tf.compression.run_files import Outcome, num_parameters
 from bert_tf.config import EMBEDDING, BertConfig, ModelSpec
 from bert_tf.devices.session import Session
 from bert_tf.finetuning.evaluating import load_evaluator
@@ -32,7 +30,7 @@ from bert_tf.pretraining.pretrain import pretrain
 from bert_tf.pretraining.run_records import masked_lm_prob, name_records
 from bert_tf.runs.run import COMMAND, Run
 from bert_tf.training.strategy import make_strategy
-from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
+from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, describe_model, load_weights
 from bert_tf.weights.names import part_of
 from bert_tf.weights.opening import open_checkpoint
 from bert_tf.weights.resolving import check_readable
@@ -170,15 +168,12 @@ class GeneralStudent(PretrainingLearner):
         self._loss, self._teacher = loss, teacher
         self._theirs = teacher.spec.config
         self.readers = {teacher.path: teacher.spec}
+        self.made_from = describe_model("--teacher", teacher)
         if loss.predicts and "masked_lm" not in map(part_of, teacher.tensors):
             raise ValueError(
                 f"{teacher.path} has no masked-LM head, whose predictions this recipe compares: "
                 "use another --teacher, or --recipe=tinybert, which compares layers alone"
             )
-
-    @functools.cached_property
-    def made_from(self) -> Inputs:
-        return checksum_of_teacher(self._teacher)
 
     def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:
         source, loss, ours, theirs = self._teacher, self._loss, spec.config, self._theirs

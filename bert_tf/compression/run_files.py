@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.files import fields_kind, read_file
-from bert_tf.base.made import Inputs
 from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
 from bert_tf.compression.compression_options import COMPRESSION, PRECOMPUTED
@@ -19,7 +18,7 @@ from bert_tf.compression.recipes import RECIPES
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.training.reports import rank
-from bert_tf.weights.checkpoint import Checkpoint, fingerprint
+from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.names import part_of
 
 
@@ -150,8 +149,3 @@ def computed_once(
 def _read(path: str) -> bytes:
     """Returns the content of a file; empty if there is no such file."""
     return read_file(path) if tf.io.gfile.exists(path) else b""
-
-
-def checksum_of_teacher(teacher: Checkpoint) -> Inputs:
-    """Describes the teacher of a run."""
-    return [{"name": "--teacher", "file": teacher.path, "sha256": fingerprint(teacher)}]

@@ -1,7 +1,6 @@
 """The student: the weights that it starts with, and the task that it learns with its teacher."""
 
 import dataclasses
-import functools
 import hashlib
 from collections.abc import Collection, Sequence, Sized
 from typing import Any
@@ -10,13 +9,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.made import Inputs
 from bert_tf.base.progress import counted, say, with_progress
 from bert_tf.compression.augmentation import Augmentation
 from bert_tf.compression.compression_options import CompressionOptions, StudentOptions
 from bert_tf.compression.distillation import TEACHER, Distillation, DistillationObjective
 from bert_tf.compression.recipes import HIDDEN, RECIPES, Loss
-from bert_tf.compression.run_files import checksum_of_teacher, computed_once
+from bert_tf.compression.run_files import computed_once
 from bert_tf.config import BertConfig, BiLSTMConfig, ModelSpec
 from bert_tf.devices.session import Session, open_init_checkpoint
 from bert_tf.finetuning.batches import eval_batches
@@ -32,7 +30,7 @@ from bert_tf.runs.run import Run
 from bert_tf.text.sentencepiece import make_tokenizer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective, Trainer
-from bert_tf.weights.checkpoint import Checkpoint, fingerprint
+from bert_tf.weights.checkpoint import Checkpoint, describe_model, fingerprint
 from bert_tf.weights.reshaping import keep_layers, parse_layers
 from tfrecords.vocabulary import Vocabulary
 
@@ -144,16 +142,13 @@ class DistillingLearner(StudentLearner):
     def __init__(self, options: CompressionOptions, task: Task, teacher: Checkpoint, loss: Loss):
         super().__init__(options, task, teacher, loss)
         self.task = task.changed(read_splits=self._read_splits, featurize=self._featurize)
+        self.made_from = describe_model("--teacher", teacher)
         self._task = task
         compares_layers = loss.reads or loss.replaces
         per_example = task.head.kind in ("classifier", "multiple_choice")
         self._predicts_once = per_example and not compares_layers
         self._augmentation = Augmentation.of(options, teacher)
         self._train: Any = None
-
-    @functools.cached_property
-    def made_from(self) -> Inputs:
-        return checksum_of_teacher(self._teacher)
 
     def objective(self, spec: ModelSpec, num_train_steps: int) -> Objective:
         return DistillationObjective(self.task.objective, self._loss, num_train_steps)

@@ -20,7 +20,7 @@ from bert_tf.finetuning.tokenizing import Features
 from bert_tf.runs.run import FINISHED, Run
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.training.strategy import check_batch_size
-from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.checkpoint import Checkpoint, describe_model
 from bert_tf.weights.opening import open_checkpoint
 
 # At the rates of large encoders, small ones hardly learn; see docs/results.md.
@@ -86,7 +86,7 @@ def _train(
     session = session.opened(init)
     made_from = [*learner.made_from] if learner else []
     if session.init and not init:
-        made_from += saved_run.describe_init(session.init)
+        made_from += describe_model("--init_checkpoint", session.init)
     run.check_made_from(made_from)
     spec = model_spec(session)
     # A run that stopped before its first checkpoint may have had other data.
@@ -94,8 +94,7 @@ def _train(
     session, task = prepare(session, spec, head, learner.task if learner else task)
     learner = learner or _make_learner(session, task)
     reported, splits = read_reported(session, task, spec, [TRAIN, task.dev_splits[0]])
-    data = saved_run.describe_data(splits)
-    saved_run.check_same_data(run, data)
+    data = saved_run.check_same_data(run, splits)
     if note := task.check_metric(splits[task.dev_splits[0]]):
         session.say(f"WARNING: {note}")
     if spec.config.hidden_size <= _NARROW and options.learning_rate <= _LOW_RATE:
@@ -160,7 +159,7 @@ def _evaluate_run(session: Session, task: Task | None) -> dict[str, float]:
     compared = checked_splits(options, task) if options.do_train else []
     reported, splits = read_reported(session, task, spec, compared)
     needed = saved_run.splits_of_other_files(options, run, reported)
-    saved_run.check_same_data(run, saved_run.describe_data(splits), needed)
+    saved_run.check_same_data(run, splits, needed)
     return _report(session, task, model, reported, splits)
 
 
@@ -188,7 +187,7 @@ def _evaluate_model(session: Session, task: Task | None) -> dict[str, float]:
     session, task = prepare(session, spec, model.head, task)
     reported, splits = read_reported(session, task, spec)
     if session.is_chief:
-        saved_run.record_evaluation(run, session.init, saved_run.describe_data(splits))
+        saved_run.record_evaluation(run, session.init, splits)
     return _report(session, task, session.init, reported, splits)
 
 

@@ -1,7 +1,6 @@
 """A fine-tuning run that exists already: its flags, and what it was made from."""
 
 import dataclasses
-import functools
 import zlib
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -18,7 +17,7 @@ from bert_tf.finetuning.tokenizing import Features
 from bert_tf.runs.run import COMMAND, FLAGS, Run
 from bert_tf.tables.memory import TableInMemory
 from bert_tf.training.checkpoints import BEST
-from bert_tf.weights.checkpoint import Checkpoint, fingerprint
+from bert_tf.weights.checkpoint import Checkpoint, describe_model
 from bert_tf.weights.opening import open_checkpoint
 
 # The key in flags.json for the flags whose data were in memory.
@@ -66,7 +65,8 @@ def resumed_flags(options: FineTuningOptions, run: Run) -> FineTuningOptions:
     options = options.with_saved(run.flags, "training")
     run.check_flags(options.values("place", "evaluation") | {COMMAND: options.command})
     if options.init_checkpoint not in (None, run.flags["init_checkpoint"]):
-        run.check_made_from(describe_init(open_checkpoint(options.init_checkpoint)))
+        init = open_checkpoint(options.init_checkpoint)
+        run.check_made_from(describe_model("--init_checkpoint", init))
     return options
 
 
@@ -110,40 +110,38 @@ def flags_of_model(options: FineTuningOptions, model: Checkpoint) -> FineTuningO
         return options.with_saved(saved, "training", "evaluation")
 
 
-def describe_init(init: Checkpoint) -> Inputs:
-    """Describes the initial weights."""
-    return [{"name": "--init_checkpoint", "sha256": fingerprint(init)}]
-
-
-def describe_data(splits: Mapping[str, Features]) -> Inputs:
+def _describe(splits: Mapping[str, Features]) -> Inputs:
     """Describes splits by checksums of their tokenized examples and targets."""
     inputs = []
     for name, features in splits.items():
         values = (features.ids, features.types, *features.targets.values())
-        parts = [part for x in values for part in tf.nest.flatten(x, expand_composites=True)]
-        checksum = functools.reduce(
-            lambda checksum, part: zlib.crc32(np.ascontiguousarray(part), checksum), parts, 0
-        )
+        checksum = 0
+        for part in tf.nest.flatten(values, expand_composites=True):
+            checksum = zlib.crc32(np.ascontiguousarray(part), checksum)
         inputs.append({"name": _SET.format(name), "crc32": checksum})
     return inputs
 
 
-def check_same_data(run: Run, data: Inputs, needed: Collection[str] = ()) -> None:
-    """Checks that splits hold the examples that a run began with.
+def check_same_data(
+    run: Run, splits: Mapping[str, Features], needed: Collection[str] = ()
+) -> Inputs:
+    """Checks that splits hold the examples that a run began with; returns their description.
 
     A split that the run has not read yet is accepted, unless it is `needed`.
     """
+    data = _describe(splits)
     advice = f"restore the data; {_OTHER_DATA.format(run.path)}"
     run.check_made_from(data, advice, [*map(_SET.format, needed)])
+    return data
 
 
-def record_evaluation(run: Run, model: Checkpoint, data: Inputs) -> None:
+def record_evaluation(run: Run, model: Checkpoint, splits: Mapping[str, Features]) -> None:
     """Writes what the results in a folder without a run are made from, before they are written.
 
     Raises:
         ValueError: the folder holds something else.
     """
-    inputs = [{"name": "model", "sha256": fingerprint(model)}, *data]
+    inputs = [*describe_model("model", model), *_describe(splits)]
     names = tf.io.gfile.listdir(run.path) if tf.io.gfile.isdir(run.path) else []
     if not run.made_from.inputs and {name.rstrip("/") for name in names} - {LOCK}:
         raise ValueError(f"{run.path} is not empty: choose another --output_dir")

@@ -64,9 +64,8 @@ class BulkJob:
         path, outputs = f"{options.output_file}.unfinished", [rejected, *self.joins]
         read = [*self.files, options.checkpoint, options.vocab_file]
         check_output_files(outputs, read, work_folder=path)
-        model = {"file": options.checkpoint, "sha256": self.model}
-        settings = options.values("place") | {"checkpoint": model}
-        made = Made(settings, describe_files(self.files))
+        model = {"name": "checkpoint", "file": options.checkpoint, "sha256": self.model}
+        made = Made(options.values("place"), [*describe_files(self.files), model])
         with unfinished_work(path, made, options.overwrite) as work:
             earlier = rejected if _lists_rejected(rejected) else None
             # The last file appears after the others.

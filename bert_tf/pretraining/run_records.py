@@ -293,16 +293,16 @@ def masked_lm_prob(options: PretrainingOptions, named: NamedRecords) -> float:
 
 def describe_records(records: Sequence[NamedRecords]) -> Inputs:
     """Describes the files that the phases of a run read."""
-    sets = {}
+    listed, inputs = {}, {}
     for phase in records:
-        listed = manifest.listed_files(phase.manifests)
-        for pattern, files in phase.inputs.items():
-            sets[pattern] = [
-                {"name": file, "of": f"records in {pattern}", "bytes": size}
-                | _checksum(file, listed.get(normalized(file)))
-                for file, size in files.items()
-            ]
-    return [*itertools.chain(*sets.values())]
+        listed |= manifest.listed_files(phase.manifests)
+        inputs |= phase.inputs
+    return [
+        {"name": file, "of": f"records in {pattern}", "bytes": size}
+        | _checksum(file, listed.get(normalized(file)))
+        for pattern, files in inputs.items()
+        for file, size in files.items()
+    ]
 
 
 def check_unchanged(run: Run, inputs: Inputs) -> None:

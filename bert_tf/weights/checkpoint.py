@@ -13,6 +13,7 @@ import numpy as np
 
 from bert_tf.base.files import parse_json, read_file, shortened
 from bert_tf.base.finite import note_non_finite
+from bert_tf.base.made import Inputs
 from bert_tf.config import BertConfig, Head, ModelSpec
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor, check_shapes
@@ -181,6 +182,11 @@ def fingerprint(checkpoint: Checkpoint) -> str:
     for other in checkpoint.others:
         digest.update(fingerprint(other).encode())
     return digest.hexdigest()
+
+
+def describe_model(name: str, checkpoint: Checkpoint) -> Inputs:
+    """Describes a model from which something is made."""
+    return [{"name": name, "file": checkpoint.path, "sha256": fingerprint(checkpoint)}]
 
 
 def matches(name: str, patterns: Collection[str]) -> bool:

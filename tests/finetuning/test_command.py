@@ -308,7 +308,9 @@ def test_the_initial_weights_of_a_run_are_compared(files, pretrained, tmp_path, 
     for place in (pretrained, same):
         run(tuning_options(files, tmp_path / "run", init_checkpoint=str(place), **flags))
     assert capsys.readouterr().out.count("holds a finished run") == 1
-    with pytest.raises(ValueError, match=r"\(--init_checkpoint has changed\): choose another"):
+    with pytest.raises(
+        ValueError, match=r"\(--init_checkpoint \(.*other.*\) has changed\): choose"
+    ):
         run(tuning_options(files, tmp_path / "run", init_checkpoint=str(other), **flags))
 
 

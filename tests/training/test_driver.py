@@ -1,6 +1,7 @@
 """The driver: what is logged, saved and evaluated when; signals, bad losses, the best weights."""
 
 import os
+import re
 import shutil
 import signal
 
@@ -299,6 +300,29 @@ def test_checkpoints_between_evaluations(make_run):
     assert run.restored.endswith("ckpt-6")
     # 8 and 12 are no better than 4.
     assert run.evaluated == [4, 8, 12] and set(run.checkpoints()) == {"ckpt-9", "ckpt-12"}
+
+
+def test_an_evaluation_is_one_line(make_run, capsys):
+    """Oracle: the lines, by hand: values with four digits, and the first of the best marked."""
+
+    def lines(folder, values, **settings):
+        make_run(folder).train(
+            until_step=10, evaluate=lambda: next(values), save_checkpoints_steps=4, **settings
+        )
+        return capsys.readouterr().out
+
+    tasks = ({"eval_accuracy": x, "eval_f1": 0.5, "eval_loss": 1.23456} for x in (0.5, 0.75, 0.75))
+    assert re.fullmatch(
+        r"epoch 1/3: loss 1\.2346, accuracy 0\.5000 \(best\), \d+ seconds\n"
+        r"epoch 2/3: loss 1\.2346, accuracy 0\.7500 \(best\), \d+ seconds\n"
+        r"epoch 3/3: loss 1\.2346, accuracy 0\.7500, \d+ seconds\n",
+        lines("tasks", tasks, best_metric="eval_accuracy", epoch_steps=4),
+    )
+    pretraining = ({"masked_lm_accuracy": 0.25, "masked_lm_loss": 2.0, "loss": 3.0} for _ in "123")
+    assert re.fullmatch(
+        r"(step (4|8|10)/10: loss 3\.0000, masked_lm_accuracy 0\.2500, \d+ seconds\n){3}",
+        lines("pretraining", pretraining),
+    )
 
 
 def test_weights_before_the_first_best_step_are_not_kept(make_run):

@@ -53,6 +53,16 @@ def test_the_line_of_a_long_run_fits_100_columns(tmp_path, monkeypatch):
     bar.close()
 
 
+def test_the_bar_says_that_the_first_step_is_compiled(tmp_path, monkeypatch):
+    """Oracle: the start of the line, before and after the step."""
+    monkeypatch.setattr("sys.stderr", Terminal())
+    with Reports(str(tmp_path), 0, 16) as reports:
+        reports.begin_phase(32)
+        assert str(reports._bar).startswith("Compiling the first step:   0%|")
+        reports.steps_done(4, 1.0, {"loss": 0.5})
+        assert str(reports._bar).startswith(" 25%|")
+
+
 def write_steps(path, steps, loss=1.0) -> None:
     for step in steps:
         append_metrics(str(path), {"step": step, "loss": loss * math.exp(-step / 7)})

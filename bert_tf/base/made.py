@@ -57,10 +57,7 @@ class Made:
         return not any(self._differences(now))
 
     def check(self, path: str, now: "Made", advice: str) -> None:
-        """Checks that a command would make the same now as the output at a path.
-
-        `advice` says what to do otherwise.
-        """
+        """Checks that a command would make the same now; if not, `advice` says what to do."""
         if found := shortened([*self._differences(now)]):
             raise ValueError(f"{path} was made from other flags or data ({found}): {advice}")
 
@@ -96,20 +93,18 @@ def _change(before: Mapping[str, Any] | None, now: Mapping[str, Any] | None) -> 
 
 
 def describe_files(files: Sequence[str]) -> Inputs:
-    """Describes files by their checksums.
+    """Describes files by their checksums, or by what their store says.
 
-    Those that TensorFlow cannot open are described by what their store says: to read them would
-    be to download them.
+    To read those that TensorFlow cannot open would be to download them.
     """
-    local = [file for file in files if storage(file) is tf.io.gfile]
-    digests = dict(zip(local, _checksums(local), strict=True))
     inputs = []
     for file in files:
         with named_errors(f"cannot read {file}"):
             stat = storage(file).stat(file)
         inputs.append({"file": file, "bytes": stat.length, "modified": stat.mtime_nsec})
-        if file in digests:
-            inputs[-1]["sha256"] = digests[file]
+    local = [x for x in inputs if storage(x["file"]) is tf.io.gfile]
+    for entry, digest in zip(local, _checksums([x["file"] for x in local]), strict=True):
+        entry["sha256"] = digest
     return inputs
 
 
@@ -124,9 +119,8 @@ def kept_files(
 ) -> set[str]:
     """Returns the files of an output that are there, made as a command would, and unchanged.
 
-    `before` is what the manifest at the path says. `recorded` are all files of the output, with
-    their checksums if it states them. Without `overwrite`, it is an error if anything else is in
-    their places.
+    `before` is what the manifest at the path says, `recorded` are all files with their checksums if
+    it states them. Without `overwrite`, it is an error if anything else is in their places.
     """
     found = [file for file in recorded if tf.io.gfile.exists(file)]
     if found and not overwrite:

@@ -15,7 +15,6 @@
 Vocabulary and casing are missing if no source stated them, as with records of other programs.
 """
 
-import itertools
 import os
 from collections.abc import Collection, Mapping
 from functools import cached_property
@@ -132,9 +131,8 @@ class Run:
 
     def changed_flags(self, flags: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """Returns those of some flags that changed since the last start: name -> (then, now)."""
-        names = sorted(self.flags.keys() & flags.keys())
-        pairs = {name: (self.flags[name], flags[name]) for name in names}
-        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+        then, names = self.flags, sorted(self.flags.keys() & flags.keys())
+        return {name: (then[name], flags[name]) for name in names if then[name] != flags[name]}
 
     def check_flags(
         self,
@@ -173,7 +171,7 @@ class Run:
     def record_made_from(self, inputs: Inputs) -> None:
         """Writes inputs beside those on record."""
         sets = self.made_from.sets | Made(inputs=inputs).sets
-        made = Made(inputs=[*itertools.chain(*sets.values())])
+        made = Made(inputs=[x for entries in sets.values() for x in entries])
         write_json(self.file(MADE_FROM), made.to_dict(), indent=1, sort_keys=True)
         self._forget()
 

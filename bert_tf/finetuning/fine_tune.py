@@ -1,10 +1,12 @@
 """Fine-tunes, evaluates and predicts, from flags to a run folder."""
 
 import dataclasses
+import shlex
 
 from bert_tf.base.choices import VECTOR_TYPES
 from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.files import check_single
+from bert_tf.base.progress import for_caller
 from bert_tf.config import EMBEDDING, ModelSpec
 from bert_tf.devices.session import Session, training_devices
 from bert_tf.finetuning import fine_tuned, saved_run
@@ -208,17 +210,25 @@ def _report(
 
 def after_fine_tuning(task: Task, folder: str) -> str:
     """Returns lines that say how to use a run."""
+    curves = f"For TensorBoard: tensorboard --logdir={shlex.quote(folder)}"
     output = unused_name("classifier")
+    python = 'run.predict("..."), run.plot(), run.export("classifier")'
     if isinstance(task, MultiTask):
         task = task.tasks[0]
         folder = f"{folder}/{task.name}"
+        python = f'bert_tf.load_predictor({folder!r})("...")'
     if task.head and task.head.kind == EMBEDDING:
         arguments = dict(checkpoint=folder, output_dir=unused_name("embedder"))
         export = command_line("export.embedder", **arguments)
-        load = f"in Python, bert_tf.load_embedder({folder!r})"
-        return f"Next, export a SavedModel that computes vectors, or load it:\n  {export}\n  {load}"
+        return for_caller(
+            f"{curves}\nNext, export a SavedModel that computes vectors:\n  {export}",
+            'Try: bert_tf.load_embedder(run), run.plot(), run.export("embedder")',
+        )
     if task.name in (*TASKS, *MAKERS):
         predict = command_line("bert_tf.predict", checkpoint=folder)
         export = command_line("export.classifier", checkpoint=folder, output_dir=output)
-        return f"Next, predict new text, or export a SavedModel:\n  {predict}\n  {export}"
+        return for_caller(
+            f"{curves}\nNext, predict new text, or export a SavedModel:\n  {predict}\n  {export}",
+            f"Try: {python}",
+        )
     return f"Next, in Python: export.classifier.export_classifier({folder!r}, {output!r}, task)"

@@ -164,11 +164,7 @@ def _onnx(options: argparse.Namespace) -> Contender:
     names = ("input_ids", "attention_mask", "token_type_ids")
     inputs = zip(names, _inputs(options).values(), strict=True)
     inputs = {name: values.astype(np.int64) for name, values in inputs}
-    return _calls(
-        lambda: session.run(None, inputs),
-        lambda outputs: outputs[1],
-        "onnxruntime",
-    )
+    return _calls(lambda: session.run(None, inputs), lambda outputs: outputs[1], "onnxruntime")
 
 
 def _garden(options: argparse.Namespace) -> Contender:
@@ -241,10 +237,7 @@ def _huggingface(options: argparse.Namespace) -> Contender:
             return model(**tensors, output_hidden_states=True)
 
     return _calls(
-        step,
-        lambda outputs: outputs.pooler_output.float().numpy(),
-        "transformers",
-        "torch",
+        step, lambda outputs: outputs.pooler_output.float().numpy(), "transformers", "torch"
     )
 
 

@@ -21,15 +21,7 @@ import statistics
 import tempfile
 from collections.abc import Callable
 
-from turns import (
-    HUGGING_FACE,
-    Contender,
-    argument_parser,
-    compare,
-    parse,
-    times_as_fast,
-    versions,
-)
+from turns import HUGGING_FACE, Contender, argument_parser, compare, parse, times_as_fast, versions
 
 OURS, PADDED = "bert_tf", "bert_tf, padded"
 # More than any benchmark takes.

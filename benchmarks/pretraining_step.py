@@ -23,9 +23,9 @@ Each contender is a process of its own, which stays alive and takes steps in tur
 so that other load on the machine affects all alike. Keep the machine idle nevertheless: torch's
 threads wait for each other so often that other work slows it down far more than the rest. Ratios
 are taken within a round; the table shows their medians. Utilization compares the step's matrix
-products (`bert_tf.weights.names`) with a large matmul of TensorFlow in the same round. A
-contender that fails, or has no interpreter, is shown with the reason. For base, the four contenders
-of the first command need 20 GB of memory together.
+products (`bert_tf.weights.names`) with a large matmul of TensorFlow in the same round. Contenders
+without an interpreter are left out. For base, the four contenders of the first command need 20 GB
+of memory together.
 """
 
 import argparse
@@ -71,10 +71,9 @@ def main() -> None:
         if name == MATMUL:
             return [f"{seconds:.4g}", "", "", f"{2e-9 * MATMUL_SIZE**3 / seconds:.0f} GFLOP/s"]
         work = flops / (2 * MATMUL_SIZE**3)  # as a number of matmuls
-        used = [work * times[MATMUL] / times[name] for times in rounds if times[MATMUL]]
-        utilization = f"{statistics.median(used):.0%}" if used else ""
+        used = statistics.median(work * times[MATMUL] / times[name] for times in rounds)
         ratio = times_as_fast(name, GARDEN, rounds)
-        return [f"{seconds:.4g}", f"{batch / seconds:.3g}", ratio, utilization]
+        return [f"{seconds:.4g}", f"{batch / seconds:.3g}", ratio, f"{used:.0%}"]
 
     compare(
         options,
@@ -249,8 +248,7 @@ def _huggingface(options: argparse.Namespace) -> Contender:
     names = """vocab_size hidden_size num_hidden_layers num_attention_heads
     intermediate_size""".split()
     config = transformers.BertConfig(
-        **{name: getattr(options, name) for name in names},
-        attn_implementation="sdpa",
+        **{name: getattr(options, name) for name in names}, attn_implementation="sdpa"
     )
     model = transformers.BertForPreTraining(config).train()
     optimizer = torch.optim.AdamW(decay_groups(model), LEARNING_RATE, eps=1e-6, fused=True)

@@ -21,7 +21,7 @@ _PACKAGES = {"garden": "tf-models-official", "huggingface": "transformers and to
 
 # A function that takes a number of steps and returns the last result, and a description.
 Contender = tuple[Callable[[int], float], str]
-# The seconds per step of every contender in a round; 0 after a failure.
+# The seconds per step of every contender in a round.
 Round = Mapping[str, float]
 
 
@@ -44,10 +44,11 @@ def spread(values: Sequence[float], form: str = ".2f") -> str:
     return f"{middle} ({', '.join(ends)})"
 
 
-def times_as_fast(name: str, other: str, rounds: Iterable[Round]) -> str:
-    """Returns the `spread` of how many times as fast a contender is as another one."""
-    ratios = [times[other] / times[name] for times in rounds if times.get(name)]
-    return spread(ratios) if name != other and any(ratios) else ""
+def times_as_fast(name: str, other: str, rounds: Sequence[Round]) -> str:
+    """Returns the `spread` of how many times as fast a contender is as another one, if it runs."""
+    if name == other or not {name, other} <= rounds[0].keys():
+        return ""
+    return spread([times[other] / times[name] for times in rounds])
 
 
 def versions(*packages: str) -> str:
@@ -93,48 +94,32 @@ class Process:
     """A contender in its own process, run by its own interpreter.
 
     The script is started again with the same flags, and must call `parse`. `case` is what its
-    contenders need to know besides.
-
-    Attributes:
-        failure: why it does not run; "" if it runs.
-        description: the description of the contender.
+    contenders need to know besides; `description` is what they say.
     """
 
-    def __init__(self, name: str, python: str | None, case: dict):
-        self.failure = "" if python else "not run: no interpreter given"
-        self.description = ""
-        if self.failure:
-            return
+    def __init__(self, name: str, python: str, case: dict):
         self._errors = tempfile.TemporaryFile("w+")
         command = [python, *sys.argv, "--serve", name, json.dumps(case)]
         pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
-        try:
-            self._process = subprocess.Popen(command, stderr=self._errors, env=environment, **pipes)
-        except OSError as error:
-            self.failure = f"not run: {error}"
-            return
-        self.description = json.loads(self._answer() or "null")
-        print(f"{name}: {self.failure or 'ready'}", file=sys.stderr)
+        self._process = subprocess.Popen(command, stderr=self._errors, env=environment, **pipes)
+        self.description = json.loads(self._answer())
+        print(f"{name}: ready", file=sys.stderr)
 
     def turn(self) -> float:
-        """Takes steps for a few seconds and returns the seconds per step; 0 after a failure."""
-        if not self.failure:
-            print("go", file=self._process.stdin, flush=True)
-        return 0.0 if self.failure else float(self._answer() or 0)
+        """Takes steps for a few seconds and returns the seconds per step."""
+        print("go", file=self._process.stdin, flush=True)
+        return float(self._answer())
 
     def end(self) -> None:
         """Ends the process."""
-        if not self.failure:
-            self._process.communicate()
+        self._process.communicate()
 
     def _answer(self) -> str:
         answer = self._process.stdout.readline()
         if not answer:
-            status = self._process.wait()
             self._errors.seek(0)
-            messages = [line for line in self._errors if line.strip()] or [f"status {status}"]
-            self.failure = f"not run: {messages[-1].strip()[:200]}"
+            raise RuntimeError(f"a contender ended: {self._errors.read()[-2000:]}")
         return answer
 
 
@@ -146,17 +131,15 @@ def compare(
     columns: Sequence[str],
     cells: Callable[[str, Sequence[Round]], Sequence[str]],
 ) -> None:
-    """Lets contenders take turns, and prints a table with a row for each, or why it does not run.
+    """Lets contenders whose interpreters are given take turns; prints a table with a row for each.
 
     Args:
         case: as for `Process`.
         cells: returns the cells of a contender for the rounds.
     """
     pythons = {GARDEN: "garden", HUGGING_FACE: "huggingface"}
-    processes = {
-        name: Process(name, getattr(options, pythons.get(name, ""), sys.executable), case)
-        for name in names
-    }
+    given = {name: getattr(options, pythons.get(name, ""), sys.executable) for name in names}
+    processes = {name: Process(name, python, case) for name, python in given.items() if python}
     rounds = []
     for number in range(options.rounds):
         rounds.append({name: process.turn() for name, process in processes.items()})
@@ -164,13 +147,9 @@ def compare(
     for process in processes.values():
         process.end()
     print(f"\n{title}, {options.rounds} rounds\n")
-    rows = {
-        name: [x.failure] if x.failure else cells(name, rounds) for name, x in processes.items()
-    }
-    print_table(columns, rows)
+    print_table(columns, {name: cells(name, rounds) for name in processes})
     for name, process in processes.items():
-        if not process.failure:
-            print(f"\n{name}: {process.description}")
+        print(f"\n{name}: {process.description}")
 
 
 def print_table(columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> None:

@@ -71,28 +71,28 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--quickstart", help="The folder that `make quickstart` fills")
-    parser.add_argument("--encoder", help="A trained encoder, such as all-MiniLM-L6-v2")
+    drawings = {
+        "quickstart": (draw_quickstart, "The folder that `make quickstart` fills"),
+        "encoder": (draw_encoder, "A trained encoder, such as all-MiniLM-L6-v2"),
+        "reviews": (draw_review, "The run of README's first example"),
+        "spam": (draw_spam, "The run of docs/finetuning.md"),
+        "chinese": (draw_chinese, "A Chinese vocab.txt, or a checkpoint that has one"),
+        "ablations": (draw_grids, "The --output_dir of ablation"),
+    }
+    for name, (_, text) in drawings.items():
+        parser.add_argument(f"--{name}", help=text)
     for task in TASKS:
         parser.add_argument(f"--{task}", help="A run fine-tuned on this task; needs all four")
-    parser.add_argument("--reviews", help="The run of README's first example")
-    parser.add_argument("--spam", help="The run of docs/finetuning.md")
-    parser.add_argument("--chinese", help="A Chinese vocab.txt, or a checkpoint that has one")
-    parser.add_argument("--ablations", help="The --output_dir of ablation")
     parser.add_argument("--output_dir", type=pathlib.Path, default=DOCS / "images/plots")
     parser.add_argument(
         "--slides", type=pathlib.Path, help="Write PNG files for slides into this folder instead"
     )
     flags = parser.parse_args(arguments)
     pictures = [draw_architecture(), draw_compression()]
-    pictures += [draw_quickstart(flags.quickstart)] if flags.quickstart else []
-    pictures += [draw_encoder(flags.encoder)] if flags.encoder else []
-    pictures += [draw_review(flags.reviews)] if flags.reviews else []
-    pictures += [draw_spam(flags.spam)] if flags.spam else []
-    pictures += [draw_chinese(flags.chinese)] if flags.chinese else []
-    pictures += [draw_grids(flags.ablations)] if flags.ablations else []
-    runs = [getattr(flags, task) for task in TASKS]
-    pictures += [draw_fine_tuned(*runs)] if all(runs) else []
+    given = {name: path for name, path in vars(flags).items() if path}
+    pictures += [draw(given[name]) for name, (draw, _) in drawings.items() if name in given]
+    if given.keys() >= {*TASKS}:
+        pictures.append(draw_fine_tuned(*(given[task] for task in TASKS)))
     pictures = itertools.chain(*pictures)
     if flags.slides:
         save_for_slides(flags.slides, pictures)

@@ -179,16 +179,13 @@ def read_documents(
     if is_json:
         rows = filter(None, map(str.strip, text.split("\n")))
         texts, separator = (_json_text(row, text_field, file) for row in rows), "file"
-    for lines in map(_lines, texts):
+    for content in texts:
+        lines = [line.strip() for line in content.split("\n")]
         # One paragraph alone would not show the width.
         width = wrap_width(lines) if is_wrapped else 0
         for document in _split(lines, separator):
             if any(document) or is_json:
                 yield unwrap(document, width) if is_wrapped else list(filter(None, document))
-
-
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.split("\n")]
 
 
 def _split(lines: list[str], separator: str) -> Iterator[list[str]]:

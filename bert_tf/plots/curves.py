@@ -95,7 +95,7 @@ def _finish(axes: Axes, title: str, from_zero: bool = False) -> None:
     style.draw_grid(axes)
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
     axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    axes.yaxis.set_major_formatter(lambda value, _: _short(value))
+    axes.yaxis.set_major_formatter("{x:,.6g}")
     axes.margins(x=0.01)
     for side, spine in axes.spines.items():
         spine.set_visible(side in ("left", "bottom"))
@@ -105,11 +105,3 @@ def _finish(axes: Axes, title: str, from_zero: bool = False) -> None:
         axes.set_ylim(min(0, low) if axes.dataLim.y0 < 0 else 0, high)
     if axes.get_legend_handles_labels()[1]:
         style.draw_legend(axes)
-
-
-def _short(value: float) -> str:
-    """Formats numbers like 8e-5, 0.25 and 1,200."""
-    if not 0 < abs(value) < 1e-3:
-        return f"{value:,.6g}"
-    digits, exponent = f"{value:.5e}".split("e")
-    return f"{float(digits):g}e{int(exponent)}"

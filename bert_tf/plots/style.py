@@ -31,9 +31,6 @@ class Picture(Figure):
                 text.set_fontfamily([*dict.fromkeys([*text.get_fontfamily(), *_chinese_fonts()])])
         super().draw(renderer)
 
-    def _repr_png_(self) -> bytes:
-        return self.png()
-
     def png(self) -> bytes:
         """Returns the picture as a PNG file."""
         file = io.BytesIO()
@@ -42,6 +39,8 @@ class Picture(Figure):
             warnings.filterwarnings("ignore", "Glyph|constrained_layout", UserWarning)
             self.savefig(file, format="png")
         return file.getvalue()
+
+    _repr_png_ = png
 
 
 @functools.cache

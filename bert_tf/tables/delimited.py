@@ -171,18 +171,11 @@ def _named(path: str, rows: Iterator[_Fields]) -> Iterator[Numbered]:
                 raise ValueError(f"{path}: the first line names {min(twice)!r} twice")
             names = found or None
         elif row or len(names) == 1:
-            fields = row or [""]
-            if problem := _problem(names, fields):
-                yield line, ValueError(f"{path}, line {line:,}{problem}")
-                continue
-            yield line, dict(zip(names, fields, strict=True))
-
-
-def _problem(names: list[str], fields: list[str]) -> str | None:
-    """Returns what is wrong with the fields of a row, if anything."""
-    if len(names) > 1 and [*map(str.strip, fields)] == names:
-        return " names the columns again: leave it out"
-    if len(fields) != len(names):
-        known = ", ".join(map(repr, names))
-        return f": {counted(len(fields), 'column')}, but the first line has {len(names)}: {known}"
-    return None
+            fields, at = row or [""], f"{path}, line {line:,}"
+            if len(fields) != len(names):
+                found = f"{counted(len(fields), 'column')}, but the first line has {len(names)}"
+                yield line, ValueError(f"{at}: {found}: {', '.join(map(repr, names))}")
+            elif len(names) > 1 and [*map(str.strip, fields)] == names:
+                yield line, ValueError(f"{at} names the columns again: leave it out")
+            else:
+                yield line, dict(zip(names, fields, strict=True))

@@ -3,7 +3,7 @@
 import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 _FORMS = (
@@ -60,8 +60,8 @@ def table_in_memory(data: Any, name: str) -> TableInMemory:
         lengths = ", ".join(f"{key!r} {len(cells):,}" for key, cells in columns.items())
         raise ValueError(f"the columns of {name} have different lengths: {lengths}")
     features = getattr(data, "features", None)
-    for key, names in _classes(features if isinstance(features, Mapping) else {}).items():
-        if key in columns:
+    for key, feature in features.items() if isinstance(features, Mapping) else ():
+        if key in columns and (names := _names_in(feature)):
             numbered = enumerate(columns[key], 1)
             at = "row {} of " + f"{name}, column {key!r}"
             columns[key] = [_class_name(cell, names, at.format(row)) for row, cell in numbered]
@@ -210,18 +210,13 @@ def _shown(value: Any) -> str:
     return f"of the type {type(value).__name__}"
 
 
-def _classes(features: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Returns the names of classes by the columns that hold their numbers, or lists of these."""
-    found = {column: _names_in(feature) for column, feature in features.items()}
-    return {column: [*names] for column, names in found.items() if names}
-
-
-def _names_in(feature: Any) -> Iterable[str] | None:
+def _names_in(feature: Any) -> Sequence[str] | None:
+    """Returns the names of the classes whose numbers, or lists of these, a column holds."""
     inner = feature[0] if isinstance(feature, list) else getattr(feature, "feature", None)
     return getattr(feature, "names", None) if inner is None else _names_in(inner)
 
 
-def _class_name(value: Any, names: list[str], at: str) -> Any:
+def _class_name(value: Any, names: Sequence[str], at: str) -> Any:
     if isinstance(value, list):
         return [_class_name(item, names, at) for item in value]
     if value is None or value == -1:

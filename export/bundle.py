@@ -96,7 +96,7 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
     """Writes what is beside the SavedModels; returns the names."""
     from bert_tf.base.output_files import atomic_write, make_folder
     from bert_tf.inference.models import with_parts
-    from bert_tf.runs.run import Run
+    from bert_tf.text.tokenizer_files import TokenizerFiles
     from bert_tf.weights.formats import huggingface
     from bert_tf.weights.opening import open_checkpoint
     from export.saved_models import CARD, casing_of, license_of, model_card
@@ -110,7 +110,7 @@ def _write_others(options: Options, folder: str, models: list[str]) -> list[str]
     spec = encoder.spec
     write_vocab(f"{folder}/{spec.vocab.file_name}", spec.vocab)
     if spec.vocab.tokenizer_values():
-        Run(folder).write_tokenizer(spec.vocab, spec.lower_case)
+        TokenizerFiles(folder).write(spec.vocab, spec.lower_case)
     spec.config.to_json_file(f"{folder}/bert_config.json")
     names = ["huggingface", "bert_config.json", spec.vocab.file_name]
     rows = "\n".join(f"| `{name}` | {_HOLDS[name]} |" for name in [*models, *names])

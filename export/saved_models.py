@@ -17,7 +17,8 @@ from bert_tf import __version__
 from bert_tf.base.files import read_file
 from bert_tf.base.output_files import atomic_write, check_new_folder, whole_file, whole_folder
 from bert_tf.config import BertConfig
-from bert_tf.runs.run import TOKENIZER, Run
+from bert_tf.runs.run import Run
+from bert_tf.text.tokenizer_files import TokenizerFiles
 from bert_tf.training.checkpoints import check_name
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.weights.checkpoint import Checkpoint
@@ -44,13 +45,13 @@ def add_vocab(module: tf.Module, vocab: Vocabulary, lower_case: bool) -> None:
     """Gives a module the asset `vocab_file`, and tokenizer_config.json if tokens were added."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    files = Run(folder)
-    file = files.file(vocab.file_name)
+    file = os.path.join(folder, vocab.file_name)
     write_vocab(file, vocab)
     module.vocab_file = tf.saved_model.Asset(file)
     if vocab.tokenizer_values():
-        files.write_tokenizer(vocab, lower_case)
-        module.tokenizer_config = tf.saved_model.Asset(files.file(TOKENIZER))
+        files = TokenizerFiles(folder)
+        files.write(vocab, lower_case)
+        module.tokenizer_config = tf.saved_model.Asset(files.config_file)
 
 
 def save_model(

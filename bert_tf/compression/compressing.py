@@ -85,8 +85,8 @@ def compress(options: CompressionOptions) -> dict[str, float]:
         results = fine_tune(options, learner_type.evaluated_task(task, run.path))
     else:
         learner = learner_type(options, task, teacher, recipe.loss)
-        init = None if run.has_checkpoint else start_of(options, task, teacher)
-        results = fine_tune(options, task, init, learner)
+        learner.init = None if run.has_checkpoint else start_of(options, task, teacher)
+        results = fine_tune(options, learner=learner)
     outcome = Outcome.read(run.path)
     if not outcome:
         outcome = _compare(options, task, teacher, results)
@@ -151,8 +151,8 @@ def distill(options: GeneralOptions) -> dict[str, float]:
     else:
         learner = DualLearner(teacher, masked_lm_prob(options, name_records(options)[0]))
     say(f"Recipe {options.recipe}: {recipe.paper}.")
-    init = None if resumes else students.initial_student(options, teacher)
-    results = pretrain(options, learner, init)
+    learner.init = None if resumes else students.initial_student(options, teacher)
+    results = pretrain(options, learner)
     before, after = (num_parameters(model) for model in (teacher, open_checkpoint(run.path)))
     say(
         f"The encoders of teacher and student have {before:,} and {after:,} parameters "

@@ -170,10 +170,12 @@ class Learner(abc.ABC):
     Attributes:
         readers: other models that read the same examples, by their paths.
         made_from: what the run learns from beside its examples; see `Run.made_from`.
+        init: what a new run starts with, in place of --init_checkpoint.
     """
 
     readers: Mapping[str, ModelSpec] = {}
     made_from: Inputs = ()
+    init: Checkpoint | None = None
 
     @abc.abstractmethod
     def build_model(self, session: Session, spec: ModelSpec) -> keras.Model:

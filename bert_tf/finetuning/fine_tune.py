@@ -30,16 +30,12 @@ _NARROW, _LOW_RATE = 128, 1e-4
 
 
 def fine_tune(
-    options: FineTuningOptions,
-    task: Task | None = None,
-    init: Checkpoint | None = None,
-    learner: TaskLearner | None = None,
+    options: FineTuningOptions, task: Task | None = None, learner: TaskLearner | None = None
 ) -> dict[str, float]:
     """Trains, or else evaluates and predicts; resumes the run in output_dir.
 
     Args:
         task: replaces the registered task with the name `options.task`.
-        init: replaces `options.init_checkpoint`; a run that resumes needs neither.
         learner: trains its task in place of the learner that the flags ask for.
 
     Returns:
@@ -67,7 +63,7 @@ def fine_tune(
             flags = saved_run.resumed_flags(options, run)
             session = dataclasses.replace(session, options=flags)
             if not run.finished:
-                return _train(session, task, init, learner)
+                return _train(session, task, learner)
             session.say(f"{run.path} holds a finished run: not training again.")
         if run.finished is not None:
             return _evaluate_run(session, task)
@@ -75,11 +71,9 @@ def fine_tune(
         return _evaluate_model(session, task)
 
 
-def _train(
-    session: Session, task: Task | None, init: Checkpoint | None, learner: TaskLearner | None
-) -> dict[str, float]:
+def _train(session: Session, task: Task | None, learner: TaskLearner | None) -> dict[str, float]:
     """Trains and reports the best weights; resumes a run that was interrupted."""
-    options, run = session.options, session.run
+    options, run, init = session.options, session.run, learner and learner.init
     if not init and _is_ensemble(options):
         raise ValueError(
             f"--init_checkpoint={options.init_checkpoint} names several models, which can only be "
@@ -90,10 +84,9 @@ def _train(
     if session.init and not init:
         made_from += describe_model("--init_checkpoint", session.init)
     run.check_made_from(made_from)
-    spec = model_spec(session)
     # A run that stopped before its first checkpoint may have had other data.
     head = session.resumed and session.resumed.head
-    session, task = prepare(session, spec, head, learner.task if learner else task)
+    session, spec, task = prepare(session, head, learner.task if learner else task)
     learner = learner or _make_learner(session, task)
     reported, splits = read_reported(session, task, spec, [TRAIN, task.dev_splits[0]])
     data = saved_run.check_same_data(run, splits)
@@ -184,9 +177,8 @@ def _evaluate_model(session: Session, task: Task | None) -> dict[str, float]:
             f"{run.path} holds no fine-tuned weights to evaluate: give --do_train, the "
             "--output_dir of a fine-tuning run, or a fine-tuned model as --init_checkpoint"
         )
-    spec = model_spec(session)
     session = dataclasses.replace(session, options=saved_run.flags_of_model(options, model))
-    session, task = prepare(session, spec, model.head, task)
+    session, spec, task = prepare(session, model.head, task)
     reported, splits = read_reported(session, task, spec)
     if session.is_chief:
         saved_run.record_evaluation(run, session.init, splits)

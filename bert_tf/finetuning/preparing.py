@@ -28,14 +28,14 @@ def model_spec(session: Session) -> ModelSpec:
 
 
 def prepare(
-    session: Session, spec: ModelSpec, head: Head | None, task: Task | None
-) -> tuple[Session, Task]:
+    session: Session, head: Head | None, task: Task | None
+) -> tuple[Session, ModelSpec, Task]:
     """Completes the flags with what the initial checkpoint decides, and makes their task.
 
     `head` is that of a model which learned the task already; a `task` replaces that of the flags.
     Training of vectors goes on as the checkpoint computes them: with its pooling and dense layer.
     """
-    options, init, vectors = session.options, session.init, None
+    spec, options, init, vectors = model_spec(session), session.options, session.init, None
     if options.label_type in VECTOR_TYPES:
         vectors = (init and settings_of(init, options.pooling)) or EmbeddingSettings()
         values = dataclasses.asdict(vectors.head) | {"max_seq_length": vectors.max_seq_length}
@@ -49,7 +49,7 @@ def prepare(
         if vectors and not head:
             layer = dict(outputs=vectors.head.outputs, activation=vectors.head.activation)
             task = dataclasses.replace(task, head=dataclasses.replace(task.head, **layer))
-    return dataclasses.replace(session, options=options, init=init), task
+    return dataclasses.replace(session, options=options, init=init), spec, task
 
 
 def read_reported(

@@ -24,7 +24,6 @@ from bert_tf.training.optimizers import OPTIMIZERS, make_schedule
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.training.strategy import check_batch_size, describe_devices
 from bert_tf.training.trainer import Objective
-from bert_tf.weights.checkpoint import Checkpoint
 from bert_tf.weights.resolving import check_length, resolve_model
 from tfrecords.reader import explain_bad_record
 from tfrecords.vocabulary import warn_about_casing
@@ -34,15 +33,12 @@ HELD_OUT_FROM = "split_files"
 
 
 def pretrain(
-    options: PretrainingOptions,
-    learner: PretrainingLearner | None = None,
-    init: Checkpoint | None = None,
+    options: PretrainingOptions, learner: PretrainingLearner | None = None
 ) -> dict[str, float]:
     """Trains and evaluates according to the options; resumes the run in the output folder.
 
     Args:
         learner: what to train, and how; by default a `BertPretrainer`.
-        init: replaces `options.init_checkpoint`; a run that resumes needs neither.
 
     Returns:
         the metrics of the last evaluation; {} without `do_eval`.
@@ -63,7 +59,7 @@ def pretrain(
     # Evaluation alone may go on beside training.
     with training_devices(options, writes=options.do_train) as strategy:
         session = Session(options, strategy, Run(options.output_dir))
-        return _pretrain(session.opened(init), learner, named)
+        return _pretrain(session.opened(learner and learner.init), learner, named)
 
 
 def _pretrain(

@@ -192,8 +192,8 @@ class Run:
         if spec.vocab:
             write_vocab(self.file(spec.vocab.file_name), spec.vocab)
         if spec.vocab or spec.lower_case is not None:
-            max_length = spec.config.max_position_embeddings
-            self.write_tokenizer(spec.vocab, spec.lower_case, model_max_length=max_length)
+            length = spec.config.max_position_embeddings
+            self._tokenizer.write(spec.vocab, spec.lower_case, model_max_length=length)
         if head:
             self.write_head(head)
 
@@ -242,21 +242,3 @@ class Run:
         """Writes what the head predicts."""
         self._forget()
         write_json(self.file(HEAD), head.to_dict())
-
-    def check_tokenizer(self) -> None:
-        """Raises a ValueError if tokenizer_config.json describes a vocabulary of other programs."""
-        path = self.file(TOKENIZER)
-        if tf.io.gfile.exists(path) and CHECKSUM not in self._tokenizer.config:
-            raise ValueError(f"{path} exists and describes another vocabulary: use another folder")
-
-    def write_tokenizer(
-        self, vocab: Vocabulary | None, lower_case: bool | None, **others: Any
-    ) -> None:
-        """Writes what is known about the casing and the vocabulary's file, and other values."""
-        values = {"do_lower_case": lower_case, **others, "tokenizer_class": "BertTokenizer"}
-        if vocab:
-            values |= vocab.tokenizer_values() | {CHECKSUM: vocab.sha256}
-            if values.pop(SPIECE, None):
-                values["tokenizer_class"] = "AlbertTokenizer"
-        stated = {name: value for name, value in values.items() if value is not None}
-        write_json(self.file(TOKENIZER), stated)

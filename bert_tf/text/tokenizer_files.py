@@ -18,6 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.base.files import errors_at, read_file, read_json
+from bert_tf.base.output_files import write_json
 from tfrecords.sentencepiece import model_of_pieces
 from tfrecords.vocabulary import (
     CLS,
@@ -101,12 +102,29 @@ class TokenizerFiles:
 
     def __init__(self, folder: str):
         self._folder = folder
-        self._path, self._whole_path = (os.path.join(folder, name) for name in (VOCAB, WHOLE))
+        names = (VOCAB, WHOLE, TOKENIZER)
+        self._path, self._whole_path, self.config_file = (os.path.join(folder, x) for x in names)
+
+    def check_ours(self) -> None:
+        """Raises a ValueError if tokenizer_config.json describes a vocabulary of other programs."""
+        path = self.config_file
+        if tf.io.gfile.exists(path) and CHECKSUM not in self.config:
+            raise ValueError(f"{path} exists and describes another vocabulary: use another folder")
+
+    def write(self, vocab: Vocabulary | None, lower_case: bool | None, **others: Any) -> None:
+        """Writes what is known about the casing and the vocabulary's file, and other values."""
+        values = {"do_lower_case": lower_case, **others, "tokenizer_class": "BertTokenizer"}
+        if vocab:
+            values |= vocab.tokenizer_values() | {CHECKSUM: vocab.sha256}
+            if values.pop(SPIECE, None):
+                values["tokenizer_class"] = "AlbertTokenizer"
+        stated = {name: value for name, value in values.items() if value is not None}
+        write_json(self.config_file, stated)
 
     @cached_property
     def config(self) -> dict[str, Any]:
         """The content of tokenizer_config.json; {} without one."""
-        values = read_json(os.path.join(self._folder, TOKENIZER), _CONFIG)
+        values = read_json(self.config_file, _CONFIG)
         # transformers keeps our checksum when it saves a tokenizer, perhaps with other tokens.
         others = (os.path.join(self._folder, name) for name in (WHOLE, _ADDED, _SPECIAL))
         if any(map(tf.io.gfile.exists, others)):
@@ -172,7 +190,7 @@ class TokenizerFiles:
                 differences.append(f"{side} is left")
         for difference in differences:
             print(
-                f"WARNING: {os.path.join(self._folder, TOKENIZER)}: {difference}, which bert_tf "
+                f"WARNING: {self.config_file}: {difference}, which bert_tf "
                 "does not support: some texts will get other tokens than in transformers."
             )
         return self._stated("do_lower_case", "lowercase")

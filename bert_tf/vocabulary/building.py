@@ -18,7 +18,7 @@ from bert_tf.base.output_files import atomic_write, check_free, check_output_fil
 from bert_tf.base.progress import for_caller, say
 from bert_tf.corpus.corpus_options import CorpusOptions
 from bert_tf.corpus.reading import input_files
-from bert_tf.runs.run import TOKENIZER, VOCAB, Run
+from bert_tf.text.tokenizer_files import TOKENIZER, VOCAB, TokenizerFiles
 from bert_tf.vocabulary.counting import WordCounts, count_words, coverage_table, measure
 from bert_tf.vocabulary.learning import choose_new_tokens, extend, learn_vocabulary
 from bert_tf.vocabulary.vocabulary_options import VocabularyOptions
@@ -61,7 +61,7 @@ def make_vocabulary(options: VocabularyOptions) -> None:
     read = [*itertools.chain(*texts.values()), old_file]
     check_output_files([*files, file + MANIFEST_END], read)
     if folder := _tokenizer_folder(file):
-        folder.check_tokenizer()
+        folder.check_ours()
     if old_file:
         old, options = _read_vocab(options, "extend_vocab")
         if old.tokenizer_values() and not folder:
@@ -84,7 +84,7 @@ def make_vocabulary(options: VocabularyOptions) -> None:
         for name, measured in ((old_file, old), (file, vocab)):
             if measured:
                 say(_coverage(options, name, measured, counts))
-        casing = f" and their casing to {folder.file(TOKENIZER)}" if folder else ""
+        casing = f" and their casing to {folder.config_file}" if folder else ""
         others = "".join(f", and {x}" for x in files[1:])
         print(f"Wrote {len(vocab):,} tokens to {file}{casing}{others}.")
     _say_next(options)
@@ -196,20 +196,20 @@ def _write(
         if not options.overwrite and tf.io.gfile.exists(path) and read_file(path) != text.encode():
             check_free(path)
     if folder := _tokenizer_folder(options.output_file):
-        folder.check_tokenizer()
+        folder.check_ours()
     manifest = made.to_dict() | {"sha256": hashlib.sha256(vocab.text.encode()).hexdigest()}
     write_json(options.output_file + MANIFEST_END, manifest)
     for path, text in others.items():
         atomic_write(path, text)
     if folder:
-        folder.write_tokenizer(vocab, options.do_lower_case)
+        folder.write(vocab, options.do_lower_case)
     write_vocab(options.output_file, vocab)
 
 
-def _tokenizer_folder(output_file: str) -> Run | None:
+def _tokenizer_folder(output_file: str) -> TokenizerFiles | None:
     """Returns the folder whose tokenizer_config.json describes the file, if its name allows one."""
     folder, name = os.path.split(output_file)
-    return Run(folder) if name == VOCAB else None
+    return TokenizerFiles(folder) if name == VOCAB else None
 
 
 def _coverage(options: VocabularyOptions, name: str, vocab: Vocabulary, counts: WordCounts) -> str:

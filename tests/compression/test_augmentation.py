@@ -340,7 +340,7 @@ def test_a_run_keeps_its_teacher(teacher, config, make_learner, make_options, tm
     run.record_made_from(make_learner("pkd6", teacher=source).made_from)
     learner = make_learner("pkd6", teacher=other, output_dir=folder)
     with pytest.raises(ValueError, match=f"{folder} was made from .*{teacher}.* has changed"):
-        fine_tune(options, learner.task, learner=learner)
+        fine_tune(options, learner=learner)
 
 
 def test_fingerprints_tell_models_apart(teacher, tmp_path):

@@ -190,7 +190,7 @@ def test_a_resumed_student_keeps_its_flags(make_options, config, monkeypatch):
     flags = options.values() | {COMMAND: options.command, FINISHED: False}
     Run(options.output_dir).write(ModelSpec(config), flags)
 
-    def stop(options, task, init, learner):
+    def stop(options, learner):
         raise InterruptedError(f"removes {learner._options.pruned_share}")
 
     monkeypatch.setattr("bert_tf.compression.compressing.fine_tune", stop)

@@ -12,7 +12,6 @@ from bert_tf.base.output_files import atomic_write, write_json
 from bert_tf.base.process import needed
 from bert_tf.base.storage import download_errors
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer_files import TOKENIZER, TOKENIZER_FILES, WHOLE, TokenizerFiles
 from bert_tf.weights.checkpoint import Checkpoint, matches, with_vocab
 from bert_tf.weights.formats import huggingface_config
@@ -146,7 +145,7 @@ def _write_tokenizer(spec: ModelSpec, folder: str, others: Mapping[str, Any]) ->
     if spec.vocab.sentencepiece:
         write_json(os.path.join(folder, WHOLE), tokenizer_json(spec.vocab, spec.lower_case), None)
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-    Run(folder).write_tokenizer(
+    TokenizerFiles(folder).write(
         spec.vocab,
         spec.lower_case,
         model_max_length=spec.config.max_position_embeddings,

@@ -1,9 +1,7 @@
 """Writes SavedModels that read text: what classifiers and embedders share.
 
 TensorFlow Serving replays warm-up requests when it loads a model; without them, its first requests
-are slow. A request is a PredictionLog of tensorflow-serving-api. To do without that package, its
-few messages are described below, with the tensors of a request as bytes, which have the same form
-on disk.
+are slow. A request is a PredictionLog of tensorflow-serving-api, written here without that package.
 
 Source: tensorflow/serving docs saved_model_warmup.md; apis/prediction_log.proto, predict.proto,
 model.proto.
@@ -14,8 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import keras
 import tensorflow as tf
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
-from tensorflow.core.framework import tensor_pb2
 
 from bert_tf.finetuning.serving import ServingModule
 from bert_tf.models.bert_encoder import skip_padding
@@ -24,31 +20,9 @@ from bert_tf.weights.checkpoint import Checkpoint
 from export.encoder_module import Int8Model
 from export.export_options import ModelOptions
 from export.saved_models import add_vocab, license_of, save_model
+from tfrecords.features import length_delimited
 
 WARMUP = "assets.extra/tf_serving_warmup_requests"
-
-_MESSAGES = """
-name: "warmup.proto" package: "warmup" syntax: "proto3"
-message_type { name: "ModelSpec" field { name: "signature_name" number: 3 type: TYPE_STRING } }
-message_type { name: "PredictRequest"
-  field { name: "model_spec" number: 1 type: TYPE_MESSAGE type_name: ".warmup.ModelSpec" }
-  field { name: "inputs" number: 2 type: TYPE_MESSAGE label: LABEL_REPEATED
-          type_name: ".warmup.PredictRequest.InputsEntry" }
-  nested_type { name: "InputsEntry" options { map_entry: true }
-    field { name: "key" number: 1 type: TYPE_STRING }
-    field { name: "value" number: 2 type: TYPE_BYTES } } }
-message_type { name: "PredictLog"
-  field { name: "request" number: 1 type: TYPE_MESSAGE type_name: ".warmup.PredictRequest" } }
-message_type { name: "PredictionLog"
-  field { name: "predict_log" number: 6 type: TYPE_MESSAGE type_name: ".warmup.PredictLog" } }
-"""
-
-_POOL = descriptor_pool.DescriptorPool()
-_FILE = text_format.Parse(_MESSAGES, descriptor_pb2.FileDescriptorProto())
-_POOL.AddSerializedFile(_FILE.SerializeToString())
-_PredictionLog = message_factory.GetMessageClass(
-    _POOL.FindMessageTypeByName("warmup.PredictionLog")
-)
 
 
 def warmup_requests(inputs: Sequence[tf.TensorSpec]) -> list[bytes]:
@@ -62,22 +36,16 @@ def warmup_requests(inputs: Sequence[tf.TensorSpec]) -> list[bytes]:
 
 def warmup_request(inputs: dict[str, tf.Tensor]) -> bytes:
     """Returns a request as a serialized PredictionLog."""
-    log = _PredictionLog()
-    request = log.predict_log.request
-    request.model_spec.signature_name = "serving_default"
-    for name, tensor in inputs.items():
-        request.inputs[name] = tf.make_tensor_proto(tensor).SerializeToString()
-    return log.SerializeToString(deterministic=True)
+    tensors = {name: tf.make_tensor_proto(x).SerializeToString() for name, x in inputs.items()}
+    entries = (_field(1, name.encode()) + _field(2, data) for name, data in tensors.items())
+    request = _field(1, _field(3, b"serving_default"))  # its model_spec, with a signature_name
+    request += b"".join(_field(2, entry) for entry in entries)
+    return _field(6, _field(1, request))
 
 
-def parse_warmup_request(record: bytes) -> tuple[str, dict[str, tf.Tensor]]:
-    """Returns the signature and the inputs of a request."""
-    request = _PredictionLog.FromString(record).predict_log.request
-    inputs = {
-        name: tf.constant(tf.make_ndarray(tensor_pb2.TensorProto.FromString(value)))
-        for name, value in request.inputs.items()
-    }
-    return request.model_spec.signature_name or "serving_default", inputs
+def _field(number: int, data: bytes) -> bytes:
+    """Returns a field of a message: a string, or another serialized message."""
+    return length_delimited(number, len(data)) + data
 
 
 BATCHING = "batching_params.pbtxt"

@@ -5,7 +5,7 @@ create_pretraining_data.py writes, under its names or those of the TensorFlow Mo
 dynamic record contains the unmasked ids and `word_starts` instead of the predictions.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -116,6 +116,15 @@ def parse_example(serialized: bytes) -> tf.train.Example | None:
         return None
 
 
+def serialize_example(values: Mapping[str, list]) -> bytes:
+    """Serializes lists of integers, floats or bytes as a `tf.train.Example`."""
+    example = tf.train.Example()
+    for name, items in values.items():
+        kind = {int: "int64_list", float: "float_list"}.get(type(next(iter(items), b"")))
+        getattr(example.features.feature[name], kind or "bytes_list").value.extend(items)
+    return example.SerializeToString(deterministic=True)
+
+
 def serialize_examples(arrays: dict[str, np.ndarray]) -> list[bytes]:
     """Serializes row n of all arrays as the n-th `tf.train.Example`.
 
@@ -128,7 +137,7 @@ def serialize_examples(arrays: dict[str, np.ndarray]) -> list[bytes]:
     """
     columns = [_encoded_rows(name, values) for name, values in arrays.items()]
     rows = map(b"".join, zip(*columns, strict=True))
-    return [_length_delimited(1, len(row)) + row for row in rows]
+    return [length_delimited(1, len(row)) + row for row in rows]
 
 
 def _encoded_rows(name: str, values: np.ndarray) -> list[bytes]:
@@ -169,16 +178,16 @@ def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 def _feature_header(name: str, is_float: bool, length: int) -> bytes:
     """Returns what precedes the values of a feature in `tf.train.Features`: name and lengths."""
     # The field numbers are those of tensorflow/core/example/{example,feature}.proto.
-    header = _length_delimited(1, length)
-    header = _length_delimited(2 if is_float else 3, len(header) + length) + header
+    header = length_delimited(1, length)
+    header = length_delimited(2 if is_float else 3, len(header) + length) + header
     key = name.encode()
-    key = _length_delimited(1, len(key)) + key
-    header = key + _length_delimited(2, len(header) + length) + header
-    return _length_delimited(1, len(header) + length) + header
+    key = length_delimited(1, len(key)) + key
+    header = key + length_delimited(2, len(header) + length) + header
+    return length_delimited(1, len(header) + length) + header
 
 
 @lru_cache(maxsize=100_000)
-def _length_delimited(field: int, length: int) -> bytes:
+def length_delimited(field: int, length: int) -> bytes:
     """Returns the tag and length that precede a string, message or packed list."""
     out = [field << 3 | 2]
     while length > 0x7F:

@@ -6,12 +6,10 @@ Source: tensorflow/serving docs serving_basic.md, saved_model_warmup.md.
 import numpy as np
 import tensorflow as tf
 
-from export.checks.points import Points, Subject, Wrong, expect, saved_again
-from export.text_models import WARMUP, parse_warmup_request
+from export.checks.points import Points, Subject, expect, saved_again
+from export.text_models import WARMUP
 
 POINTS = Points()
-# TensorFlow Serving refuses more requests.
-_MOST_REQUESTS = 1000
 _TEXTS = ["A text.", "", "größer 文 🙂", "many words " * 600]
 
 
@@ -85,18 +83,3 @@ def assets(subject: Subject) -> None:
 @POINTS(f"{WARMUP} holds warm-up requests", required=False)
 def has_requests(subject: Subject) -> None:
     expect(tf.io.gfile.exists(f"{subject.folder}/{WARMUP}"), "no such file")
-
-
-@POINTS(f"warm-up requests, at most {_MOST_REQUESTS:,}, can be answered")
-def requests(subject: Subject) -> None:
-    if not tf.io.gfile.exists(f"{subject.folder}/{WARMUP}"):
-        return
-    records = [x.numpy() for x in tf.data.TFRecordDataset(f"{subject.folder}/{WARMUP}")]
-    expect(0 < len(records) <= _MOST_REQUESTS, f"{len(records):,} requests")
-    for number, record in enumerate(records, 1):
-        try:
-            signature, inputs = parse_warmup_request(record)
-            subject.model.signatures[signature](**inputs)
-        except Exception as error:
-            found = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
-            raise Wrong(f"request {number}: {found}") from error

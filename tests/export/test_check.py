@@ -17,8 +17,6 @@ from export.checks import serving_points as serving
 from export.checks.examining import examine
 from export.checks.points import Subject
 from export.preprocessor_module import PreprocessorModule
-from export.text_models import WARMUP, warmup_request
-from tfrecords.features import write_records
 from tfrecords.vocabulary import Vocabulary, write_vocab
 
 VOCAB = Vocabulary(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefg,"))
@@ -183,11 +181,9 @@ def test_a_model_that_cannot_be_served(tmp_path):
 
     model = tf.Module()
     model.signatures = {"serving_default": serve.get_concrete_function()}
-    write_records(f"{tmp_path}/{WARMUP}", [warmup_request({"texts": tf.constant(["a"])})])
     found = wrong(Subject(str(tmp_path), model), serving.POINTS)
     assert found["independent_rows"] == "share depends on the other texts of the batch"
     assert found["python_functions"] == "EagerPyFunc operations"
-    assert found["requests"].startswith("request 1: ")
     two = tf.function(lambda text: text, input_signature=[tf.TensorSpec([2], tf.string, "text")])
     model.signatures = {"serving_default": two.get_concrete_function()}
     found = wrong(Subject(str(tmp_path), model), serving.POINTS)

@@ -1,16 +1,16 @@
 """Makes a page to explore what a model does with a text.
 
   python -m bert_tf.explore --checkpoint=run --output_file=page.html "a [MASK]"
-  python -m bert_tf.explore --checkpoint=run --serve
+  python -m bert_tf.explore --checkpoint=run
 
-The page shows one text, or two side by side: the answer of a fine-tuned model, the tokens, the
-likeliest words for every [MASK] and for a token that you click, and what each token attends to in
-every layer and head. Write a pair of texts as "a ||| b": the page then shows the probability that b
-follows a. The page is one file that needs no network. With --serve, it is at a local address
-instead, takes new texts, and suggests some from the data of the run.
+The page shows one text, or two side by side, and of each what the model has: the answer of a
+fine-tuned one and the words that moved it; the likeliest words for every [MASK] and for a token
+that you click; the probability that b follows a, for a pair "a ||| b"; the cosine similarity of the
+two texts; and what each token attends to in every layer and head. Without texts, the page shows
+examples from the data of the run, or of the kind that the model takes. It is one file that needs no
+network. Without --output_file, it is at a local address instead, and takes new texts.
 
---checkpoint is any run folder or checkpoint of another program (docs/checkpoints.md). The words
-need a masked-LM head, and the probability of a pair needs a next-sentence head.
+--checkpoint is any run folder or checkpoint of another program (docs/checkpoints.md).
 """
 
 from bert_tf.base import command

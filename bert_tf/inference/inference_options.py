@@ -241,7 +241,7 @@ class PageOptions(TokenizerOptions):
     texts: tuple = option(
         (),
         "A text; may be repeated, and the name of the flag may be left out. Write a pair as "
-        '"a ||| b".',
+        '"a ||| b". Without texts, the page shows examples.',
         kind="positional",
         aliases=("text",),
     )
@@ -259,12 +259,14 @@ class ExplorerOptions(PageOptions):
     """The flags of explore."""
 
     keeps_weights: ClassVar[bool] = True
-    output_file: str | None = option(None, "The page to write, such as page.html.")
+    output_file: str | None = option(
+        None, "The page to write, such as page.html.", instead_of=("serve",)
+    )
     overwrite: bool = option(False, "Replace an existing --output_file.")
     serve: bool = option(
         False,
-        "Show the page at a local address, and take new texts there. It listens on 127.0.0.1, "
-        "so only programs on this machine reach it.",
+        "Show the page at a local address, and take new texts there; the default without "
+        "--output_file. It listens on 127.0.0.1, so only programs on this machine reach it.",
     )
     open: bool = option(False, "Open the page in a browser.")
     port: int = option(
@@ -273,9 +275,5 @@ class ExplorerOptions(PageOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if bool(self.output_file) == self.serve:
-            raise ValueError("give either --output_file or --serve")
         if self.output_file:
             _check_ending(self.output_file, [".html"])
-        if self.output_file and not self.texts:
-            raise ValueError("--output_file needs a text, such as --text='The cat [MASK] here.'")

@@ -134,7 +134,8 @@ def drawing_of(row: Mapping[str, Any]) -> dict[str, list]:
         texts: each text as a list of parts, `text`, `kind` and `color`; only tagged parts, answers
             to questions and words with an effect have a color.
         bars: names, each as a `token`, and their `probability`, the largest first.
-        note: a number, a vector, that there is no answer, or how many bars are left out.
+        note: a number, a vector, that there is no answer, how many bars are left out, or what the
+            colors of words mean.
     """
     texts = [joined(row[name]) for name in ("text", "text_b") if name in row]
     marks, bars, note, shares = [], [], "", row.get("probabilities", ())
@@ -163,11 +164,13 @@ def drawing_of(row: Mapping[str, Any]) -> dict[str, list]:
     bars = sorted(bars, key=lambda bar: -bar[1])
     if len(bars) > _MOST_BARS:
         note = f"... and {len(bars) - _MOST_BARS:,} more"
+    if effects:
+        note += f"\nBlue words speak for {row['explained']}, orange ones against it."
     parts = map(_marked, texts, spans)
     return {
         "texts": [[_part_of(x, kind, _color_in(row, kind, p)) for x, kind, p in y] for y in parts],
         "bars": [{"token": str(x), "probability": share} for x, share in bars[:_MOST_BARS]],
-        "note": _cropped(note),
+        "note": _cropped(note.lstrip()),
     }
 
 

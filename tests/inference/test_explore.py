@@ -16,7 +16,7 @@ from support import attention_of, one_line, save_run
 
 import bert_tf
 from bert_tf import extract_features
-from bert_tf.config import Head
+from bert_tf.config import EMBEDDING, Head
 from bert_tf.explore import Options, run
 from bert_tf.inference.explorer import notebook_page
 from bert_tf.inference.explorer.exploring import Explorer
@@ -89,7 +89,7 @@ def test_all_commands_read_a_text_in_one_way(pretrained, fine_tuned, tmp_path, p
 
 
 def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
-    """Oracle: the encoder of the pre-trained model, saved without its heads."""
+    """Oracles: the pre-trained model, whose encoder is saved without its heads; load_embedder."""
     folder, model = pretrained
     encoder = BertEncoder(model.config)
     encoder.set_weights(model.encoder.get_weights())
@@ -101,6 +101,10 @@ def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
     assert expected["words"] and expected["next_sentence"]
     np.testing.assert_array_equal(attention_of(found), attention_of(expected))
     assert Explorer(options(folder)).explore(b"the cat")["next_sentence"] is None
+    vector = bert_tf.load_embedder(tmp_path).encode("the cat")
+    found = Explorer(options(str(tmp_path))).explore(b"the cat")["vector"]
+    np.testing.assert_allclose(found, vector / np.linalg.norm(vector), atol=1e-5)
+    assert expected["vector"] is None
 
 
 @pytest.mark.slow
@@ -122,17 +126,43 @@ def test_the_answer_of_a_fine_tuned_model(fine_tuned):
     )
 
 
-def test_suggestions_are_texts_of_the_run(fine_tuned, tmp_path):
+def test_examples_are_texts_of_the_run(fine_tuned, tmp_path):
     """Oracles: the file of predictions; without one, what pre-training wrote."""
     folder, _ = fine_tuned("rte", Head("classifier", ("no", "yes")))
     shutil.copytree(folder, tmp_path / "run")
     run = Run(str(tmp_path / "run"))
     run.write(run.spec, run.flags | {"some_texts": ["a ||| b"]})
     explorer = options(run.path)
-    assert Explorer(explorer).suggestions == ["a ||| b"]
+    assert Explorer(explorer).examples == ["a ||| b"]
     rows = ["index\ttext_a\tp(no)\ttext_b", "0\tthe cat \t0.5\tsat", "1\ta\t0.5\tb"]
     (tmp_path / "run" / "predictions_dev.tsv").write_text("\n".join(rows) + "\n")
-    assert Explorer(explorer).suggestions == ["the cat ||| sat", "a ||| b"]
+    assert Explorer(explorer).examples == ["the cat ||| sat", "a ||| b"]
+    # An encoder reads the texts of a pair alone.
+    embedder = Run(fine_tuned("stsb", Head(EMBEDDING))[0])
+    embedder.write(embedder.spec, embedder.flags | {"some_texts": ["a ||| b"]})
+    assert Explorer(options(embedder.path)).examples == ["a", "b"]
+
+
+@pytest.mark.slow
+def test_a_page_without_texts_shows_an_answer_to_two(pretrained, fine_tuned):
+    """Oracle: the predictor's answer to a text as each kind of model takes it."""
+    heads = [
+        ("rte", Head("classifier", ("no", "yes"))),
+        ("ner", Head("tagger", ("O", "B-PER"))),
+        ("swag", Head("multiple_choice")),
+        ("squad", Head("span")),
+    ]
+    for task, head in heads:
+        folder = fine_tuned(task, head)[0]
+        page = Page.of(notebook_page(folder).html)
+        first, second = page.data["examples"][:2]
+        assert [found["text"] for found in page.data["texts"]] == [first, second]
+        predict = bert_tf.load_predictor(folder)
+        explains = task in ("rte", "squad")
+        answer = drawing_of(predict.explain(first) if explains else predict(first))
+        assert page.data["texts"][0]["answer"] == answer
+    first, second = Page.of(notebook_page(pretrained[0]).html).data["texts"]
+    assert first["tokens"].count("[MASK]") == second["tokens"].count("[MASK]") == 1
 
 
 def test_a_long_text_is_truncated_and_says_so(pretrained, tmp_path, capsys, monkeypatch):
@@ -188,8 +218,8 @@ class Page(html.parser.HTMLParser):
 def test_the_page_holds_texts_as_data_only():
     """Oracle: Python's HTML parser."""
     exploration = {"text": HOSTILE, "tokens": [HOSTILE], "sources": [HOSTILE]}
-    page = Page.of(page_of([exploration], HOSTILE, 64))
-    plain = Page.of(page_of([], "m", 64))
+    page = Page.of(page_of([exploration], HOSTILE))
+    plain = Page.of(page_of([], "m"))
     assert page.data["texts"] == [exploration] and page.data["model"] == HOSTILE
     assert page.elements == plain.elements
     scripts = [attributes for tag, attributes in page.elements if tag == "script"]
@@ -318,12 +348,10 @@ def test_clients_that_break_off_leave_no_traceback(server, monkeypatch, capfd):
 def test_flags_that_do_not_go_together():
     """Oracle: the line."""
     for changes, line in (
-        ({"output_file": None}, "give either --output_file or --serve"),
-        ({"serve": True}, "give either --output_file or --serve"),
-        ({"texts": ()}, "--output_file needs a text, such as --text="),
+        ({"serve": True}, "--output_file and --serve exclude each other: omit one"),
         # A file that the checkpoint consists of.
         ({"output_file": "run/vocab.txt"}, "vocab.txt: its name must end with .html"),
     ):
         with pytest.raises(ValueError, match=line):
             options("run", **changes)
-    assert options("run", output_file=None, serve=True, texts=()).port == 8000
+    assert options("run", output_file=None, texts=()).port == 8000

@@ -100,13 +100,40 @@ def test_the_page_shows_the_answer(page, expected, tmp_path):
     bars = [{"token": "<b>", "probability": 0.75}, {"token": "x", "probability": 0.25}]
     answer = {"texts": [[part, mark]], "bars": bars, "note": "(none)"}
     texts = [expected | {"answer": answer, "words": None}, expected]
-    (tmp_path / "page.html").write_text(page_of(texts, "run", 24), "utf-8")
+    (tmp_path / "page.html").write_text(page_of(texts, "run"), "utf-8")
     page.goto(f"file://{tmp_path}/page.html")
     shown, other = page.locator(".answer").all()
     assert shown.locator(".texts p").inner_text() == f"{HOSTILE}é LOC"
     assert shown.locator("mark").inner_text() == "é LOC" and page.title() == "bert_tf explorer"
     assert shown_words(shown) == ["<b> 75.0%", "x 25.0%"]
     assert shown.locator(".reply").inner_text() == "(none)" and not other.is_visible()
+    # Nor has a model without a masked-LM head words for [MASK].
+    guesses = page.get_by_role("heading", name="Words for each [MASK]")
+    assert guesses.count() == 1 and page.locator("article").nth(1).locator(guesses).is_visible()
+    assert not page.locator("#similarity").is_visible()
+
+
+def test_two_texts_of_an_encoder_are_compared(page, expected, tmp_path):
+    """Oracle: the cosine by hand. Parts of the two texts are side by side, or one on the other."""
+    vectors = [[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]
+    texts = [expected | {"vector": vector} for vector in vectors]
+    texts[1] |= {"tokens": expected["tokens"][:3]}
+    (tmp_path / "page.html").write_text(page_of(texts, "run"), "utf-8")
+    page.goto(f"file://{tmp_path}/page.html")
+    similarity = page.locator("#similarity")
+    assert similarity.inner_text() == "Cosine similarity of the two texts: 0.600"
+    page.locator("select").nth(1).select_option("2")
+    assert similarity.inner_text() == "Cosine similarity of the two texts: 0.000"
+    left, right = page.get_by_role("heading", name="Attention").all()
+    assert left.bounding_box()["y"] == right.bounding_box()["y"]
+    maps, lines = page.locator(".maps").first, page.locator("svg").first
+    assert lines.is_visible() and not maps.is_visible()
+    page.get_by_text("Small maps of all heads").first.focus()
+    page.keyboard.press("Enter")
+    assert maps.bounding_box()["y"] > lines.bounding_box()["y"]
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert right.bounding_box()["y"] > maps.bounding_box()["y"]
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def test_a_click_masks_a_token_and_the_address_keeps_it(page, file, expected):
@@ -119,7 +146,9 @@ def test_a_click_masks_a_token_and_the_address_keeps_it(page, file, expected):
     assert shown_words(panel) == words_of(expected, 2) + words_of(expected, 3)
     column(panel, "to").nth(4).click()
     # Layer 1; the last of the three columns is the mean of the heads.
+    panel.locator("summary").click()
     panel.locator("canvas").nth(5).click()
+    panel.locator("summary").click()
     assert panel.locator(".head-value").inner_text() == "mean (0-1)"
     shares = [f"{share * 100:.1f}%" for share in attention_of(expected)[1, 2, :, 4]]
     assert [text.split("\n")[1] for text in column(panel, "from").all_inner_texts()] == shares
@@ -202,39 +231,38 @@ def test_themes_and_narrow_screens(page, file):
 
 
 def test_a_served_page_takes_new_texts(page, pretrained):
-    """Oracles: the tokens of the text that was typed; the message after the server is gone."""
-    explorer = Explorer(Options(checkpoint=pretrained[0], serve=True))
-    server = PageServer(0, page_of([], "run", 24, True, ["the ||| cat", "sat"]), explorer.explore)
+    """Oracle: the tokens of the text that was typed."""
+    explorer = Explorer(Options(checkpoint=pretrained[0]))
+    texts = [explorer.explore(b"the cat")]
+    live = page_of(texts, "run", True, ["the ||| cat", "sat"])
+    server = PageServer(0, live, explorer.explore)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         page.goto(server.url)
-        panel = page.locator("article").first
+        first, panel = page.locator("article").all()
+        # To be compared with itself, until there is another one.
+        tokens = panel.locator(".tokens li")
+        assert tokens.all_inner_texts() == texts[0]["tokens"]
+        assert panel.get_by_label("Compare with").input_value() == "the cat"
         panel.locator("textarea").fill("the [MASK]<b>")
         panel.get_by_role("button", name="Explore").click()
-        tokens = panel.locator(".tokens li")
-        tokens.first.wait_for()
+        tokens.get_by_text("[MASK]").wait_for()
         assert tokens.all_inner_texts()[:3] == ["[CLS]", "the", "[MASK]"]
         assert panel.locator(".words li").count() == 5
-        # Then there is a second one to compare with.
-        assert page.locator("article").count() == 2
-        assert not panel.locator(".chooser").is_visible()
         panel.locator("textarea").fill("on")
         page.keyboard.press("Shift+Enter")
         page.keyboard.type("the")
         page.keyboard.press("Enter")
-        panel.locator("select option").nth(1).wait_for(state="attached")
-        assert panel.locator("select").input_value() == "1"
+        tokens.get_by_text("on").wait_for()
         assert tokens.all_inner_texts() == ["[CLS]", "on", "the", "[SEP]"]
-        unused = page.locator("article").nth(1).locator("option:checked")
-        assert unused.inner_text() == "Choose a text"
         panel.locator("textarea").fill(" ")
         page.keyboard.press("Enter")
         assert panel.locator(".status").inner_text() == "Write a text first."
+        assert first.locator(".tokens li").all_inner_texts() == texts[0]["tokens"]
         assert panel.locator(".examples button").all_inner_texts() == ["the ||| cat", "sat"]
         panel.get_by_role("button", name="the ||| cat").click()
-        panel.locator("select option").nth(2).wait_for(state="attached")
-        assert panel.locator(".tokens .second").count() > 1
+        panel.locator(".tokens .second").first.wait_for()
         # A text that only the address has is explored again.
         page.reload()
         panel.locator(".tokens .second").first.wait_for()

@@ -267,6 +267,7 @@ def test_notebooks_and_pages_color_words_by_their_effects():
         [("é", "+80.0%", "#56b4e9"), (" b", "", "")],
         [("c", "-30.0%", "#f2cf80")],
     ]
+    assert drawing["note"] == "Blue words speak for no, orange ones against it."
 
 
 def test_loading_draws_no_weights_that_it_replaces(folder, predict, monkeypatch):

@@ -1,4 +1,4 @@
-"""What a model does with a text: its answer, its tokens, words for masked tokens, attention."""
+"""What a model does with a text: its answer or vector, tokens, words for [MASK], attention."""
 
 import base64
 import contextlib
@@ -16,8 +16,9 @@ from bert_tf.inference.masks import MaskFiller
 from bert_tf.inference.models import load_model, load_tokenizer
 from bert_tf.inference.predictor import open_predictor
 from bert_tf.inference.presenting import drawing_of
-from bert_tf.inference.texts import parse_line
-from bert_tf.models.bert_encoder import BertEncoder, attention_probabilities
+from bert_tf.inference.text_embedder import build_embedder, embedding_settings
+from bert_tf.inference.texts import PAIR, parse_line
+from bert_tf.models.bert_encoder import attention_probabilities
 from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.runs.run import SOME_TEXTS, Run
@@ -27,34 +28,70 @@ from bert_tf.weights.opening import open_checkpoint
 from bert_tf.weights.resolving import check_length, fitting_length
 
 Exploration = dict[str, Any]
+# Texts for models whose run has none, by the last input of the model.
+_EXAMPLES = {
+    "text": [
+        "Tom Hanks is wonderful in this moving film about Paris.",
+        "Two dull hours in London, and not even Julia Roberts saves them.",
+    ],
+    "text_b": [
+        "The man went to the store. ||| He bought a gallon of milk.",
+        "The man went to the store. ||| Penguins cannot fly.",
+    ],
+    "context": [
+        "Where is Chawton? ||| Chawton is a village in Hampshire, where Jane Austen lived.",
+        "Who lived in Chawton? ||| Chawton is a village in Hampshire, where Jane Austen lived.",
+    ],
+    "choices": [
+        "The man went to the store and\tbought a gallon of milk.\twas a penguin.",
+        "She opened the book and\tbegan to read.\tdrank it.",
+    ],
+    "masks": [
+        "The capital of France is [MASK].",
+        "The man went to the store. ||| He bought a gallon of [MASK].",
+        "A bank lends [MASK], and ducks rest on the bank of a river.",
+        "Unbelievable: a naïve 🦆 plays the [MASK] ♫",
+    ],
+    "vectors": [
+        "A cat sleeps on the sofa.",
+        "The kitten naps on the couch.",
+        "A bank lends money, and ducks rest on the bank of a river.",
+    ],
+}
 
 
 class Explorer:
     """Computes what a page shows of a text, truncated to `max_seq_length` of `most_tokens`.
 
-    `suggestions` are texts from the data of its run.
+    `examples` are texts of the kind that it takes, from the data of its run if that has some.
     """
 
     def __init__(self, options: PageOptions):
         checkpoint = open_checkpoint(options.checkpoint, vocab_file=options.vocab_file)
         config = checkpoint.spec.config
-        self.suggestions = _texts_of(checkpoint.run) if checkpoint.run else []
         self.max_seq_length = options.max_seq_length or fitting_length(config, 64)
         self.most_tokens = config.max_position_embeddings
         check_length(config, self.max_seq_length)
-        tuned = _is_fine_tuned(checkpoint)
         self._tokenizer = load_tokenizer(checkpoint, options, pretrained=not checkpoint.head)
         self._vocab = self._tokenizer.vocab
         self._heads = checkpoint.parts & {"masked_lm", "next_sentence"}
-        parts = {"encoder", "projection"} | checkpoint.parts & {"pooler"} | self._heads
-        model = BertPretrainer if self._heads else BertEncoder
-        self._model = load_model(checkpoint, model, parts)
-        self._encoder = getattr(self._model, "encoder", self._model)
-        self._predictor = None
-        if tuned:
+        if self._heads:
+            parts = {"encoder", "projection"} | checkpoint.parts & {"pooler"} | self._heads
+            self._model = load_model(checkpoint, BertPretrainer, parts)
+        else:
+            settings = embedding_settings(checkpoint, None, None, self.max_seq_length)
+            self._model = build_embedder(checkpoint, settings)
+        self._predictor, kind = None, "masks" if self._heads else "vectors"
+        if _is_fine_tuned(checkpoint):
             names = ("checkpoint", "max_seq_length", "vocab_file", "do_lower_case")
             settings = {name: getattr(options, name) for name in names}
             self._predictor = open_predictor(PredictorOptions(**settings))
+            kind = self._predictor.signature[-1].name
+        texts = (checkpoint.run and _texts_of(checkpoint.run)) or _EXAMPLES[kind]
+        if kind == "vectors":
+            # An encoder reads each text of a pair alone.
+            texts = [part for text in texts for part in text.split(PAIR)]
+        self.examples = texts
         self._filler = None
         if "masked_lm" in self._heads:
             self._filler = MaskFiller(self._model, self._tokenizer, options.top_k)
@@ -73,6 +110,7 @@ class Explorer:
                 no words for [CLS] and [SEP]. None without a masked-LM head.
             next_sentence: the probability that b follows a; None for a single text or without a
                 next-sentence head.
+            vector: that of an encoder, of length 1; None for models that predict.
             attention: the probabilities [L, N + 1, S, S] as uint16 with 65535 for 1, in base64; the
                 last head is the mean of the others.
             layers, heads: L and N.
@@ -81,7 +119,7 @@ class Explorer:
             [self._read(text)], self._tokenizer, self.max_seq_length, whole=False
         )
         inputs = padded_inputs([line.ids], [line.types], self._vocab.pad_id)
-        attention = attention_probabilities(self._encoder, inputs).numpy()[:, 0]
+        attention = attention_probabilities(self._model.encoder, inputs).numpy()[:, 0]
         check_computed({"attention": attention})
         total = attention.sum(axis=1, keepdims=True)
         mean = total / total.sum(axis=-1, keepdims=True)  # Removed heads do not count.
@@ -98,6 +136,7 @@ class Explorer:
             "truncated": line.truncated,
             "words": self._words(line),
             "next_sentence": self._next_sentence(inputs),
+            "vector": self._vector(inputs),
             "attention": base64.b64encode(shares.astype("<u2")).decode(),
             "layers": attention.shape[0],
             "heads": attention.shape[1],
@@ -142,14 +181,22 @@ class Explorer:
         logits = self._model(inputs, training=False)["next_sentence_logits"]
         return round(float(tf.nn.softmax(logits)[0, 0]), 6)
 
+    def _vector(self, inputs: dict[str, np.ndarray]) -> list[float] | None:
+        if self._heads or self._predictor:
+            return None
+        (vector,) = self._model(inputs, training=False).numpy()
+        return (vector / np.linalg.norm(vector)).round(6).tolist()
+
 
 def _is_fine_tuned(checkpoint: Checkpoint) -> bool:
     """Returns whether a checkpoint has a head that was trained to predict more than vectors."""
     run, head = checkpoint.run, checkpoint.head
+    if head and head.kind == EMBEDDING:
+        return False
     if run and "task" in run.flags:
         # An unfinished run may have no evaluated weights yet.
         return run.finished is not False
-    return bool(head) and head.kind != EMBEDDING and HEAD_BIAS in checkpoint.tensors
+    return bool(head) and HEAD_BIAS in checkpoint.tensors
 
 
 def _texts_of(run: Run) -> list[str]:

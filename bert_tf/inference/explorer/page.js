@@ -38,67 +38,58 @@
   }
 
   class Panel {
-    constructor(text) {
+    constructor(name) {
       const copy = document.getElementById("panel").content.cloneNode(true);
       this.root = copy.querySelector("article");
+      this.root.setAttribute("aria-label", name);
       this.find = (selector) => this.root.querySelector(selector);
-      this.select = this.find("select");
-      this.select.addEventListener("change", () => this.show(data.texts[this.select.value]));
+      for (const label of this.root.querySelectorAll(".name")) label.textContent = name;
       for (const kind of ["layer", "head"]) {
         this.find(`.${kind}`).addEventListener("input", ({ target }) =>
           choose({ [kind]: target.valueAsNumber }));
       }
-      if (data.live) {
-        const send = (event) => {
-          event.preventDefault();
-          this.open(this.find("textarea").value);
-        };
-        this.find("form").addEventListener("submit", send);
-        this.find("textarea").addEventListener("keydown", (event) => {
-          // Enter that ends the input of a Chinese or Japanese word sends nothing.
-          if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
-        });
-        // Texts of its own kind suit a model best.
-        const suggested = data.suggestions.map((text) => {
-          const button = element("button", text);
-          button.type = "button";
-          button.value = button.title = text;
-          return button;
-        });
-        if (suggested.length) this.find(".examples").replaceChildren("Try: ", ...suggested);
-        for (const button of this.root.querySelectorAll(".examples button")) {
-          button.addEventListener("click", () => this.open(button.value));
-        }
-      } else {
-        this.find("form").remove();
-      }
+      this.select = this.find("select");
+      this.area = this.find("textarea");
+      this.find(data.live ? ".chooser" : "form").remove();
+      if (data.live) this.takeTexts();
+      else this.offerTexts();
       document.getElementById("panels").append(this.root);
-      this.list();
-      this.show(text);
     }
 
-    list() {
-      const chosen = data.texts.indexOf(this.text);
-      this.select.replaceChildren(
-        ...(chosen < 0 ? [new Option("Choose a text", "", true, true)] : []),
-        ...data.texts.map((text, index) => {
-          const letters = [...text.text];
-          const shown = letters.slice(0, 80).join("") + (letters.length > 80 ? "…" : "");
-          return new Option(`${index + 1}. ${shown || "(empty)"}`, index, false, index === chosen);
-        }),
-      );
+    takeTexts() {
+      const send = (event) => {
+        event.preventDefault();
+        this.open(this.area.value);
+      };
+      this.find("form").addEventListener("submit", send);
+      this.area.addEventListener("keydown", (event) => {
+        // Enter that ends the input of a Chinese or Japanese word sends nothing.
+        if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
+      });
+      this.find(".examples").append(...data.examples.map((text) => {
+        const button = element("button", text);
+        button.type = "button";
+        button.title = text;
+        button.addEventListener("click", () => this.open(text));
+        return button;
+      }));
+    }
+
+    offerTexts() {
       this.find(".chooser").hidden = data.texts.length < 2;
+      this.select.append(...data.texts.map(({ text }, index) =>
+        new Option(`${index + 1}. ${[...text].slice(0, 80).join("") || "(empty)"}`, index)));
+      this.select.addEventListener("change", () => this.show(data.texts[this.select.value]));
     }
 
     show(text) {
       this.text = text;
       this.kept = this.current = this.masked = null;
-      for (const section of this.root.querySelectorAll("section")) section.hidden = !text;
-      if (!text) return;
       const bytes = Uint8Array.from(atob(text.attention), (letter) => letter.charCodeAt(0));
       this.values = new Uint16Array(bytes.buffer);
       this.select.value = data.texts.indexOf(text);
-      this.root.setAttribute("aria-label", `Text ${data.texts.indexOf(text) + 1}`);
+      this.area.value = text.text;
+      this.find(".guesses").hidden = !text.words;
       this.showAnswer();
       this.showTokens();
       this.showMasks();
@@ -107,6 +98,7 @@
       for (const side of ["from", "to"]) this.buttons[side] = this.makeColumn(side);
       this.find("svg").setAttribute("viewBox", `0 0 100 ${text.tokens.length}`);
       this.draw();
+      compare();
     }
 
     showAnswer() {
@@ -161,8 +153,7 @@
           return item;
         }),
       );
-      this.find(".next-sentence").textContent = !isPair ? ""
-        : next === null ? "Judging a pair needs a next-sentence head, which this model lacks."
+      this.find(".next-sentence").textContent = next === null ? ""
         : `The second text follows the first with a probability of ${percent(next)}.`;
     }
 
@@ -176,9 +167,6 @@
       this.find(".tokens").childNodes.forEach(({ firstChild: box }, index) => {
         if (box.type) box.setAttribute("aria-pressed", index === this.masked);
       });
-      this.find(".mask-hint").textContent = words
-        ? "Click a token above to mask it, and again to unmask it."
-        : "Word prediction needs a masked-LM head, which this model lacks.";
       this.find(".masks").replaceChildren(
         ...(words ?? []).flatMap((found, index) => {
           if (tokens[index] !== MASK && index !== this.masked) return [];
@@ -276,7 +264,6 @@
     }
 
     draw() {
-      if (!this.text) return;
       const { tokens, layers, heads } = this.text;
       for (const [kind, last] of [["layer", layers - 1], ["head", heads]]) {
         const slider = this.find(`.${kind}`);
@@ -328,7 +315,7 @@
       const button = this.find("form button[type=submit]");
       if (button.disabled) return;
       const status = this.find(".status");
-      this.find("textarea").value = text;
+      this.area.value = text;
       if (!text.trim()) {
         status.textContent = "Write a text first.";
         return;
@@ -337,8 +324,6 @@
       status.textContent = "Computing…";
       try {
         this.show(known ?? await ask(text));
-        for (const panel of panels) panel.list();
-        if (panels.length === 1) addPanel();
         status.textContent = "";
       } catch (error) {
         const lost = error instanceof TypeError; // as fetch reports it
@@ -374,8 +359,12 @@
     return path;
   }
 
-  function addPanel() {
-    panels.push(new Panel(data.texts[panels.length] ?? null));
+  // The vectors of encoders have a length of 1.
+  function compare() {
+    const [a, b] = panels.map(({ text }) => text?.vector);
+    const cosine = a && b && a.reduce((sum, x, index) => sum + x * b[index], 0);
+    document.getElementById("similarity").textContent = a && b
+      ? `Cosine similarity of the two texts: ${cosine.toFixed(3)}` : "";
   }
 
   function showTheme(dark) {
@@ -391,7 +380,6 @@
   function save() {
     const now = new URLSearchParams(head);
     for (const { text, masked, kept } of panels) {
-      if (!text) continue;
       now.append("text", text.text);
       now.append("masked", masked ?? "");
       now.append("kept", [kept?.side, kept?.index].join(" ").trim());
@@ -404,7 +392,7 @@
     for (const [number, text] of state.getAll("text").entries()) {
       const panel = panels[number];
       await panel?.open(text);
-      if (panel?.text?.text !== text) continue;
+      if (panel?.text.text !== text) continue;
       const [masked, kept] = ["masked", "kept"].map((name) => state.getAll(name)[number] ?? "");
       const [side, index] = kept.split(" ");
       panel.find(".tokens").children[masked]?.firstChild.click();
@@ -416,11 +404,11 @@
 
   showTheme(matchMedia("(prefers-color-scheme: dark)").matches);
   document.getElementById("model").textContent = data.model;
-  const [first] = data.texts;
-  document.getElementById("size").textContent = first
-    ? `${count(first.layers, "layer")} of ${count(first.heads, "attention head")}`
-    : `up to ${data.maxSeqLength} tokens per text`;
-  addPanel();
-  if (data.texts.length > 1) addPanel();
+  const [first, second = first] = data.texts;
+  document.getElementById("size").textContent =
+    `${count(first.layers, "layer")} of ${count(first.heads, "attention head")}`;
+  const shown = data.live || data.texts.length > 1 ? [first, second] : [first];
+  panels.push(...shown.map((_, index) => new Panel(index ? "Compare with" : "Text")));
+  shown.forEach((text, index) => panels[index].show(text));
   restore();
 })();

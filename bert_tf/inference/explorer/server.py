@@ -24,20 +24,18 @@ from bert_tf.inference.inference_options import ExplorerOptions, PageOptions
 def page_of(
     explorations: Sequence[Exploration],
     model: str,
-    max_seq_length: int,
     live: bool = False,
-    suggestions: Sequence[str] = (),
+    examples: Sequence[str] = (),
 ) -> str:
     """Returns the page as HTML.
 
-    A `live` one sends new texts to the server that it comes from, and suggests some.
+    A `live` one sends new texts to the server that it comes from, and suggests `examples`.
     """
     files = importlib.resources.files(__package__)
     page, css, js = (
         files.joinpath(f"page.{ending}").read_text("utf-8") for ending in ("html", "css", "js")
     )
-    data = dict(model=model, maxSeqLength=max_seq_length, live=live, texts=list(explorations))
-    data["suggestions"] = list(suggestions)
+    data = dict(model=model, live=live, texts=list(explorations), examples=list(examples))
     # Whatever the texts hold, the data come last and have no "<": they end no element.
     parts = {
         "STYLE": css,
@@ -151,29 +149,26 @@ class NotebookPage:
 
 @showing_settings(PageOptions)
 def notebook_page(checkpoint: str, *texts: str, **flags: Any) -> NotebookPage:
-    """Returns the page for a notebook.
+    """Returns the page for a notebook; without texts, it shows examples.
 
     `flags` are those of explore that say what to show and how to read: `top_k`, `max_seq_length`,
     `vocab_file` and `do_lower_case`.
     """
-    if not texts:
-        raise ValueError("notebook_page needs a text after the checkpoint")
     given = flags | dict(checkpoint=checkpoint, texts=texts)
     with in_python(PageOptions):
         options = called_options("notebook_page", PageOptions, given)
         return NotebookPage(_make_page(options)[1])
 
 
-def _make_page(options: PageOptions, live: bool = False) -> tuple[Explorer, str, int]:
-    """Returns the explorer, the page, and how many texts were truncated."""
+def _make_page(options: PageOptions, live: bool = False) -> tuple[Explorer, str, list[bool]]:
+    """Returns the explorer, the page, and for each text whether it was truncated."""
     explorer = Explorer(options)
     # Arguments that are not UTF-8 arrive with surrogates.
-    texts = [text.encode("utf-8", "surrogateescape") for text in options.texts]
+    texts = [x.encode("utf-8", "surrogateescape") for x in options.texts or explorer.examples[:2]]
     explorations = [explorer.explore(text) for text in texts]
     name = os.path.basename(os.path.abspath(options.checkpoint))
-    length, suggestions = explorer.max_seq_length, explorer.suggestions
-    page = page_of(explorations, name, length, live, suggestions)
-    return explorer, page, sum(exploration["truncated"] for exploration in explorations)
+    page = page_of(explorations, name, live, explorer.examples)
+    return explorer, page, [exploration["truncated"] for exploration in explorations]
 
 
 def explore(options: ExplorerOptions) -> None:
@@ -181,8 +176,8 @@ def explore(options: ExplorerOptions) -> None:
     if options.output_file:
         read = [options.checkpoint, options.vocab_file]
         check_output_files([options.output_file], read, options.overwrite)
-    explorer, page, truncated = _make_page(options, options.serve)
-    if not options.serve:
+    explorer, page, truncated = _make_page(options, not options.output_file)
+    if options.output_file:
         atomic_write(options.output_file, page, options.overwrite)
         print(f"Wrote {options.output_file}: open it in a browser.")
         if options.open:
@@ -194,7 +189,7 @@ def explore(options: ExplorerOptions) -> None:
                 webbrowser.open(server.url)
             with contextlib.suppress(KeyboardInterrupt):
                 server.serve_forever()
-    if truncated:
-        what = f"{truncated:,} of {len(options.texts):,} texts to {explorer.max_seq_length} tokens"
+    if any(truncated):
+        what = f"{sum(truncated)} of {len(truncated)} texts to {explorer.max_seq_length} tokens"
         advice = f"--max_seq_length may be up to {explorer.most_tokens}"
         print(f"WARNING: truncated {what}: {advice}.", file=sys.stderr)

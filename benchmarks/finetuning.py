@@ -4,8 +4,8 @@
     https://download.pytorch.org/whl/cpu
   python benchmarks/finetuning.py --data_dir=SST-2 --model=my-bert --huggingface=hf/bin/python
 
-All start from the same weights, --model, a BERT in Hugging Face's format, and process the same
---examples of train.tsv again and again, in batches of --batch_size. They are tokenized beforehand.
+All start from the same weights, --model, a BERT in Hugging Face's format, and process the same 640
+examples of train.tsv again and again, in batches of 32. They are tokenized beforehand.
 
   bert_tf                what run_finetuning does: random batches, whose padding is skipped
   bert_tf, padded        the same batches, padded to the longest example, whose padding is computed
@@ -24,6 +24,7 @@ from collections.abc import Callable
 from turns import HUGGING_FACE, Contender, argument_parser, compare, parse, times_as_fast, versions
 
 OURS, PADDED = "bert_tf", "bert_tf, padded"
+EXAMPLES, BATCH_SIZE, LENGTH = 640, 32, 128
 # More than any benchmark takes.
 _EPOCHS = 500
 
@@ -34,29 +35,21 @@ def main() -> None:
     parser.add_argument("--data_dir", required=True, help="Folder of SST-2's train.tsv")
     parser.add_argument("--model", required=True, help="BERT in Hugging Face's format")
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
-    parser.add_argument(
-        "--work", nargs="+", choices=("train", "predict"), default=["train", "predict"]
-    )
-    parser.add_argument("--examples", type=int, default=640)
-    parser.add_argument("--batch_size", type=int, default=32)
-    parser.add_argument("--seq_length", type=int, default=128)
     parser.add_argument("--precision", default="bfloat16", choices=("float32", "bfloat16"))
     options = parse(parser, lambda name, options: CONTENDERS[name](options))
-    if options.examples % options.batch_size:
-        parser.error("--examples must be a multiple of --batch_size")
 
     def cells(name: str, rounds: list[dict]) -> list[str]:
-        rate = options.examples / statistics.median(times[name] for times in rounds)
+        rate = EXAMPLES / statistics.median(times[name] for times in rounds)
         return [f"{rate:.4g}", times_as_fast(OURS, name, rounds)]
 
     with tempfile.TemporaryDirectory() as folder:
-        for work in options.work:
+        for work in ("train", "predict"):
             compare(
                 options,
                 options.contenders,
                 {"work": work, "folder": folder},
-                f"{work}, {options.precision}: {options.examples} examples, batch "
-                f"{options.batch_size}, at most {options.seq_length} tokens",
+                f"{work}, {options.precision}: {EXAMPLES} examples, batch {BATCH_SIZE}, at most "
+                f"{LENGTH} tokens",
                 ["examples per second", "bert_tf is faster by a factor of (min, max)"],
                 cells,
             )
@@ -86,21 +79,21 @@ def _bert_tf(options: argparse.Namespace, skips_padding: bool = True) -> Contend
         strategy="cpu",
         output_dir=f"{options.folder}/run",
         do_train=True,
-        train_batch_size=options.batch_size,
-        eval_batch_size=options.batch_size,
+        train_batch_size=BATCH_SIZE,
+        eval_batch_size=BATCH_SIZE,
         num_train_epochs=_EPOCHS,
-        max_seq_length=options.seq_length,
+        max_seq_length=LENGTH,
     )
     tokenizer = WordPieceTokenizer(init.spec.vocab, init.spec.lower_case is not False)
     examples = task.read_splits([TRAIN], DataFiles(options.data_dir))[TRAIN]
-    examples = examples.take(np.arange(options.examples))
-    features = task.featurize(examples, tokenizer, options.seq_length)
+    examples = examples.take(np.arange(EXAMPLES))
+    features = task.featurize(examples, tokenizer, LENGTH)
     session = Session(flags, make_strategy(flags), Run(flags.output_dir), init)
     training = make_training(session, TaskLearner(task), init.spec, features)
     training.set_weights()
     training.model.encoder.skips_padding = skips_padding
-    trainer, steps = training.trainer, options.examples // options.batch_size
-    iterator = iter(train_batches(features, options.batch_size, range(steps * _EPOCHS), 0))
+    trainer, steps = training.trainer, EXAMPLES // BATCH_SIZE
+    iterator = iter(train_batches(features, BATCH_SIZE, range(steps * _EPOCHS), 0))
 
     def train(epochs: int) -> float:
         trainer.restart_means()
@@ -109,7 +102,7 @@ def _bert_tf(options: argparse.Namespace, skips_padding: bool = True) -> Contend
 
     def predict(epochs: int) -> float:
         for _ in range(epochs):
-            outputs = trainer.predict(eval_batches(features, options.batch_size))
+            outputs = trainer.predict(eval_batches(features, BATCH_SIZE))
         return float(outputs["logits"].mean())
 
     return _working(options, train, predict, "tensorflow", "keras")
@@ -119,9 +112,9 @@ def _huggingface(options: argparse.Namespace) -> Contender:
     import transformers
 
     with open(f"{options.data_dir}/train.tsv", encoding="utf-8") as file:
-        rows = [line.rstrip("\n").split("\t") for line in file][1 : options.examples + 1]
+        rows = [line.rstrip("\n").split("\t") for line in file][1 : EXAMPLES + 1]
     tokenizer = transformers.BertTokenizerFast.from_pretrained(options.model)
-    encoded = tokenizer([text for text, _ in rows], truncation=True, max_length=options.seq_length)
+    encoded = tokenizer([text for text, _ in rows], truncation=True, max_length=LENGTH)
     data = [
         {name: values[i] for name, values in encoded.items()} | {"labels": int(rows[i][1])}
         for i in range(len(rows))
@@ -132,8 +125,8 @@ def _huggingface(options: argparse.Namespace) -> Contender:
         arguments = transformers.TrainingArguments(
             f"{options.folder}/trainer",
             num_train_epochs=epochs,
-            per_device_train_batch_size=options.batch_size,
-            per_device_eval_batch_size=options.batch_size,
+            per_device_train_batch_size=BATCH_SIZE,
+            per_device_eval_batch_size=BATCH_SIZE,
             bf16=options.precision == "bfloat16",
             use_cpu=True,
             save_strategy="no",

@@ -87,17 +87,12 @@ class VocabularyMapping:
 
     def to_json(self) -> str:
         """Returns the mapping as JSON."""
-        lines = [
-            json.dumps(
-                {"id": new, "token": self.tokens.get(new), "old_ids": list(old)}, ensure_ascii=False
-            )
+        values = {"old_size": self.old_size, "new_size": self.new_size}
+        values["new_tokens"] = [
+            {"id": new, "token": self.tokens.get(new), "old_ids": [*old]}
             for new, old in sorted(self.starts_from.items())
         ]
-        rows = ",\n    ".join(lines)
-        return (
-            f'{{\n  "old_size": {self.old_size},\n  "new_size": {self.new_size},\n'
-            f'  "new_tokens": [\n    {rows}\n  ]\n}}\n'
-        )
+        return json.dumps(values, ensure_ascii=False, indent=1) + "\n"
 
 
 def load_mapping(path: str) -> VocabularyMapping:

@@ -116,6 +116,15 @@ def test_finished_steps_outlive_a_user_error_unless_they_are_new(job):
     assert job.computed == "cd"
 
 
+def test_work_of_another_version_is_computed_again(job):
+    """Oracle: which letters are computed."""
+    stop(job, "c")
+    file = job.folder / "job.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"bert_tf": "0.0.1"}))
+    job.run()
+    assert job.computed == "abcd"
+
+
 def test_what_appears_meanwhile_stays(job):
     """Oracles: the user's file; the text in capitals once it is elsewhere."""
     stop(job, "join")

@@ -7,6 +7,7 @@ import os
 import pathlib
 import pydoc
 import re
+import subprocess
 import sys
 import traceback
 import types
@@ -47,7 +48,8 @@ def _run(options):
     }
     if options.source_file in problems:
         raise problems[options.source_file]
-    progress.say("at work, as --size says:\n$ python -m bert_tf.work --size=3")
+    step = progress.for_caller("$ python -m bert_tf.work --size=3", "work(size=3)")
+    progress.say(f"at work, as --size says:\n{step}")
     return options
 
 
@@ -84,10 +86,10 @@ def test_values_become_those_of_flags(call, monkeypatch, capsys):
     call("x", quiet=True)
     assert capsys.readouterr().out == ""
     call("x")
-    expected = "at work, as {}size says:\n$ python -m bert_tf.work --size=3\n"
-    assert capsys.readouterr().out == expected.format("")
+    assert capsys.readouterr().out == "at work, as size says:\nwork(size=3)\n"
     _run(_Options(source_file="x"))
-    assert capsys.readouterr().out == expected.format("--")
+    expected = "at work, as --size says:\n$ python -m bert_tf.work --size=3\n"
+    assert capsys.readouterr().out == expected
 
 
 @pytest.mark.parametrize(
@@ -211,3 +213,14 @@ def test_an_error_for_users_shows_only_their_lines(call):
         with pytest.raises((ValueError, KeyError)) as caught:
             call(source)
         assert traceback.extract_tb(caught.tb)[-1].name == "_run"
+
+
+@pytest.mark.slow
+def test_a_fresh_process_loads_without_the_log_of_tensorflow():
+    """Oracle: nothing on standard error, also when the devices are used."""
+    code = "import bert_tf; bert_tf.load_embedder; import tensorflow as tf; tf.zeros(1)"
+    environment = {x: y for x, y in os.environ.items() if not x.startswith("TF_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stderr == ""

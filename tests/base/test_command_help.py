@@ -8,7 +8,7 @@ import pytest
 
 from bert_tf.base import command
 from bert_tf.base.command import option, rare_option
-from bert_tf.base.command_help import command_line, help_text, unused_name, wrapped
+from bert_tf.base.command_help import command_line, help_text, python_call, unused_name, wrapped
 
 DOC = """Does it.
 
@@ -121,6 +121,12 @@ def test_a_command_survives_the_shell():
     )
     flags = ["--file=it's my text*.txt", "--count=3", "--fast", "--nocased"]
     assert shlex.split(line) == ["python", "-m", "a.b", *flags, "two words"]
+
+
+def test_a_call_can_be_copied():
+    """Oracle: by hand."""
+    call = python_call("pretrain", input_file="it's.txt", steps=3, strategy=None)
+    assert call == """bert_tf.pretrain(input_file="it's.txt", steps=3)"""
 
 
 def test_unused_names_keep_their_suffix(tmp_path, monkeypatch):

@@ -259,12 +259,7 @@ class in_python:
     def __enter__(self) -> None:
         self._token = wording.set(functools.partial(_renamed, spoken=self._spoken))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        frames: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, frames: Any) -> None:
         wording.reset(self._token)
         if isinstance(error, SystemExit):
             # SIGTERM asks the whole process to end.

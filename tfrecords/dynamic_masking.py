@@ -64,7 +64,10 @@ def mask_batch(
     ids = batch["input_word_ids"]
     if masking.units == "left_to_right":
         assert max_predictions_per_seq == ids.shape[1] - 1
-        return _with_predictions(batch, ids, *_next_tokens(ids, batch["input_mask"]))
+        # Each token predicts the one after it, [SEP] included.
+        real = batch["input_mask"][:, 1:] > 0
+        positions = tf.broadcast_to(tf.range(ids.shape[1] - 1), tf.shape(real))
+        return _with_predictions(batch, ids, positions, tf.where(real, ids[:, 1:], 0), real)
     keys, draws, random = _random_numbers(
         [ids.shape[1], max_predictions_per_seq, max_predictions_per_seq],
         tf.shape(ids, tf.int64)[0],
@@ -118,13 +121,6 @@ def _with_predictions(
         "masked_lm_ids": labels,
         "masked_lm_weights": tf.cast(real, tf.float32),
     }
-
-
-def _next_tokens(ids: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns positions, the tokens that follow them, [SEP] included, and whether there is one."""
-    real = mask[:, 1:] > 0
-    positions = tf.broadcast_to(tf.range(ids.shape[1] - 1), tf.shape(real))
-    return positions, tf.where(real, ids[:, 1:], 0), real
 
 
 def _random_numbers(

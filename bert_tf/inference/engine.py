@@ -40,12 +40,11 @@ class Engine:
         self._check = CoverageCheck(getattr(module, "tokenizer", None))
         if self.truncates:
             # In one graph, which tokenizes the texts once.
-            compute = self._with_count
-            self._compute = tf.function(compute, self.signature, autograph=False)
+            @tf.function(input_signature=self.signature, autograph=False)
+            def compute(*columns):
+                return module.serving(*columns) | {_COUNT: module.num_truncated(*columns)}
 
-    def _with_count(self, *columns: tf.Tensor) -> dict[str, tf.Tensor]:
-        outputs = self._module.serving(*columns)
-        return outputs | {_COUNT: self._module.num_truncated(*columns)}
+            self._compute = compute
 
     def run(
         self, rows: Sequence[tuple], batch_size: int, progress: str | None = None

@@ -15,7 +15,7 @@ from bert_tf.base.progress import progress_bar
 from bert_tf.inference.inference_options import PredictOptions
 from bert_tf.inference.texts import Example, in_groups, rows_in, together
 from bert_tf.tables.parquet import import_pyarrow, write_tables
-from tfrecords.features import write_records
+from tfrecords.features import serialize_example, write_records
 
 _BATCH_ROWS = 1024
 # Opens the predictions, once more at each call.
@@ -89,19 +89,12 @@ def _with_plain_cells(read: Read, exact: set[type]) -> Read:
 
 def _example(row: dict[str, Any]) -> bytes:
     """Returns a row as a serialized `tf.train.Example`; objects are JSON."""
-    features = {name: _feature(value) for name, value in cells_of(row).items()}
-    example = tf.train.Example(features=tf.train.Features(feature=features))
-    return example.SerializeToString(deterministic=True)
-
-
-def _feature(value: Any) -> tf.train.Feature:
-    values = value if isinstance(value, list) else [value]
-    if values and all(type(x) is int for x in values):
-        return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-    if values and all(type(x) is float for x in values):
-        return tf.train.Feature(float_list=tf.train.FloatList(value=values))
-    strings = [_text(x).encode() for x in values]
-    return tf.train.Feature(bytes_list=tf.train.BytesList(value=strings))
+    lists = {}
+    for name, value in cells_of(row).items():
+        values = value if isinstance(value, list) else [value]
+        is_plain = {*map(type, values)} in ({int}, {float})
+        lists[name] = values if is_plain else [_text(x).encode() for x in values]
+    return serialize_example(lists)
 
 
 def _text(value: Any) -> str:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.choices import SINGLE_LENGTH
 from bert_tf.base.files import parse_json, read_file
 from bert_tf.base.process import needed, silent
 from bert_tf.config import EMBEDDING, Head
@@ -126,17 +125,11 @@ class FileModel:
             found = self._file.run(dict(zip(inputs, columns, strict=True)), self._pad_id)
             return outputs_of(found, self._head)
 
-        outputs = tf.numpy_function(compute, [*inputs.values()], tf.float32)
-        return tf.ensure_shape(outputs, _shape(self._head))
-
-
-def _shape(head: Head, *shape: int) -> tf.TensorShape:
-    """Returns the shape of what `outputs_of` returns for inputs of a shape [B, S]."""
-    rows, length = shape or (None, None)
-    if head.kind == "tagger":
-        return tf.TensorShape([rows, length, len(head.labels)])
-    width = None if head.kind == EMBEDDING else len(head.labels)
-    return tf.TensorShape([rows] if width == 0 else [rows, width])
+        head, outputs = self._head, tf.numpy_function(compute, [*inputs.values()], tf.float32)
+        if head.kind == EMBEDDING:
+            return tf.ensure_shape(outputs, [None, None])
+        axes = [None, None] if head.kind == "tagger" else [None]
+        return tf.ensure_shape(outputs, [*axes, len(head.labels)] if head.labels else axes)
 
 
 def outputs_of(found: Arrays, head: Head) -> np.ndarray:
@@ -149,17 +142,6 @@ def outputs_of(found: Arrays, head: Head) -> np.ndarray:
     if head.multi_label:
         logits -= np.log(np.maximum(1.0 - found["probabilities"], tiny))
     return logits
-
-
-def _check_fit(file: LiteFile | OnnxFile, head: Head, vocab: Vocabulary, length: int) -> None:
-    """Raises an error unless the model takes a row of the last token and has the head's outputs."""
-    if not 3 <= length <= SINGLE_LENGTH["at_most"]:
-        raise ValueError(f"model_max_length is {length}")
-    ones = np.ones([1, length], np.int32)
-    rows = (ones * (len(vocab) - 1), ones, 0 * ones)
-    found = outputs_of(file.run(dict(zip(INPUTS, rows, strict=True)), vocab.pad_id), head)
-    if not _shape(head, 1, length).is_compatible_with(found.shape):
-        raise ValueError(f"it has {found.size} outputs for {len(head.labels)} labels")
 
 
 def _reader(
@@ -186,8 +168,6 @@ def open_single_file(path: str) -> ServingModule:
         tokenizer = parse_json(texts.get("tokenizer_config.json", "{}"), _TOKENIZER)
         tokens = texts.get("vocab.txt", "").split("\n")[:-1]
         vocab = Vocabulary.from_values(tokens, tokenizer) if tokens else None
-        if reader and vocab:
-            _check_fit(file, reader[0], vocab, tokenizer["model_max_length"])
     except Exception as error:  # The libraries raise many types for files that were changed.
         reason = str(error).partition("\n")[0]
         raise ValueError(

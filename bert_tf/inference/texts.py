@@ -339,8 +339,9 @@ def given_examples(
     The model's run was `trained` on these columns; the user names `given` ones.
     """
     values = texts if is_table(texts) else opened(texts)
-    single = isinstance(values, str | bytes | Mapping) or _is_tuple_of_inputs(texts, signature)
-    single &= not is_table(texts)
+    is_tuple = isinstance(texts, tuple) and len(texts) == len(signature) > 1
+    single = isinstance(values, str | bytes | Mapping) and not is_table(texts)
+    single |= is_tuple and isinstance(texts[0], str | bytes)
     rows = _given_rows([values] if single else values, signature, trained, given)
     return [*itertools.chain.from_iterable(examples_of(rows, signature))], single
 
@@ -349,12 +350,6 @@ def is_frame(values: Any) -> bool:
     """Returns whether a value is a data frame."""
     # Whatever has its methods is one, so pandas is not imported.
     return hasattr(values, "columns") and hasattr(values, "assign")
-
-
-def _is_tuple_of_inputs(value: Any, signature: Sequence[tf.TensorSpec]) -> bool:
-    if not isinstance(value, tuple):
-        return False
-    return len(value) == len(signature) > 1 and isinstance(value[0], str | bytes)
 
 
 def _given_rows(

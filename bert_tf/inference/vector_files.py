@@ -1,12 +1,9 @@
 """Writes vectors: JSON lines as in the original, NumPy, Parquet, TFRecords, or for TensorBoard."""
 
 import collections
-import contextlib
 import itertools
 import json
 import os
-import shutil
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO
@@ -20,6 +17,7 @@ from bert_tf.base.output_files import atomic_write
 from bert_tf.inference.texts import in_groups
 from bert_tf.inference.vectors import LineVectors
 from bert_tf.tables.parquet import import_pyarrow, write_tables
+from tfrecords.features import serialize_example
 from tfrecords.vocabulary import Vocabulary
 
 _GROUP_ROWS = 4096
@@ -48,16 +46,10 @@ def write_json_lines(
 
 def record_of(index: int, vectors: LineVectors, dtype: np.dtype) -> bytes:
     """Returns a line as a record; tf.io.parse_tensor reads its `values`. See `read_records`."""
-    columns = {"line_index": [index]} | _columns(vectors)
-    feature = {
-        name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
-        for name, values in columns.items()
-    }
+    columns = {name: values.tolist() for name, values in _columns(vectors).items()}
     values = tf.io.serialize_tensor(vectors.values.astype(dtype)).numpy()
-    for name, data in (("values", values), ("text", vectors.text)):
-        feature[name] = tf.train.Feature(bytes_list=tf.train.BytesList(value=[data]))
-    example = tf.train.Example(features=tf.train.Features(feature=feature))
-    return example.SerializeToString(deterministic=True)
+    others = {"line_index": [index], "values": [values], "text": [vectors.text]}
+    return serialize_example(columns | others)
 
 
 def read_records(path: str, dtype: np.dtype) -> Iterator[tuple[int, LineVectors]]:
@@ -79,29 +71,26 @@ def write_npz(
     """Writes arrays for np.load: all lines one after another, and `row_splits` between them."""
     lines = iter(lines)
     first = next(lines)
+    splits = np.zeros(1, np.int64)
+    # An archive takes one array after another. These are small beside the values.
+    columns = collections.defaultdict(bytearray, row_splits=bytearray(splits))
     with (
         tf.io.gfile.GFile(path, "wb") as file,
         zipfile.ZipFile(output_stream(file), "w") as archive,
-        contextlib.ExitStack() as stack,
     ):
-        # In files, because an archive takes one array after another.
-        columns = collections.defaultdict(lambda: stack.enter_context(tempfile.TemporaryFile()))
-        splits = np.zeros(1, np.int64)
-        columns["row_splits"].write(splits)
         with _member(archive, "values", dtype, (num_vectors, *first[1].values.shape[1:])) as member:
             for _, vectors in itertools.chain([first], lines):
                 member.write(vectors.values.astype(dtype).tobytes())
                 splits += len(vectors.starts)
                 for name, column in (_columns(vectors) | {"row_splits": splits}).items():
-                    columns[name].write(column.tobytes())
-        for name, column in columns.items():
-            kind = np.dtype(np.int64 if name == "row_splits" else np.int32)
-            with _member(archive, name, kind, (column.tell() // kind.itemsize,)) as member:
-                column.seek(0)
-                shutil.copyfileobj(column, member)
-        names = np.array([str(layer) for layer in layers])
-        with _member(archive, "layers", names.dtype, names.shape) as member:
-            member.write(names.tobytes())
+                    columns[name] += column.tobytes()
+        arrays = {
+            name: np.frombuffer(column, np.int64 if name == "row_splits" else np.int32)
+            for name, column in columns.items()
+        }
+        for name, array in (arrays | {"layers": np.array([*map(str, layers)])}).items():
+            with _member(archive, name, array.dtype, array.shape) as member:
+                member.write(array.tobytes())
 
 
 def _member(

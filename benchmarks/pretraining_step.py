@@ -131,7 +131,7 @@ def make_trainer(preset: str, precision: str):
         model = BertPretrainer(preset_config(preset))
         skip_padding(model)
         optimizer = optimizers.AdamW(model.trainable_weights)
-    schedule = optimizers.make_schedule("linear", LEARNING_RATE, 1_000_000, 0)
+    schedule = optimizers.make_schedule(LEARNING_RATE, 1_000_000, 0)
     return Trainer(device, model, PretrainingObjective(), optimizer, schedule)
 
 

@@ -5,8 +5,6 @@ PRECISIONS = ("float32", "bfloat16", "float16")
 STORED_PRECISIONS = (*PRECISIONS, "int8")
 REMATERIALIZATIONS = ("none", "selective", "layers")
 
-SCHEDULES = ("linear", "cosine", "constant")
-
 # Next sentence (BERT), sentence order (ALBERT), masked LM alone (RoBERTa).
 OBJECTIVES = ("nsp", "sop", "mlm")
 # What is masked as one unit when examples are created, and when dynamic examples are read.

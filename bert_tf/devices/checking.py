@@ -113,7 +113,7 @@ def _make_trainer(options: DeviceCheckOptions, config: BertConfig) -> Trainer:
     with strategy.scope():
         model = BertPretrainer(config, rematerialize=options.rematerialize)
         optimizer = AdamW(model.trainable_weights)
-    schedule = make_schedule("linear", 1e-4, num_train_steps=100_000, num_warmup_steps=10_000)
+    schedule = make_schedule(1e-4, num_train_steps=100_000, num_warmup_steps=10_000)
     return Trainer(strategy, model, PretrainingObjective(), optimizer, schedule)
 
 

@@ -80,7 +80,7 @@ def make_training(
         learner,
         spec,
         objective,
-        make_schedule("linear", options.learning_rate, steps, warmup),
+        make_schedule(options.learning_rate, steps, warmup),
         Plan(
             save_checkpoints_steps=_SAVE_CHECKPOINTS_STEPS,
             evaluation_steps=steps_per_epoch,

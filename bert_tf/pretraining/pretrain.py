@@ -129,7 +129,7 @@ def _start(
         learner,
         spec,
         objective,
-        make_schedule(options.learning_rate_schedule, options.learning_rate, *steps),
+        make_schedule(options.learning_rate, *steps),
         Plan(
             save_checkpoints_steps=options.save_checkpoints_steps,
             evaluation_steps=options.save_checkpoints_steps,

@@ -128,12 +128,6 @@ class SharedOptions(DeviceOptions):
     learning_rate: float = option(
         5e-5, "The peak learning rate, at the end of the warm-up.", **choices.RATE
     )
-    learning_rate_schedule: str = rare_option(
-        "linear",
-        "How the learning rate decays after the warm-up: to 0 at the last step unless it is "
-        "constant.",
-        choices=choices.SCHEDULES,
-    )
     num_train_steps: int = option(100000, "Total number of steps.", at_least=1, at_most=10**12)
     num_warmup_steps: int = option(
         10000, "Steps over which the learning rate rises from 0.", at_least=0

@@ -43,7 +43,7 @@ def make_trainer():
         with strategy.scope():
             model = BertPretrainer(config)
             optimizer = AdamW(model.trainable_weights)
-        schedule = make_schedule("linear", 0.01, 20, 2)
+        schedule = make_schedule(0.01, 20, 2)
         return Trainer(strategy, model, PretrainingObjective(), optimizer, schedule, **arguments)
 
     return make

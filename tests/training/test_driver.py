@@ -50,7 +50,7 @@ def make_trainer(strategy) -> Trainer:
     with strategy.scope():
         model = _Line()
         optimizer = AdamW(model.trainable_weights)
-    schedule = make_schedule("linear", 0.01, 20, 2)
+    schedule = make_schedule(0.01, 20, 2)
     return Trainer(strategy, model, _SquaredError(), optimizer, schedule)
 
 

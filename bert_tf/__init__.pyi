@@ -210,6 +210,7 @@ def finetune(
     replace_vocab: bool | None = False,
     do_lower_case: bool | None = None,
     eval_batch_size: int | None = 32,
+    num_train_examples: int | None = None,
     warmup_proportion: float | None = 0.1,
     random_seed: int | None = 12345,
     bias_correction: bool | None = True,

@@ -39,9 +39,10 @@ class GridRow:
 
     The name is the value of --rows, and the row's folder. `flags` of run_pretraining are set by the
     row; without a `size`, that of the flags holds. Several rows may share the pre-training `run`,
-    at the `percent` of its steps. A tagger reads the `features` of a frozen encoder; without them,
-    the encoder is fine-tuned. `beside` names the paper's row, if it is another one, and `published`
-    are its results, in percent, by the names of columns.
+    at the `percent` of its steps. `finetuning` has the flags of run_finetuning that the row sets,
+    and an `encoder` has random weights: one of the `size` of --init_checkpoint, or a `bilstm`.
+    `beside` names the paper's row, if it is another one, and `published` are its results, in
+    percent, by the names of columns.
     """
 
     name: str
@@ -49,7 +50,8 @@ class GridRow:
     size: Size | None = None
     run: str = ""
     percent: int = 100
-    features: str = ""
+    finetuning: Mapping[str, Any] = field(default_factory=dict)
+    encoder: str = ""
     beside: str = ""
     published: Mapping[str, float] = field(default_factory=dict)
 
@@ -58,18 +60,25 @@ class GridRow:
         """Whether the encoder attends to the left only."""
         return self.flags.get("masking") == "left_to_right"
 
+    @property
+    def labels(self) -> int:
+        """How many training examples the row sees; 0 for all."""
+        return self.finetuning.get("num_train_examples", 0)
+
 
 @dataclass(frozen=True)
 class Grid:
     """An ablation: what is compared, and where the paper does; its rows, and the paper's tasks.
 
-    `results` are the columns of the pre-training run.
+    `results` are the columns of the pre-training run. The picture has a line for every `run` of
+    the rows, over the `axis`, "step" or "labels"; without one, it has no lines.
     """
 
     title: str
     rows: Sequence[GridRow]
     tasks: Sequence[str] = ()
     results: Sequence[str] = ()
+    axis: str = ""
 
 
 _COLUMNS = {
@@ -137,10 +146,12 @@ class AblationOptions(SharedOptions):
     """Which rows to pre-train, on which records, and on which tasks to fine-tune them."""
 
     input_file: str | None = option(
-        None, "TFRecord files, comma-separated; globs allowed.", instead_of=("grid=layers",)
+        None,
+        "TFRecord files, comma-separated; globs allowed.",
+        instead_of=("grid=layers", "grid=labels"),
     )
     init_checkpoint: str | None = option(
-        None, "The encoder, as in run_finetuning.", needs=("grid=layers",)
+        None, "The encoder, as in run_finetuning.", needs=("grid=layers or grid=labels",)
     )
 
     # The same for all rows.
@@ -150,7 +161,7 @@ class AblationOptions(SharedOptions):
     absent_flags: ClassVar[Mapping[str, str]] = SharedOptions.absent_flags | {
         "do_train": "all rows are trained, so omit it",
         "do_eval": "all rows are evaluated, so omit it",
-        "num_train_epochs": "fine-tuning takes 3 epochs, so omit it",
+        "num_train_epochs": "docs/ablations.md has the epochs of fine-tuning, so omit it",
         "task": "use --tasks",
     }
 
@@ -208,7 +219,8 @@ class AblationOptions(SharedOptions):
         if self.grid == "sizes":
             set_by_rows.append("bert_config_file")
         self.refuse(set_by_rows, f"does not suit --grid={self.grid}")
-        needed = {"layers": ["init_checkpoint"], "entities": ["input_file", "lexicon_file"]}
+        needed = dict.fromkeys(("layers", "labels"), ["init_checkpoint"])
+        needed["entities"] = ["input_file", "lexicon_file"]
         for name in needed.get(self.grid, ["input_file"]):
             if not getattr(self, name):
                 raise ValueError(f"--grid={self.grid} needs --{name}")

@@ -19,11 +19,13 @@ from bert_tf.base.common_options import DeviceOptions
 from bert_tf.base.files import lines_sha256, read_json
 from bert_tf.base.output_files import check_free
 from bert_tf.base.process import machine_memory
-from bert_tf.config import BertConfig, ModelSpec, sized_config
+from bert_tf.config import BILSTM_PRESETS, BertConfig, ModelSpec, preset_config, sized_config
 from bert_tf.examples.documents import read_phrases
+from bert_tf.finetuning.examples import draw_examples
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import TASKS, make_task, task_name, with_length
 from bert_tf.finetuning.task import TRAIN, DataFiles
+from bert_tf.models.task_model import make_encoder
 from bert_tf.pretraining.pretraining_options import PretrainingOptions, SharedOptions
 from bert_tf.pretraining.run_records import (
     NamedRecords,
@@ -76,7 +78,7 @@ class RowPlan:
 def make_plan(options: AblationOptions) -> list[RowPlan]:
     """Plans all rows; writes nothing but the configurations of their encoders."""
     if given := options.init_checkpoint:
-        named, spec = [], open_checkpoint(given).spec
+        named, spec = [], resolve_model(None, EncoderFlags(), init=open_checkpoint(given))
     else:
         named = name_records(options)
         _check_kind(options, named)
@@ -88,6 +90,8 @@ def make_plan(options: AblationOptions) -> list[RowPlan]:
         config = dataclasses.replace(spec.config, is_decoder=row.is_decoder)
         if row.size:
             config = sized_config(row.size, config.vocab_size)
+        if row.encoder in BILSTM_PRESETS:
+            config = preset_config(row.encoder, config.vocab_size)
         step, folder = row.percent * options.num_train_steps // 100, f"{options.folder}/{row.name}"
         pretraining = records = None
         if not given:
@@ -98,11 +102,11 @@ def make_plan(options: AblationOptions) -> list[RowPlan]:
         runs = {
             column: FineTuningOptions(
                 **_shared_flags(options, DeviceOptions)
-                | _feature_flags(row, column, config, options),
+                | _encoder_flags(row, options, given or f"{pretraining.output_dir}/ckpt-{step}")
+                | _row_flags(row, column, config, options),
                 task=name,
                 data_dir=data_dir,
                 output_dir=f"{folder}/{column.folder}",
-                init_checkpoint=given or f"{pretraining.output_dir}/ckpt-{step}",
                 do_train=True,
                 do_eval=True,
                 max_seq_length=options.finetuning_max_seq_length,
@@ -119,6 +123,10 @@ def make_plan(options: AblationOptions) -> list[RowPlan]:
         if tf.io.gfile.exists(file) and read_json(file) != plan.config.to_dict():
             check_free(file, advice="move it away, or choose another --output_dir")
         plan.config.to_json_file(file)
+    if any(plan.row.encoder for plan in plans):
+        if spec.vocab is None:
+            raise ValueError(f"--init_checkpoint={given} comes without a vocabulary")
+        Run(options.folder).write(spec)
     return plans
 
 
@@ -182,27 +190,41 @@ def _read_tasks(options: AblationOptions) -> dict[str, str | None]:
         if name not in ("", "none")
     }
     rows = select_rows(options.grid, options.rows)
-    features = next((row.features for row in rows if row.features), None)
+    features = next(filter(None, (row.finetuning.get("feature_based") for row in rows)), None)
+    labels = max(row.labels for row in rows)
     for name, folder in tasks.items():
         flags = FineTuningOptions(task=name, data_dir=folder, output_dir="unused", do_eval=True)
         try:
             task = make_task(flags.changed(feature_based=features))
             splits = [TRAIN, *task.dev_splits[:1]]
-            task.read_splits(splits, DataFiles(data_dir=folder))
+            found = task.read_splits(splits, DataFiles(data_dir=folder))
+            if labels:
+                draw_examples(found[TRAIN], labels, options.random_seed)
         except (ValueError, OSError) as error:
             raise ValueError(f"--tasks={name}={folder or 'FOLDER'}: {error}") from None
     return tasks
 
 
-def _feature_flags(
+def _encoder_flags(row: GridRow, options: AblationOptions, checkpoint: str) -> dict[str, Any]:
+    """Returns the flags that choose a row's encoder; `make_plan` writes the files they name."""
+    if not row.encoder:
+        return {"init_checkpoint": checkpoint}
+    size = {"bert_config_file": f"{options.folder}/{CONFIG}"}
+    if row.encoder in BILSTM_PRESETS:
+        size = {"preset": row.encoder}
+    return size | {"vocab_file": options.folder}
+
+
+def _row_flags(
     row: GridRow, column: TaskColumn, config: BertConfig, options: AblationOptions
 ) -> dict[str, Any]:
-    """Returns the flags that differ where the encoder is frozen."""
-    deep = config.num_hidden_layers >= _LAYERS_OF_FEATURES
-    features = row.features or column.features and ("concat_last_four" if deep else "last")
-    if not features:
-        return {"learning_rate": options.finetuning_learning_rate}
-    return {"learning_rate": _FEATURES_RATE, "feature_based": features}
+    """Returns the other flags that a row or a column sets."""
+    flags: dict[str, Any] = {"learning_rate": options.finetuning_learning_rate}
+    if column.features:
+        deep = config.num_hidden_layers >= _LAYERS_OF_FEATURES
+        flags["learning_rate"] = _FEATURES_RATE
+        flags["feature_based"] = "concat_last_four" if deep else "last"
+    return flags | row.finetuning
 
 
 def _check_memory(options: AblationOptions, plans: Sequence[RowPlan]) -> None:
@@ -243,7 +265,9 @@ def _needs(plan: RowPlan) -> Iterator[tuple[int, str]]:
 
 
 def count_parameters(config: BertConfig) -> int:
-    """Returns the number of parameters of a `BertPretrainer`, without building one."""
+    """Returns the number of parameters of a `BertPretrainer`, without building it, or a BiLSTM."""
+    if not config.has_layers:
+        return make_encoder(config).count_params()
     found = entries(own_rows(config), config, [part for part in PARTS if part != "head"])
     return sum(math.prod(entry.our_shape) for entry in found)
 

@@ -28,7 +28,7 @@ from bert_tf.finetuning.run_process import run_apart
 from bert_tf.finetuning.sweep import Score, ScoreTable, sweep
 from bert_tf.inference.loading import load
 from bert_tf.models.pretrainer import BertPretrainer
-from bert_tf.plots.scores import ScoredModel, draw_scores
+from bert_tf.plots.scores import ScoredModel, draw_lines, draw_scores
 from bert_tf.plots.style import Picture
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.run_records import check_records, name_records
@@ -131,14 +131,16 @@ def write_grid(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, 
                 "paper_parameters": theirs and count_parameters(theirs),
                 "run": row.run or None,
                 "step": plan.step,
+                "labels": row.labels or None,
                 "parameters": count_parameters(plan.config),
                 "config": dataclasses.asdict(plan.config),
                 "scores": {name: scores[name]._asdict() for name in scores if name in names},
                 "published": dict(row.published),
             }
         )
-    text = _table(grid.title, names, rows).text()
-    values = {"grid": options.grid, "title": grid.title, "columns": names, "rows": rows}
+    values = {name: getattr(grid, name) for name in ("title", "axis")}
+    values |= {"grid": options.grid, "columns": names, "rows": rows}
+    text = _table(values).text()
     write_json(f"{options.folder}.json", values)
     atomic_write(f"{options.folder}.txt", f"{text}\n")
     if names:
@@ -147,32 +149,34 @@ def write_grid(options: AblationOptions, plans: Sequence[RowPlan]) -> dict[str, 
 
 
 def draw_ablation(values: Values) -> Picture:
-    """Draws a table, the content of GRID.json: sizes as points, and other rows as bars."""
-    groups: dict[str, list[ScoredModel]] = {"measured": []}
+    """Draws the content of GRID.json: sizes as points, lines over its axis, other rows as bars."""
+    axis, groups = values["axis"], dict[str, list[ScoredModel]]()
     for row in values["rows"]:
         ours = {name: (score["mean"], score["deviation"]) for name, score in row["scores"].items()}
-        groups["measured"].append(ScoredModel(row["row"], row["parameters"], ours))
+        model = ScoredModel(row["row"], row[axis or "parameters"], ours)
+        groups.setdefault(row["run"] if axis else "measured", []).append(model)
         if row["published"]:
             theirs = {name: (score, None) for name, score in row["published"].items()}
             model = ScoredModel(row["paper_row"], row["paper_parameters"], theirs)
             groups.setdefault("paper", []).append(model)
-    return draw_scores(values["columns"], groups, values["title"], values["grid"] == "sizes")
+    drawn = values["columns"], groups, values["title"]
+    return draw_lines(*drawn, axis) if axis else draw_scores(*drawn, values["grid"] == "sizes")
 
 
-def _table(title: str, names: Sequence[str], rows: Sequence[Values]) -> ScoreTable:
+def _table(values: Values) -> ScoreTable:
     """Returns the table, with a column of the paper beside each of ours that it has."""
+    names, rows, axis = values["columns"], values["rows"], values["axis"]
     published = {name for row in rows for name in row["published"]}
-    has_steps = any(row["run"] for row in rows)
     has_others = any(row["paper_row"] not in (None, row["row"]) for row in rows)
     header, lines = ["", "parameters"], []
-    if has_steps:
-        header.append("step")
+    if axis:
+        header.append(axis)
     for name in names:
         header += [name, "paper"] if name in published else [name]
     for row in rows:
         line = [row["row"], f"{row['parameters']:,}"]
-        if has_steps:
-            line.append(f"{row['step']:,}")
+        if axis:
+            line.append(f"{row[axis]:,}")
         for name in names:
             ours, paper = row["scores"].get(name), row["published"].get(name)
             scores = [ours and Score(**ours), paper and Score(paper)][: 1 + (name in published)]
@@ -182,7 +186,7 @@ def _table(title: str, names: Sequence[str], rows: Sequence[Values]) -> ScoreTab
         lines.append([*line, row["paper_row"]] if has_others else line)
     if has_others:
         header.append("paper's row")
-    return ScoreTable(title, header, lines, form=",.1f")
+    return ScoreTable(values["title"], header, lines, form=",.1f")
 
 
 ENTITIES = "entities.json"

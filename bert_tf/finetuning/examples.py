@@ -1,7 +1,7 @@
 """Examples of text tasks, and where they come from."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -137,6 +137,22 @@ def _targets(labels: np.ndarray) -> dict[str, np.ndarray]:
     if np.issubdtype(labels.dtype, np.floating):
         return {"values": labels.astype(np.float32)}
     return {"labels": labels.astype(np.int32)}
+
+
+def draw_examples(examples: Sized, count: int, seed: int) -> TextExamples:
+    """Returns `count` random examples, in their order; the seed decides which.
+
+    Raises a ValueError if there are fewer, or if the task does not read texts.
+    """
+    if not isinstance(examples, TextExamples):
+        raise ValueError("--num_train_examples does not suit this --task: omit it")
+    if count > len(examples):
+        raise ValueError(
+            f"there are {counted(len(examples), 'training example')}, fewer than {count:,}: draw "
+            "fewer"
+        )
+    random = np.random.default_rng(seed)
+    return examples.take(np.sort(random.choice(len(examples), count, replace=False)))
 
 
 def hold_out(examples: TextExamples) -> tuple[TextExamples, TextExamples]:

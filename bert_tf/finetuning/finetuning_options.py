@@ -275,6 +275,11 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     num_train_epochs: float = option(
         3.0, "Epochs over the training examples.", at_least=0, at_most=10**6, instead_of=("grid",)
     )
+    num_train_examples: int | None = rare_option(
+        None,
+        "Train on only so many examples, which --random_seed draws; not with squad and tags.",
+        at_least=1,
+    )
     warmup_proportion: float = rare_option(
         0.1, "Share of the steps over which the learning rate rises.", **SHARE
     )

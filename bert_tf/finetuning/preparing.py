@@ -7,6 +7,7 @@ from bert_tf.base.choices import VECTOR_TYPES
 from bert_tf.config import Head, ModelSpec
 from bert_tf.devices.session import Session
 from bert_tf.finetuning import saved_run
+from bert_tf.finetuning.examples import draw_examples
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
 from bert_tf.finetuning.registry import make_task, with_length
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
@@ -86,6 +87,9 @@ def read_features(
     tokenizer = make_tokenizer(spec.vocab, spec.lower_case)
     files, splits = DataFiles.of(options), {}
     found = task.read_splits([x for x in names if x not in optional], files)
+    if options.num_train_examples and TRAIN in found:
+        arguments = options.num_train_examples, options.random_seed
+        found[TRAIN] = draw_examples(found[TRAIN], *arguments)
     for name in filter(optional.__contains__, names):
         try:
             found |= task.read_splits([name], files)

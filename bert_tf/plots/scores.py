@@ -9,10 +9,13 @@ from bert_tf.plots import style
 
 
 class ScoredModel(NamedTuple):
-    """A model, its number of parameters, and its scores, means and deviations; None if unknown."""
+    """A model, its number of parameters, and its scores, means and deviations; None if unknown.
+
+    In place of the parameters, `draw_lines` has another number.
+    """
 
     name: str
-    parameters: int | None
+    size: int | None
     scores: Mapping[str, tuple[float, float | None]]
 
 
@@ -36,7 +39,7 @@ def draw_scores(
             axes.set_visible(bool(models))
             means, deviations = np.array([x.scores[name] for x in models], float).reshape(-1, 2).T
             if by_size:
-                sizes = [model.parameters / 1e6 for model in models]
+                sizes = [model.size / 1e6 for model in models]
                 axes.errorbar(sizes, means, deviations, fmt="o", color=color)
                 axes.set_xlabel("million parameters", color=style.INK)
             else:
@@ -48,4 +51,30 @@ def draw_scores(
                 axes.margins(x=0.15)
             style.draw_grid(axes)
             style.set_title(axes, f"{name}, {group}")
+    return figure
+
+
+def draw_lines(
+    names: Sequence[str], lines: Mapping[str, Sequence[ScoredModel]], title: str, size: str
+) -> style.Picture:
+    """Draws a panel for each score in `names`, with lines of models over their `size`.
+
+    The axis is logarithmic if the largest is more than ten times the smallest.
+    """
+    figure = style.new_figure(5.2 * len(names), 3.4)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=style.INK, parse_math=False)
+    sizes = sorted({model.size for models in lines.values() for model in models})
+    for name, axes in zip(names, figure.subplots(1, len(names), squeeze=False).flat, strict=True):
+        for (line, models), color in zip(lines.items(), style.COLORS, strict=False):
+            found = {model.size: model.scores[name] for model in models if name in model.scores}
+            means, deviations = np.array([*found.values()], float).reshape(-1, 2).T
+            shape = dict(fmt="o-", capsize=3, color=color, label=line)
+            axes.errorbar([*found], means, deviations, **shape)
+        axes.set_xscale("log" if sizes[-1] > 10 * sizes[0] else "linear")
+        axes.set_xticks(sizes, [f"{number:,}" for number in sizes])
+        axes.minorticks_off()
+        axes.set_xlabel(size, color=style.INK)
+        style.draw_grid(axes)
+        style.draw_legend(axes)
+        style.set_title(axes, name)
     return figure

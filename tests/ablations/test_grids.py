@@ -109,12 +109,19 @@ def test_rows_and_columns_are_measured_as_in_the_paper():
     assert names[0] == names[1]
     config = BertConfig(30, 8, 4, 2)
     deep = {"learning_rate": 1e-3, "feature_based": "concat_last_four"}
-    row = GRIDS["masking"].rows[0]
-    assert plan._feature_flags(row, frozen, config, None) == deep
+    row, options = GRIDS["masking"].rows[0], SimpleNamespace(finetuning_learning_rate=5e-5)
+    assert plan._row_flags(row, frozen, config, options) == deep
     config = dataclasses.replace(config, num_hidden_layers=3)
-    assert plan._feature_flags(row, frozen, config, None) == deep | {"feature_based": "last"}
+    assert plan._row_flags(row, frozen, config, options) == deep | {"feature_based": "last"}
+    labels = {row.name: row for row in GRIDS["labels"].rows}
+    runs = ("bilstm", "scratch", "pre-trained")
+    assert [*labels] == [f"{run}-{count}" for run in runs for count in (100, 1000, 10000)]
+    for name, row in labels.items():
+        epochs = labels[f"bilstm-{row.labels}"].finetuning["num_train_epochs"]
+        flags = {"num_train_examples": row.labels, "num_train_epochs": epochs}
+        assert name == f"{row.run}-{row.labels}" and row.finetuning.items() >= flags.items()
     rates = {row.name: [*row.flags.values()] for row in GRIDS["rates"].rows}
-    assert rates == {"5": [0.05, 0.15], "15": [0.15, 0.15], "30": [0.3, 0.15], "50": [0.5, 0.15]}
+    assert rates == {str(share): [share / 100, 0.15] for share in (5, 15, 30, 50, 80)}
 
 
 def test_rows_are_chosen_by_name():
@@ -147,6 +154,8 @@ def test_rows_are_chosen_by_name():
         ("rates", {"input_file": None}, "--grid=rates needs --input_file"),
         ("layers", {"init_checkpoint": "x"}, "--input_file does not suit --grid=layers"),
         ("layers", {"input_file": None}, "--grid=layers needs --init_checkpoint"),
+        ("labels", {"init_checkpoint": "x"}, "--input_file does not suit --grid=labels"),
+        ("labels", {"input_file": None}, "--grid=labels needs --init_checkpoint"),
         ("sizes", {"bert_config_file": "x"}, "--bert_config_file does not suit --grid=sizes"),
     ],
 )

@@ -15,9 +15,11 @@ from bert_tf.ablations.plan import make_plan
 from bert_tf.ablations.running import read_scores, run_ablation
 from bert_tf.base.finite import NonFinite
 from bert_tf.config import BertConfig
+from bert_tf.models.lstms import BiLSTMEncoder
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.training.reports import write_results
+from bert_tf.weights.resolving import resolve_model
 from tfrecords.vocabulary import load_vocab
 
 
@@ -205,6 +207,48 @@ def test_layers_are_those_of_a_given_encoder(make_options, data, started, monkey
     assert not by_size
     with pytest.raises(ValueError, match="--feature_based has no effect without --task=ner"):
         make_plan(dataclasses.replace(options, tasks=f"sst2={data}"))
+
+
+def test_labels_are_the_same_for_all_encoders(make_options, data, started, monkeypatch, tmp_path):
+    """Oracles: the flags of the runs, the table and the picture's lines, by hand."""
+    for split, count in (("train", 1000), ("dev", 4)):
+        lines = [f"w{n % 9} w2\t{n % 2}\n" for n in range(count)]
+        (tmp_path / f"{split}.tsv").write_text("sentence\tlabel\n" + "".join(lines))
+    config = BertConfig.from_json_file(str(data / "config.json"))
+    vocab = load_vocab(str(data / "vocab.txt"))
+    encoder = str(save_run(tmp_path / "encoder", BertPretrainer(config), vocab, lower_case=False))
+    runs, counts = ("bilstm", "scratch", "pre-trained"), (100, 1000)
+    rows = ",".join(f"{run}-{count}" for run in runs for count in counts)
+    flags = dict(input_file=None, init_checkpoint=encoder, tasks=f"sst2={tmp_path}", num_seeds=2)
+    options = make_options("labels", rows=rows, **flags)
+    drawn = mock.Mock(wraps=running.draw_lines)
+    monkeypatch.setattr(running, "draw_lines", drawn)
+    plans = {plan.row.name: plan for plan in make_plan(options)}
+    tuned = {name: [*plan.finetuning.values()][0] for name, plan in plans.items()}
+    shared = ("num_train_examples", "num_train_epochs", "random_seed", "num_seeds", "data_dir")
+    for count in counts:
+        found = {tuple(getattr(tuned[f"{x}-{count}"], y) for y in shared) for x in runs}
+        assert found == {(count, 2000 / count if count == 100 else 3, 12345, 2, str(tmp_path))}
+    lstm, scratch, trained = (tuned[f"{run}-100"] for run in runs)
+    rates = [run.learning_rate for run in (lstm, scratch, trained)]
+    assert rates == [1e-3, options.finetuning_learning_rate, options.finetuning_learning_rate]
+    starts = [(run.init_checkpoint, run.preset) for run in (lstm, scratch, trained)]
+    assert starts == [(None, "bilstm"), (None, None), (encoder, None)]
+    spec = resolve_model(None, scratch)
+    assert (spec.config, spec.vocab, spec.lower_case) == (config, vocab, False)
+    spec = resolve_model(None, lstm)
+    assert (spec.config, spec.vocab) == (plans["bilstm-100"].config, vocab)
+    text = run_ablation(options)["text"]
+    assert [path.split("/")[-2] for path in started] == rows.split(",")
+    parameters = BiLSTMEncoder(spec.config).count_params()
+    assert text.splitlines()[2].split() == f"bilstm-100 {parameters:,} 100 75.0 ± 1.2".split()
+    names, lines, _, axis = drawn.call_args.args
+    assert (names, [*lines], axis) == (["SST-2"], [*runs], "labels")
+    expected = [(count, {"SST-2": (75.0, 1.25)}) for count in counts]
+    assert all([model[1:] for model in line] == expected for line in lines.values())
+    few = "1,000 training examples, fewer than 10,000: draw fewer"
+    with pytest.raises(ValueError, match=f"--tasks=sst2={tmp_path}: there are {few}"):
+        make_plan(dataclasses.replace(options, rows=None))
 
 
 def test_what_does_not_suit_is_refused_before_anything_starts(

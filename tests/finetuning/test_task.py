@@ -10,7 +10,7 @@ import tensorflow_datasets as tfds
 from support import tuning_options
 
 from bert_tf.finetuning.batches import eval_batches
-from bert_tf.finetuning.examples import TextExamples, _targets, hold_out
+from bert_tf.finetuning.examples import TextExamples, _targets, draw_examples, hold_out
 from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.objectives import TaggingObjective
 from bert_tf.finetuning.registry import TASKS
@@ -92,6 +92,23 @@ def test_hold_out_takes_a_tenth_of_every_group():
     single = TextExamples(texts, None, {"labels": labels})
     again = hold_out(single)[1]
     assert again.texts_a == held_out.texts_a and again.texts_b is None
+
+
+def test_the_seed_draws_training_examples():
+    """Oracles: the texts are the examples' numbers; what a random sample is."""
+    labels = np.arange(400, dtype=np.int32)
+    examples = TextExamples([str(index).encode() for index in labels], None, {"labels": labels})
+    one, again, other = (draw_examples(examples, 100, seed) for seed in (1, 1, 2))
+    for drawn in (one, other):
+        numbers = [*map(int, drawn.texts_a)]
+        assert numbers == sorted({*numbers}) == drawn.targets["labels"].tolist()
+        assert len(numbers) == 100 and 150 < np.mean(numbers) < 250
+    assert one.texts_a == again.texts_a != other.texts_a
+    assert draw_examples(examples, 400, 1).texts_a == examples.texts_a
+    with pytest.raises(ValueError, match="there are 400 training examples, fewer than 1,000: draw"):
+        draw_examples(examples, 1000, 1)
+    with pytest.raises(ValueError, match="--num_train_examples does not suit this --task: omit it"):
+        draw_examples(range(400), 100, 1)
 
 
 @pytest.mark.parametrize(

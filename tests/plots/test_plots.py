@@ -16,7 +16,7 @@ import bert_tf
 from bert_tf import plots
 from bert_tf.finetuning.predictions import draw_confusion
 from bert_tf.plots.compression import Compressed, compressed_models
-from bert_tf.plots.scores import ScoredModel, draw_scores
+from bert_tf.plots.scores import ScoredModel, draw_lines, draw_scores
 
 RNG = np.random.default_rng(0)
 TOKENS = "[CLS] my dog is $ 5 $ [SEP]".split()
@@ -315,3 +315,27 @@ def test_scores_are_bars_or_points():
     assert (len(second.patches), empty.get_visible()) == (1, False)
     points = draw_scores(["F1"], groups, "", by_size=True).axes[0].lines[0]
     np.testing.assert_array_equal(points.get_xydata(), [[4, 80], [1, 70]])
+
+
+def test_scores_are_lines_over_sizes():
+    """Oracles: the points, by hand; what is unknown has no point."""
+    lines = {
+        "bilstm": [
+            ScoredModel("a", 100, {"F1": (50.0, 1.0)}),
+            ScoredModel("b", 10_000, {"F1": (70.0, 2.0)}),
+        ],
+        "scratch": [ScoredModel("c", 100, {"F1": (55.0, None)}), ScoredModel("d", 10_000, {})],
+        "$": [],
+    }
+    axes, empty = draw_lines(["F1", "loss"], lines, "", "labels").axes
+    found = {bars.get_label(): bars for bars in axes.containers}
+    points = [bars.lines[0].get_xydata().tolist() for bars in found.values()]
+    assert points == [[[100, 50], [10_000, 70]], [[100, 55]], []]
+    (spread,) = found["bilstm"].lines[2]
+    ends = [[[100, 49], [100, 51]], [[10_000, 68], [10_000, 72]]]
+    np.testing.assert_array_equal(spread.get_segments(), ends)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [*lines]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["100", "10,000"]
+    assert (axes.get_xscale(), empty.get_xlabel()) == ("log", "labels")
+    steps = {"mlm": [ScoredModel("a", x, {"F1": (1.0, None)}) for x in (20, 200)]}
+    assert draw_lines(["F1"], steps, "", "step").axes[0].get_xscale() == "linear"

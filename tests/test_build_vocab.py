@@ -18,6 +18,7 @@ from bert_tf.weights.checkpoint import load_mapping
 from bert_tf.weights.resolving import read_vocab_file
 from tfrecords.vocabulary import Vocabulary, load_vocab
 
+UNUSED = [f"[unused{slot}]" for slot in range(99)]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PROSE = (
     "Der Käse, die Käserei: der Käse-Laden! Les élèves étudient l'été.\n我们今天学习。\n"
@@ -30,7 +31,7 @@ def build(folder, text: bytes, **options) -> Vocabulary:
     output = str(folder / "vocab.txt")
     defaults = {"output_file": output}
     if not options.get("extend_vocab") and not options.get("report_vocab"):
-        defaults |= {"vocab_size": 200, "num_unused": 0}
+        defaults |= {"vocab_size": 299}
     run(Options(input_file=str(folder / "text.txt"), **(defaults | options)))
     return load_vocab(options.get("output_file", output))
 
@@ -41,7 +42,7 @@ def test_the_command_in_a_process_of_its_own_writes_the_same_bytes(tmp_path):
     build(tmp_path, PROSE.encode() * 3)
     flags = [f"--input_file={tmp_path}/*xt.txt", f"--output_file={tmp_path}/again/vocab.txt"]
     command = [sys.executable, "-m", "bert_tf.build_vocab", *flags]
-    command += ["--vocab_size=200", "--num_unused=0", "--quiet"]
+    command += ["--vocab_size=299", "--quiet"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert re.fullmatch(r"Wrote \d+ tokens to .*\n", done.stdout) and done.stderr == ""
     written = (tmp_path / "again" / "vocab.txt").read_bytes()
@@ -69,17 +70,17 @@ def rows_of_table(output: str) -> dict[str, list[str]]:
 
 def test_coverage_is_reported(tmp_path, capsys):
     # "ab" and "ac" are two tokens each, "q" is one: 5 words and 9 tokens.
-    vocab = build(tmp_path, b"ab ab ab\r\nac q\n", min_frequency=1, vocab_size=11)
-    assert vocab.tokens == (*SPECIAL, "a", "b", "c", "q", "##b", "##c")
+    vocab = build(tmp_path, b"ab ab ab\r\nac q\n", min_frequency=1, vocab_size=110)
+    assert vocab.tokens == ("[PAD]", *UNUSED, *SPECIAL[1:], "a", "b", "c", "q", "##b", "##c")
     row = list(rows_of_table(capsys.readouterr().out).values())[0]
     assert row == ["5", "3", "1.800", "1.00", "0.0000%"]
-    build(tmp_path, b"ab ab ab\r\nab q\n", vocab_size=20, overwrite=True)
+    build(tmp_path, b"ab ab ab\r\nab q\n", vocab_size=119, overwrite=True)
     output = capsys.readouterr().out
     row = list(rows_of_table(output).values())[0]
     assert row == ["5", "2", "1.000", "1.80", "20.0000%"]
-    assert "only 9 of 20 tokens" in output
+    assert "only 108 of 119 tokens" in output
     config = f"{tmp_path}/tokenizer_config.json"
-    wrote = f"Wrote 9 tokens to {tmp_path}/vocab.txt and their casing to {config}.\n"
+    wrote = f"Wrote 108 tokens to {tmp_path}/vocab.txt and their casing to {config}.\n"
     assert f"{wrote}Next, create examples:\n" in output
 
 
@@ -199,12 +200,12 @@ def test_empty_files_and_bytes_that_are_not_utf8_are_counted(tmp_path, capsys):
     (tmp_path / "a.txt").touch()
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"\n"))
     (tmp_path / "c.txt").write_bytes(b"\xef\xbb\xbfab\xff ab\nab\n\xc3\n")
-    run(Options(input_file=f"{tmp_path}/?.txt*", output_file=f"{tmp_path}/vocab.txt", num_unused=0))
+    run(Options(input_file=f"{tmp_path}/?.txt*", output_file=f"{tmp_path}/vocab.txt"))
     assert capsys.readouterr().out.startswith(
         f"WARNING: 2 of 3 files are empty: {tmp_path}/a.txt, {tmp_path}/b.txt.gz.\n"
         f"WARNING: dropped invalid bytes in 2 lines that are not UTF-8: {tmp_path}/c.txt (2). "
     )
-    assert load_vocab(f"{tmp_path}/vocab.txt").tokens[5:] == ("a", "b", "##b", "ab")
+    assert load_vocab(f"{tmp_path}/vocab.txt").tokens[104:] == ("a", "b", "##b", "ab")
 
 
 def test_another_vocabulary_is_not_replaced(tmp_path, capsys, monkeypatch):
@@ -215,14 +216,8 @@ def test_another_vocabulary_is_not_replaced(tmp_path, capsys, monkeypatch):
     # The contents count, not the time of the input or the version of the program.
     os.utime(tmp_path / "text.txt", (1, 1))
     edit_json(tmp_path / "vocab.txt.manifest.json", bert_tf="0.0.1")
-    run(
-        Options(
-            input_file=f"{tmp_path}/text.txt",
-            output_file=f"{tmp_path}/vocab.txt",
-            vocab_size=200,
-            num_unused=0,
-        )
-    )
+    file, output = f"{tmp_path}/text.txt", f"{tmp_path}/vocab.txt"
+    run(Options(input_file=file, output_file=output, vocab_size=299))
     assert f"{tmp_path}/vocab.txt is complete: nothing to do." in capsys.readouterr().out
     before = (tmp_path / "vocab.txt").read_bytes()
     for text, options in ((b"ab ab ab q q\n", {"vocab_size": 20}), (b"cd cd\n", {})):
@@ -279,7 +274,7 @@ def test_what_others_wrote_is_not_replaced(tmp_path, monkeypatch, end, meanwhile
     "text, options, message",
     [
         (b" \n\t\n\x00\n", {}, "text.txt: the text has no words"),
-        (b"abc abc", {"vocab_size": 9}, "--vocab_size=9 is too small: .* need 10"),
+        (b"abc abc", {"vocab_size": 9}, "--vocab_size=9 is too small: .* need 109"),
         (b"abc abc", {"min_frequency": 0}, "--min_frequency is 0: it must be 1 or more"),
         (b"abc", {"output_file": None}, "give --output_file, or --report_vocab to only"),
         (b"abc", {"report_vocab": "v.txt"}, "--output_file and --report_vocab exclude each other"),

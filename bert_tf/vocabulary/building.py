@@ -92,7 +92,7 @@ def make_vocabulary(options: VocabularyOptions) -> None:
 
 def _learn(options: VocabularyOptions, counts: WordCounts) -> tuple[Vocabulary, None]:
     size, least = options.vocab_size, options.min_frequency
-    vocab = Vocabulary((*learn_vocabulary(counts.all(), size, least, options.num_unused),))
+    vocab = Vocabulary((*learn_vocabulary(counts.all(), size, least),))
     if len(vocab) < size:
         say(
             f"The text yielded only {len(vocab):,} of {size:,} tokens with "

@@ -18,6 +18,8 @@ from tfrecords.vocabulary import MAX_CHARACTERS_PER_WORD, Vocabulary
 _CHARACTER_COVERAGE = 0.9999
 # The trainer reads text, not counts, so more words than this would take hours.
 MAX_OCCURRENCES = 100_000_000
+# As many as give [UNK] the id 100, as in the published vocabularies.
+_UNUSED = [f"[unused{slot}]" for slot in range(99)]
 _MAX_JOINED_TOKENS = 8
 # The largest number of places for new tokens, at about 200 bytes each; the rarest words get none.
 MAX_PLACES = 3_000_000
@@ -28,7 +30,6 @@ def learn_vocabulary(
     words: Counter[str],
     vocab_size: int,
     min_frequency: int = 2,
-    num_unused: int = 99,
     max_occurrences: int = MAX_OCCURRENCES,
 ) -> list[str]:
     """Returns the tokens of a BERT vocabulary, at most `vocab_size`, in the order of their ids.
@@ -38,8 +39,7 @@ def learn_vocabulary(
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-    unused = [f"[unused{slot}]" for slot in range(num_unused)]
-    reserved = ["[PAD]", *unused, "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    reserved = ["[PAD]", *_UNUSED, "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     alphabet = _alphabet(words, min_frequency)
     words = Counter(
         {

@@ -34,14 +34,6 @@ class VocabularyOptions(CorpusOptions):
         at_least=1,
         instead_of=("report_vocab",),
     )
-    num_unused: int = rare_option(
-        99,
-        "The number of [unused] tokens. 99 give [UNK] the id 100, as in the published "
-        "vocabularies.",
-        at_least=0,
-        at_most=100_000,
-        instead_of=("report_vocab", "extend_vocab"),
-    )
     extend_vocab: str | None = option(None, "A vocabulary to extend.", instead_of=("report_vocab",))
     num_new_tokens: int = option(
         1000, "Maximum number of tokens to add.", **VOCABULARY, needs=("extend_vocab",)

@@ -19,7 +19,7 @@ from bert_tf.base.common_options import DeviceOptions
 from bert_tf.base.files import lines_sha256, read_json
 from bert_tf.base.output_files import check_free
 from bert_tf.base.process import machine_memory
-from bert_tf.config import BILSTM_PRESETS, BertConfig, ModelSpec, preset_config, sized_config
+from bert_tf.config import BertConfig, ModelSpec, preset_config, sized_config
 from bert_tf.examples.documents import read_phrases
 from bert_tf.finetuning.examples import draw_examples
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -90,19 +90,23 @@ def make_plan(options: AblationOptions) -> list[RowPlan]:
         config = dataclasses.replace(spec.config, is_decoder=row.is_decoder)
         if row.size:
             config = sized_config(row.size, config.vocab_size)
-        if row.encoder in BILSTM_PRESETS:
-            config = preset_config(row.encoder, config.vocab_size)
+        if row.encoder == "bilstm":
+            config = preset_config("bilstm", config.vocab_size)
         step, folder = row.percent * options.num_train_steps // 100, f"{options.folder}/{row.name}"
         pretraining = records = None
+        # Files that are written below, once all rows are checked.
+        encoder = {"bert_config_file": f"{folder}/{CONFIG}", "vocab_file": folder}
         if not given:
             pretraining = _pretraining(options, row)
             of_row = dataclasses.replace(spec, config=config)
             records = check_records(pretraining, of_row, named, ())[0].train
             check_unchanged(Run(pretraining.output_dir), contents)
+        if not row.encoder:
+            encoder = {"init_checkpoint": given or f"{pretraining.output_dir}/ckpt-{step}"}
         runs = {
             column: FineTuningOptions(
                 **_shared_flags(options, DeviceOptions)
-                | _encoder_flags(row, options, given or f"{pretraining.output_dir}/ckpt-{step}")
+                | encoder
                 | _row_flags(row, column, config, options),
                 task=name,
                 data_dir=data_dir,
@@ -123,10 +127,9 @@ def make_plan(options: AblationOptions) -> list[RowPlan]:
         if tf.io.gfile.exists(file) and read_json(file) != plan.config.to_dict():
             check_free(file, advice="move it away, or choose another --output_dir")
         plan.config.to_json_file(file)
-    if any(plan.row.encoder for plan in plans):
-        if spec.vocab is None:
-            raise ValueError(f"--init_checkpoint={given} comes without a vocabulary")
-        Run(options.folder).write(spec)
+    for plan in plans:
+        if plan.row.encoder:
+            Run(plan.folder).write(dataclasses.replace(spec, config=plan.config))
     return plans
 
 
@@ -205,20 +208,10 @@ def _read_tasks(options: AblationOptions) -> dict[str, str | None]:
     return tasks
 
 
-def _encoder_flags(row: GridRow, options: AblationOptions, checkpoint: str) -> dict[str, Any]:
-    """Returns the flags that choose a row's encoder; `make_plan` writes the files they name."""
-    if not row.encoder:
-        return {"init_checkpoint": checkpoint}
-    size = {"bert_config_file": f"{options.folder}/{CONFIG}"}
-    if row.encoder in BILSTM_PRESETS:
-        size = {"preset": row.encoder}
-    return size | {"vocab_file": options.folder}
-
-
 def _row_flags(
     row: GridRow, column: TaskColumn, config: BertConfig, options: AblationOptions
 ) -> dict[str, Any]:
-    """Returns the other flags that a row or a column sets."""
+    """Returns the flags that a row or a column sets."""
     flags: dict[str, Any] = {"learning_rate": options.finetuning_learning_rate}
     if column.features:
         deep = config.num_hidden_layers >= _LAYERS_OF_FEATURES

@@ -232,8 +232,8 @@ def test_labels_are_the_same_for_all_encoders(make_options, data, started, monke
     lstm, scratch, trained = (tuned[f"{run}-100"] for run in runs)
     rates = [run.learning_rate for run in (lstm, scratch, trained)]
     assert rates == [1e-3, options.finetuning_learning_rate, options.finetuning_learning_rate]
-    starts = [(run.init_checkpoint, run.preset) for run in (lstm, scratch, trained)]
-    assert starts == [(None, "bilstm"), (None, None), (encoder, None)]
+    starts = [run.init_checkpoint for run in (lstm, scratch, trained)]
+    assert starts == [None, None, encoder]
     spec = resolve_model(None, scratch)
     assert (spec.config, spec.vocab, spec.lower_case) == (config, vocab, False)
     spec = resolve_model(None, lstm)

@@ -17,10 +17,11 @@ from support import assert_same_state, edit_json, tuning_options
 
 import bert_tf
 from bert_tf.base.output_files import locked
-from bert_tf.config import Head
+from bert_tf.config import Head, ModelSpec
 from bert_tf.finetuning import task_learner
 from bert_tf.finetuning.evaluating import Evaluator, _summary
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
+from bert_tf.finetuning.preparing import read_features
 from bert_tf.finetuning.registry import TASKS
 from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.models.pretrainer import BertPretrainer
@@ -31,6 +32,7 @@ from bert_tf.training import checkpoints
 from bert_tf.training.reports import read_results
 from bert_tf.weights.checkpoint import load_weights
 from export import classifier, encoder
+from tfrecords.vocabulary import load_vocab
 
 
 @contextlib.contextmanager
@@ -519,6 +521,20 @@ def test_bad_flags_are_one_clear_line(files, tmp_path, changes, match):
         run(tuning_options(files, tmp_path / "out", **changes))
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_only_training_examples_are_drawn(files, tmp_path, config):
+    """Oracle: the sentences of the file; other flags than the seed leave them the same."""
+    lines = (files / "SST-2/train.tsv").read_bytes().splitlines()[1:]
+    vocab, texts = load_vocab(str(files / "vocab.txt")), []
+    for changes in ({}, {"learning_rate": 1e-4}, {"random_seed": 2}):
+        options = tuning_options(files, tmp_path, num_train_examples=9, **changes)
+        spec = ModelSpec(config, vocab, True)
+        splits = read_features(options, TASKS["sst2"], spec, ["train", "dev"], print)
+        assert [len(splits[name]) for name in ("train", "dev")] == [9, 50]
+        texts.append(splits["train"].examples.texts_a)
+    assert texts[0] == texts[1] != texts[2]
+    assert {*texts[0], *texts[2]} < {line.split(b"\t")[0] for line in lines}
 
 
 def test_the_default_length_is_the_most_that_the_model_takes(files, tmp_path, capsys, eagerly):

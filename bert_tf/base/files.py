@@ -155,6 +155,13 @@ def check_kind(value: Any, kind: Any, name: str = "") -> None:
             check_kind(item, inner[-1], f"{name}[{key!r}]")
 
 
+def names_in(folder: str) -> list[str]:
+    """Returns the names of the files and folders in a folder; none if it does not exist."""
+    found = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
+    # On gs://, those of folders end with a slash.
+    return [name.rstrip("/") for name in found]
+
+
 def lines_sha256(lines: Iterable[str]) -> str:
     """Returns the checksum of lines, regardless of the line endings in their file."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.files import errors_at
+from bert_tf.base.files import errors_at, names_in
 from bert_tf.base.made import Inputs
 from bert_tf.base.output_files import LOCK
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -47,9 +47,7 @@ def resumed_flags(options: FineTuningOptions, run: Run) -> FineTuningOptions:
         ValueError: the folder holds something else, or a run that was made from other flags.
     """
     if run.finished is None:
-        names = tf.io.gfile.listdir(run.path) if tf.io.gfile.isdir(run.path) else []
-        # On gs://, the names of folders end with a slash.
-        if {name.rstrip("/") for name in names} - {LOCK, *options.early_files}:
+        if {*names_in(run.path)} - {LOCK, *options.early_files}:
             raise ValueError(
                 f"{run.path} is not empty and holds no fine-tuning run: choose another --output_dir"
             )
@@ -142,8 +140,7 @@ def record_evaluation(run: Run, model: Checkpoint, splits: Mapping[str, Features
         ValueError: the folder holds something else.
     """
     inputs = [*describe_model("model", model), *_describe(splits)]
-    names = tf.io.gfile.listdir(run.path) if tf.io.gfile.isdir(run.path) else []
-    if not run.made_from.inputs and {name.rstrip("/") for name in names} - {LOCK}:
+    if not run.made_from.inputs and {*names_in(run.path)} - {LOCK}:
         raise ValueError(f"{run.path} is not empty: choose another --output_dir")
     run.check_made_from(inputs)
     run.record_made_from(inputs)

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from tensorboard.plugins.hparams import api
 
+from bert_tf.base.files import names_in
 from bert_tf.base.finite import NonFinite
 from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
@@ -86,7 +87,7 @@ GRID = {
 }
 _NAME = "batch-{train_batch_size}-rate-{learning_rate:g}-epochs-{num_train_epochs:g}"
 # Comparisons of the runs, as Markdown and as a picture, may lie beside them.
-_OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt)|.*\.(md|png)|events\..*)/?$")
+_OURS = re.compile(r"(seed-\d+|batch-.*|results\.(json|txt)|.*\.(md|png)|events\..*)")
 
 Results = Mapping[str, float]
 
@@ -127,8 +128,7 @@ def sweep(
     options = options.changed(task=task.name)
     settings = list_settings(options)
     path = options.output_dir
-    names = tf.io.gfile.listdir(path) if tf.io.gfile.isdir(path) else []
-    if others := sorted(name for name in names if not _OURS.match(name)):
+    if others := sorted(name for name in names_in(path) if not _OURS.fullmatch(name)):
         raise ValueError(
             f"{path} holds {others[0]}, which --num_seeds and --grid do not write: "
             "choose another --output_dir"

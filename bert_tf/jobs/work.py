@@ -26,7 +26,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.base import files
-from bert_tf.base.files import file_sha256, lines_sha256
+from bert_tf.base.files import file_sha256, lines_sha256, names_in
 from bert_tf.base.made import MADE, Made
 from bert_tf.base.output_files import (
     REPLACE,
@@ -94,7 +94,7 @@ class UnfinishedWork:
         """Removes the unfinished work and no other file; raises a ValueError without a job.json."""
         found = [name for name in (*_STAGES, _JOB) if tf.io.gfile.exists(self._file(name))]
         # Those that a run left which was killed at its end are on record.
-        outputs = [f"outputs/{name}" for name in _names(self._file("outputs"))]
+        outputs = [f"outputs/{name}" for name in names_in(self._file("outputs"))]
         found += [name for name in outputs if "sha256" not in _read_json(self._file(name))]
         if found and not self.job.get("bert_tf"):
             raise ValueError(
@@ -104,15 +104,15 @@ class UnfinishedWork:
         for name in _NAMES:
             folder = self._file(name) if name else self.path
             ours = re.compile(f"({_NAMES[name]})({TEMPORARY})?")
-            remove(*(f"{folder}/{file}" for file in _names(folder) if ours.fullmatch(file)))
+            remove(*(f"{folder}/{file}" for file in names_in(folder) if ours.fullmatch(file)))
             # A link may lead to a larger disk.
-            if name and not _names(folder) and not os.path.islink(folder):
+            if name and not names_in(folder) and not os.path.islink(folder):
                 remove_folder(folder)
 
     def remove(self) -> None:
         """Removes the unfinished work; the folder goes with its lock if nothing else is in it."""
         self.clear()
-        if "://" in self.path and not _names(self.path):
+        if "://" in self.path and not names_in(self.path):
             remove_folder(self.path)
 
     def check(self, complete: bool = True) -> None:
@@ -134,7 +134,7 @@ class UnfinishedWork:
 
     def counts(self, stage: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yields the files of a stage with their counts, in the order of the input."""
-        for name in sorted(_names(self._file(stage))):
+        for name in sorted(names_in(self._file(stage))):
             if name.endswith(".data"):
                 yield (file := self._file(stage, name)), read_counts(file)
 
@@ -204,11 +204,6 @@ class UnfinishedWork:
 
 def _read(read: Callable, group: int) -> Iterator[tuple]:
     return ((group, number, *chunk) for number, chunk in enumerate(read(group)))
-
-
-def _names(folder: str) -> list[str]:
-    found = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-    return [name.rstrip("/") for name in found]
 
 
 def _read_json(path: str) -> dict[str, Any]:

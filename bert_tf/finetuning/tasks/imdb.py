@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.content import read_text
+from bert_tf.base.files import names_in
 from bert_tf.base.progress import progress_bar
 from bert_tf.finetuning.examples import TextExamples, TfdsSource
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -36,8 +37,7 @@ def read_folder(data_dir: str, split: str) -> TextExamples:
 def _reviews(root: str, folder: str) -> list[str]:
     """Returns the files of a folder, in order, such as "train/neg/0_3.txt"."""
     found = f"{root}/{folder}"
-    names = tf.io.gfile.listdir(found) if tf.io.gfile.isdir(found) else []
-    names = sorted(name for name in names if name.endswith(".txt"))
+    names = sorted(name for name in names_in(found) if name.endswith(".txt"))
     if not names:
         raise FileNotFoundError(
             f"{found} holds no reviews (*.txt): --data_dir must be aclImdb or its parent"

@@ -32,10 +32,6 @@ def _vocabulary(options: command.Options, _: None) -> "Vocabulary":
     return read_vocab_file(options.report_vocab or options.output_file, None)[0]
 
 
-def _records(options: command.Options, _: object) -> str:
-    return options.output_file + ("-*" if options.num_shards else "")
-
-
 def _run(options: command.Options, results: Mapping[str, float]) -> "TrainedRun":
     from bert_tf.api.trained_run import TrainedRun, best_run
     from bert_tf.runs.run import Run
@@ -90,7 +86,7 @@ _FORMS = {
         example='records = bert_tf.create_examples(\n    "corpus/*.txt", '
         'output_file="train.tfrecord", vocab_file="vocab.txt"\n)\n'
         'bert_tf.pretrain(records, "run", preset="tiny")',
-        result=_records,
+        result=lambda options, _: options.output_file + ("-*" if options.num_shards else ""),
     ),
     "build_vocabulary": Form(
         first=("input_file", "output_file"),

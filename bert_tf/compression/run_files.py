@@ -129,7 +129,7 @@ def computed_once(
     `inputs` are everything that determines the result; different ones differ in their `repr`.
     """
     path, key = os.path.join(run_folder, PRECOMPUTED, name), repr(inputs).encode()
-    stored = _read(path)
+    stored = read_file(path) if tf.io.gfile.exists(path) else b""
     digest, content = stored[:_DIGEST_BYTES], stored[_DIGEST_BYTES:]
     if digest == hashlib.sha256(key + content).digest():
         say(f"Read {path}.")
@@ -144,8 +144,3 @@ def computed_once(
     content = file.getvalue()
     atomic_write(path, hashlib.sha256(key + content).digest() + content)
     return arrays
-
-
-def _read(path: str) -> bytes:
-    """Returns the content of a file; empty if there is no such file."""
-    return read_file(path) if tf.io.gfile.exists(path) else b""

@@ -4,8 +4,8 @@ These are the words of the tokenizer or of a segmenter, or phrases of a lexicon.
 """
 
 import functools
-import importlib
 import itertools
+import pkgutil
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -88,12 +88,10 @@ def load_segmenter(name: str) -> Segmenter:
     """Returns the function, from text to words, that "module:function" or "whitespace" names."""
     if name == "whitespace":
         return str.split
-    module, _, function = name.partition(":")
     try:
-        segmenter = importlib.import_module(module)
-        for part in function.split("."):
-            segmenter = getattr(segmenter, part)
-    except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
+        if not callable(segmenter := pkgutil.resolve_name(name)):
+            raise ValueError("not a function")
+    except (ImportError, AttributeError, SyntaxError, ValueError) as error:
         raise ValueError(
             f"no segmenter {name!r} ({error}): give 'whitespace' or MODULE:FUNCTION of an "
             "installed module, such as jieba:lcut"

@@ -120,9 +120,7 @@ def _start(
     session: Session, learner: PretrainingLearner, spec: ModelSpec, objective: Objective
 ) -> Training:
     """Creates the model on its devices, and sets its weights."""
-    options, run, say, arguments = session.options, session.run, session.say, {}
-    if options.bias_correction is not None:
-        arguments["bias_correction"] = options.bias_correction
+    options, run, say = session.options, session.run, session.say
     steps = options.num_train_steps, options.num_warmup_steps
     training = Training(
         session,
@@ -140,7 +138,7 @@ def _start(
         optimizer=OPTIMIZERS[options.optimizer],
         accumulation_steps=options.gradient_accumulation_steps,
         peak_flops=peak_flops(session.strategy, options.precision),
-        **arguments,
+        bias_correction=options.bias_correction,
     )
     if not (options.do_train or session.resumed or options.init_checkpoint):
         raise ValueError(f"{run.path} holds no checkpoint to evaluate: train first")

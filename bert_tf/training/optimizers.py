@@ -40,7 +40,8 @@ class AdamW:
     Args:
         variables: the trainable variables; create the optimizer in their strategy's scope.
         weight_decay: biases and the parameters of layer normalization do not decay.
-        bias_correction: whether to correct the bias of the moments toward 0.
+        bias_correction: whether to correct the bias of the moments toward 0; by default the
+            attribute of the class.
         rates: the rule for the factors on the learning rate.
 
     Attributes:
@@ -54,18 +55,19 @@ class AdamW:
     """
 
     beta_1, beta_2 = 0.9, 0.999
-    adapts = False
+    adapts = bias_correction = False
 
     def __init__(
         self,
         variables: Sequence[keras.Variable],
         weight_decay: float = 0.01,
         epsilon: float = 1e-6,
-        bias_correction: bool = False,
+        bias_correction: bool | None = None,
         rates: Factors = (),
     ):
         self.weight_decay, self.epsilon = weight_decay, epsilon
-        self.bias_correction = bias_correction
+        if bias_correction is not None:
+            self.bias_correction = bias_correction
         self._targets = [variable.value for variable in variables]
         self.rates = [factor_of(variable.path, rates) for variable in variables]
         self._decays = [not _NO_DECAY.search(variable.path) for variable in variables]
@@ -76,7 +78,7 @@ class AdamW:
         self.slots = {}
         for variable, (m, v) in zip(variables, self._moments, strict=True):
             self.slots |= {f"{variable.path}/adam_m": m, f"{variable.path}/adam_v": v}
-        if bias_correction:
+        if self.bias_correction:
             self.slots["update_count"] = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def apply(
@@ -173,12 +175,7 @@ class Lamb(AdamW):
     google-research/albert lamb_optimizer.py `LAMBOptimizer`.
     """
 
-    adapts = True
-
-    def __init__(
-        self, variables: Sequence[keras.Variable], *, bias_correction: bool = True, **kwargs
-    ):
-        super().__init__(variables, bias_correction=bias_correction, **kwargs)
+    adapts = bias_correction = True
 
 
 OPTIMIZERS = {"adamw": AdamW, "lamb": Lamb}

@@ -127,17 +127,13 @@ def _rows(content: dict[str, Any]) -> Iterator[_Row]:
     for article in content["data"]:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
-                yield _row(question, paragraph["context"])
-
-
-def _row(question: dict[str, Any], context: str) -> _Row:
-    answers, faults, impossible = None, (), question.get("is_impossible")
-    if impossible:
-        answers, faults = [], (_DROPPED,) if question.get("answers") else ()
-    elif "answers" in question:
-        answers = [(answer["text"], answer["answer_start"]) for answer in question["answers"]]
-        faults = (_UNMARKED,) if impossible is False and not answers else ()
-    return _Row(str(question["id"]), question["question"], context, answers, faults)
+                given, impossible = question.get("answers"), question.get("is_impossible")
+                faults = (_DROPPED,) if impossible and given else ()
+                faults += (_UNMARKED,) if impossible is False and given == [] else ()
+                answers = given and [(answer["text"], answer["answer_start"]) for answer in given]
+                answers = [] if impossible else answers
+                id_, context = str(question["id"]), paragraph["context"]
+                yield _Row(id_, question["question"], context, answers, faults)
 
 
 def _examples(rows: Iterable[_Row], split: str, unanswerable: bool) -> SquadExamples:

@@ -77,8 +77,6 @@ def compress(options: CompressionOptions) -> dict[str, float]:
     options = with_length(options, teacher.spec.config)
     say(f"Recipe {options.recipe}: {recipe.paper}.")
     task = make_task(options, teacher.head)
-    if task.head.kind == EMBEDDING:
-        raise ValueError(f"compress has no --label_type={options.label_type}: omit it")
     teacher = in_task_order(teacher, task, say)
     options = resumed_flags(options, run)
     if run.finished:

@@ -14,7 +14,6 @@ from bert_tf.base.files import fields_kind, read_file
 from bert_tf.base.output_files import atomic_write, check_free, write_json
 from bert_tf.base.progress import say
 from bert_tf.compression.compression_options import COMPRESSION, PRECOMPUTED
-from bert_tf.compression.recipes import RECIPES
 from bert_tf.runs.run import Run
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.training.reports import rank
@@ -46,14 +45,8 @@ class Outcome:
     @classmethod
     def read(cls, folder: str) -> Self | None:
         """Reads the record in a run folder; None if there is none."""
-        run = Run(folder)
-        if not (values := run.read_json(COMPRESSION, fields_kind(cls))):
+        if not (values := Run(folder).read_json(COMPRESSION, fields_kind(cls))):
             return None
-        wrong = [x for x in ("teacher_parameters", "student_bytes") if not values[x] > 0]
-        wrong += ["recipe"] if values["recipe"] not in RECIPES else []
-        if wrong:
-            found = f"{wrong[0]} is {values[wrong[0]]!r}, which no run wrote"
-            raise ValueError(f"{run.file(COMPRESSION)}: {found}: restore the file")
         return cls(*(values.get(field.name) for field in dataclasses.fields(cls)))
 
     def write(self, folder: str) -> None:

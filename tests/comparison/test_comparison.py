@@ -279,17 +279,12 @@ def test_students_of_one_recipe_have_the_names_of_their_folders(add_student, run
         reporting.read_students(str(runs))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("student_bytes", 0), ("student_bytes", float("nan")), ("teacher_parameters", -1)]
-    + [("recipe", "pd7"), ("student_bytes", "1")],
-)
-def test_a_record_that_was_edited_is_named(add_student, runs, name, value):
-    """Oracle: the file, and the value that no student has."""
+def test_a_damaged_record_is_named(add_student, runs):
+    """Oracle: the file, and the value of another type."""
     add_student("a", 0.4, "pd")
     path = runs / "a" / "compression.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {name: value}))
-    with one_line(f"{path}.*{name} is {value!r}"):
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"student_bytes": "1"}))
+    with one_line(f"{path}.*student_bytes is '1'"):
         reporting.read_students(str(runs))
 
 

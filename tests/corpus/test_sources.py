@@ -144,15 +144,37 @@ def test_unreadable_files(tmp_path):
         list(read_blocks([str(tmp_path)], 100))
 
 
-@pytest.mark.parametrize("mark", ["UTF16_LE", "UTF16_BE", "UTF32_LE", "UTF32_BE"])
-def test_wide_encodings_are_named(tmp_path, mark):
+_TEXTS = [
+    "The cat sat.\nIt ran.\n",
+    "Кошка сидела.\n\nОна ушла.\n",
+    "我们今天学习。上海很大。\n第二行。\n",
+    "اللغة العربية جميلة\nنعم\n",
+    "ok 👍🏽 fine\n",
+    "hi\n",
+]
+
+
+@pytest.mark.parametrize("text", _TEXTS)
+def test_wide_encodings_are_named(tmp_path, text):
     """Oracle: the codec of Python that iconv has under the same name."""
-    text, encoding = "Кошка сидела.\n", f"{mark[:3]}-{mark[3:5]}"
-    data = getattr(codecs, f"BOM_{mark}") + text.encode(mark.replace("UTF", "UTF-"))
-    file = _write(tmp_path / "wide.txt", data)
-    with pytest.raises(ValueError, match=f"wide.txt is {encoding}: .*iconv -f {encoding} -t"):
-        list(read_blocks([file], 100))
-    assert data.decode(encoding) == text
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"):
+        for times in (1, 500):
+            file = _write(tmp_path / "wide.txt", (text * times).encode(encoding))
+            with pytest.raises(ValueError, match="wide.txt is UTF-.*iconv") as error:
+                list(read_blocks([file], 100))
+            name = str(error.value).split("-f ")[1].split()[0]
+            assert codecs.lookup(name).name == encoding
+            assert (tmp_path / "wide.txt").read_bytes().decode(name) == text * times
+
+
+def test_stray_nuls_are_no_wide_encoding(tmp_path):
+    """Oracle: the bytes, which stay as they are."""
+    french = ("Où êtes-vous allé cet été, Zoë?\n" * 90).encode("latin-1")
+    for data in (french, b"a\0b", *((text * 90).encode() for text in _TEXTS)):
+        for position in (0, 7, 8, len(data)):
+            data = data[:position] + b"\0" + data[position:]
+            file = _write(tmp_path / "narrow.txt", data)
+            assert b"".join(block.data for block in read_blocks([file], 2**30)) == data
 
 
 def test_groups(tmp_path):

@@ -62,7 +62,6 @@ def build_vocabulary(
     tfds: _Text | None = None,
     unwrap: bool | None = False,
     split_sentences: bool | None = False,
-    min_frequency: int | None = 2,
     placement: Literal["append", "unused"] | None = "append",
     num_workers: int | None = None,
     document_separator: _Text | None = None,

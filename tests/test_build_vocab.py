@@ -13,7 +13,7 @@ from bert_tf.build_vocab import Options, run
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.job import make_job
 from bert_tf.text.tokenizer import WordPieceTokenizer
-from bert_tf.vocabulary import building
+from bert_tf.vocabulary import building, learning
 from bert_tf.weights.checkpoint import load_mapping
 from bert_tf.weights.resolving import read_vocab_file
 from tfrecords.vocabulary import Vocabulary, load_vocab
@@ -68,9 +68,11 @@ def rows_of_table(output: str) -> dict[str, list[str]]:
     return {line[0]: line[1:] for line in lines if line and line[-1].endswith("%")}
 
 
-def test_coverage_is_reported(tmp_path, capsys):
+def test_coverage_is_reported(tmp_path, capsys, monkeypatch):
     # "ab" and "ac" are two tokens each, "q" is one: 5 words and 9 tokens.
-    vocab = build(tmp_path, b"ab ab ab\r\nac q\n", min_frequency=1, vocab_size=110)
+    with monkeypatch.context() as patch:
+        patch.setattr(learning, "MIN_FREQUENCY", 1)
+        vocab = build(tmp_path, b"ab ab ab\r\nac q\n", vocab_size=110)
     assert vocab.tokens == ("[PAD]", *UNUSED, *SPECIAL[1:], "a", "b", "c", "q", "##b", "##c")
     row = list(rows_of_table(capsys.readouterr().out).values())[0]
     assert row == ["5", "3", "1.800", "1.00", "0.0000%"]
@@ -275,7 +277,6 @@ def test_what_others_wrote_is_not_replaced(tmp_path, monkeypatch, end, meanwhile
     [
         (b" \n\t\n\x00\n", {}, "text.txt: the text has no words"),
         (b"abc abc", {"vocab_size": 9}, "--vocab_size=9 is too small: .* need 109"),
-        (b"abc abc", {"min_frequency": 0}, "--min_frequency is 0: it must be 1 or more"),
         (b"abc", {"output_file": None}, "give --output_file, or --report_vocab to only"),
         (b"abc", {"report_vocab": "v.txt"}, "--output_file and --report_vocab exclude each other"),
         (b"a", {"num_new_tokens": 5}, "--num_new_tokens has no effect without --extend_vocab"),

@@ -91,13 +91,12 @@ def make_vocabulary(options: VocabularyOptions) -> None:
 
 
 def _learn(options: VocabularyOptions, counts: WordCounts) -> tuple[Vocabulary, None]:
-    size, least = options.vocab_size, options.min_frequency
-    vocab = Vocabulary((*learn_vocabulary(counts.all(), size, least),))
+    size = options.vocab_size
+    vocab = Vocabulary((*learn_vocabulary(counts.all(), size),))
     if len(vocab) < size:
         say(
-            f"The text yielded only {len(vocab):,} of {size:,} tokens with "
-            f"--min_frequency={least}. With --preset, the model gets this size; in "
-            f"your own bert_config.json, set vocab_size to {len(vocab)}."
+            f"The text yielded only {len(vocab):,} of {size:,} tokens. With --preset, the model "
+            f"gets this size; in your own bert_config.json, set vocab_size to {len(vocab)}."
         )
     return vocab, None
 
@@ -107,7 +106,7 @@ def _extend(
 ) -> tuple[Vocabulary, str]:
     """Adds the tokens that shorten the text most; returns the mapping, too."""
     most, lower_case = options.num_new_tokens, options.do_lower_case
-    new = choose_new_tokens(counts.all(), old, most, lower_case, options.min_frequency)
+    new = choose_new_tokens(counts.all(), old, most, lower_case)
     if not new:
         raise ValueError(f"{options.extend_vocab} already covers the text: there is nothing to add")
     say(f"Added {len(new):,} tokens, such as {', '.join([*new][:10])}.")

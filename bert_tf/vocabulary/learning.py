@@ -18,6 +18,8 @@ from tfrecords.vocabulary import MAX_CHARACTERS_PER_WORD, Vocabulary
 _CHARACTER_COVERAGE = 0.9999
 # The trainer reads text, not counts, so more words than this would take hours.
 MAX_OCCURRENCES = 100_000_000
+# A token that occurs, or that saves tokens, less often is left out.
+MIN_FREQUENCY = 2
 # As many as give [UNK] the id 100, as in the published vocabularies.
 _UNUSED = [f"[unused{slot}]" for slot in range(99)]
 _MAX_JOINED_TOKENS = 8
@@ -27,10 +29,7 @@ _WORDS_AT_ONCE = 100_000
 
 
 def learn_vocabulary(
-    words: Counter[str],
-    vocab_size: int,
-    min_frequency: int = 2,
-    max_occurrences: int = MAX_OCCURRENCES,
+    words: Counter[str], vocab_size: int, max_occurrences: int = MAX_OCCURRENCES
 ) -> list[str]:
     """Returns the tokens of a BERT vocabulary, at most `vocab_size`, in the order of their ids.
 
@@ -40,7 +39,7 @@ def learn_vocabulary(
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     reserved = ["[PAD]", *_UNUSED, "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    alphabet = _alphabet(words, min_frequency)
+    alphabet = _alphabet(words)
     words = Counter(
         {
             word: times
@@ -60,7 +59,7 @@ def learn_vocabulary(
     one_in = max(1, -(-words.total() // max_occurrences))
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
-        min_frequency=-(-min_frequency // one_in),
+        min_frequency=-(-MIN_FREQUENCY // one_in),
         special_tokens=given,
         show_progress=False,
     )
@@ -71,7 +70,7 @@ def learn_vocabulary(
     return sorted(ids, key=ids.get)
 
 
-def _alphabet(words: Counter[str], min_frequency: int) -> set[str]:
+def _alphabet(words: Counter[str]) -> set[str]:
     """Returns the characters that get a token: frequent, and within the character coverage."""
     characters: Counter[str] = Counter()
     for word, times in words.items():
@@ -81,7 +80,7 @@ def _alphabet(words: Counter[str], min_frequency: int) -> set[str]:
     # Drops the rarest characters first. Code points break ties.
     for character, times in sorted(characters.items(), key=lambda item: (item[1], item[0])):
         room -= times
-        if room < 0 and times >= min_frequency:
+        if room < 0 and times >= MIN_FREQUENCY:
             break
         del characters[character]
     return set(characters)
@@ -107,11 +106,7 @@ def _repeat(words: list[tuple[str, int]], at_once: int = 1000) -> Iterator[str]:
 
 
 def choose_new_tokens(
-    words: Counter[str],
-    vocab: Vocabulary,
-    num_tokens: int,
-    lower_case: bool = True,
-    min_frequency: int = 2,
+    words: Counter[str], vocab: Vocabulary, num_tokens: int, lower_case: bool = True
 ) -> dict[str, tuple[int, ...]]:
     """Returns the tokens that shorten the text most, at most `num_tokens`, best first.
 
@@ -121,7 +116,7 @@ def choose_new_tokens(
     number of tokens that it saves in the text; replacing an [UNK] counts as one. The algorithm is
     greedy: it takes the token with the highest value, updates the words that contain it, which
     lowers the values of other tokens, and repeats. Code points break ties. It never takes a token
-    that saves fewer than `min_frequency` tokens. The words are normalized.
+    that saves fewer than `MIN_FREQUENCY` tokens. The words are normalized.
     """
     places = _Places()
     unknown: Counter[str] = Counter()
@@ -142,7 +137,7 @@ def choose_new_tokens(
     while heap and len(chosen) < num_tokens:
         negative_value, token = heapq.heappop(heap)
         value = value_of(token)
-        if value < min_frequency:
+        if value < MIN_FREQUENCY:
             continue
         if value < -negative_value:
             heapq.heappush(heap, (-value, token))

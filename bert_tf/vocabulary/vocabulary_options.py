@@ -28,12 +28,6 @@ class VocabularyOptions(CorpusOptions):
         "Lower-case the text and strip accents. Turn it off for a cased vocabulary. Default: "
         "true for a new vocabulary; that of the vocabulary for --extend_vocab and --report_vocab.",
     )
-    min_frequency: int = rare_option(
-        2,
-        "How often a token must occur to be included.",
-        at_least=1,
-        instead_of=("report_vocab",),
-    )
     extend_vocab: str | None = option(None, "A vocabulary to extend.", instead_of=("report_vocab",))
     num_new_tokens: int = option(
         1000, "Maximum number of tokens to add.", **VOCABULARY, needs=("extend_vocab",)

@@ -11,6 +11,7 @@ from collections import Counter
 import pytest
 
 from bert_tf.text.tokenizer import WordPieceTokenizer
+from bert_tf.vocabulary import learning
 from bert_tf.vocabulary.learning import choose_new_tokens, extend, learn_vocabulary
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary
 
@@ -21,21 +22,25 @@ LETTERS = [f"{start}{letter}" for letter in "abcd" for start in ("", "##")]
 OLD = Vocabulary((*SPECIAL_TOKENS, "[unused0]", *LETTERS, "ab", "[unused1]"))
 
 
-def test_merges_by_hand():
+def test_merges_by_hand(monkeypatch):
     """Pairs: ##u ##g 20, then ##u ##n 16, h ##ug 15, p ##un 12; next would be hug ##s 5."""
     alphabet = ["b", "g", "h", "n", "p", "s", "u", "##g", "##n", "##s", "##u"]
     expected = [*RESERVED, *alphabet, "##ug", "##un", "hug", "pun"]
     assert learn_vocabulary(HUGS, len(expected)) == expected
+    monkeypatch.setattr(learning, "MIN_FREQUENCY", 12)
     # Without b (4) and s (5): p ##u 17, then pu ##n 12. All other pairs are too rare.
     expected = [*RESERVED, "g", "h", "n", "p", "u", "##g", "##n", "##u", "pu", "pun"]
-    assert learn_vocabulary(HUGS, 200, min_frequency=12) == expected
+    assert learn_vocabulary(HUGS, 200) == expected
 
 
-def test_a_sample_gives_what_fewer_occurrences_give():
+def test_a_sample_gives_what_fewer_occurrences_give(monkeypatch):
     """Oracle: 1 in 7 of seven times as many occurrences gives the original counts."""
     words = Counter({word: 7 * times for word, times in HUGS.items()})
-    sampled = learn_vocabulary(words, 200, 7 * 6, max_occurrences=HUGS.total())
-    assert sampled == learn_vocabulary(HUGS, 200, 6)
+    with monkeypatch.context() as patch:
+        patch.setattr(learning, "MIN_FREQUENCY", 7 * 6)
+        sampled = learn_vocabulary(words, 200, HUGS.total())
+        patch.setattr(learning, "MIN_FREQUENCY", 6)
+        assert sampled == learn_vocabulary(HUGS, 200)
     # 70 rare words share a token that none of them alone would bring into a sample of 1 in 7.
     rare = Counter({f"hug{chr(97 + i // 26)}{chr(97 + i % 26)}": 3 for i in range(70)})
     assert "hug" in learn_vocabulary(rare, 200, max_occurrences=30)
@@ -81,8 +86,6 @@ def test_choice_by_hand():
         ("abc", ids("ab", "##c")),
     ]
     assert [*choose_new_tokens(words, OLD, 2, lower_case=False)] == ["abcd", "dcd"]
-    # The rarest, "ca", saves one token, which only a lower min_frequency accepts.
-    assert [*choose_new_tokens(words, OLD, 10, False, min_frequency=1)][4] == "ca"
 
 
 def slow_choice(words: Counter[str], num_tokens: int) -> list[str]:

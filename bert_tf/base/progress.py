@@ -92,7 +92,11 @@ def progress_bar(
         layout = "{l_bar}{bar}| {n_fmt}/{total_fmt} " + times
         bar, pace = _Bar, {"dynamic_ncols": True}
         if _is_notebook():
-            bar, pace = _notebook_bar()
+            pace = _IN_NOTEBOOK | {"file": sys.stdout}
+            if importlib.util.find_spec("ipywidgets"):
+                from tqdm.notebook import tqdm as bar
+
+                pace = {}
     else:
         layout = "{desc}{percentage:3.0f}% {n_fmt}/{total_fmt} " + times
         bar, pace = _Lines, {"mininterval": _SECONDS_BETWEEN_LINES, "miniters": 1}
@@ -133,14 +137,6 @@ def quietly(wanted: bool) -> Iterator[None]:
 def shows_bars() -> bool:
     """Returns whether libraries should show progress bars."""
     return (sys.stderr.isatty() or _is_notebook()) and not _is_quiet()
-
-
-def _notebook_bar() -> tuple[type[tqdm], dict[str, object]]:
-    if importlib.util.find_spec("ipywidgets"):
-        from tqdm.notebook import tqdm as widget
-
-        return widget, {}
-    return _Bar, _IN_NOTEBOOK | {"file": sys.stdout}
 
 
 def _is_notebook() -> bool:

@@ -185,6 +185,14 @@ _PATIENT = Loss(
 )
 _PREDICTIONS = Loss(0.0, terms=(_soft_labels(1.0, temperature=1.0),))
 
+_PKD6 = Recipe("Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)", _PATIENT, divisor=2)
+_INTERNAL = Recipe(
+    "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
+    _internal(STACKED),
+    divisor=2,
+    spread=True,
+)
+
 RECIPES = {
     "layers": Recipe(
         "Sajjad et al., On the Effect of Dropping Layers (arXiv:2004.03844)", divisor=2
@@ -195,16 +203,8 @@ RECIPES = {
         divisor=2,
         spread=True,
     ),
-    "pkd6": Recipe(
-        "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
-        _PATIENT,
-        divisor=2,
-    ),
-    "pkd3": Recipe(
-        "Sun et al., Patient Knowledge Distillation (arXiv:1908.09355)",
-        _PATIENT,
-        divisor=4,
-    ),
+    "pkd6": _PKD6,
+    "pkd3": replace(_PKD6, divisor=4),
     "pd": Recipe(
         "Turc et al., Well-Read Students Learn Better (arXiv:1908.08962)",
         _PREDICTIONS,
@@ -231,18 +231,8 @@ RECIPES = {
         has_default=False,
         shares_layers=True,
     ),
-    "internal": Recipe(
-        "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
-        _internal(STACKED),
-        divisor=2,
-        spread=True,
-    ),
-    "internal-progressive": Recipe(
-        "Aguilar et al., Knowledge Distillation from Internal Representations (arXiv:1910.03723)",
-        _internal(PROGRESSIVE),
-        divisor=2,
-        spread=True,
-    ),
+    "internal": _INTERNAL,
+    "internal-progressive": replace(_INTERNAL, loss=_internal(PROGRESSIVE)),
     "theseus": Recipe(
         "Xu et al., BERT-of-Theseus (arXiv:2002.02925)",
         Loss(replaces=True),

@@ -21,6 +21,7 @@ def data(tmp_path_factory) -> pathlib.Path:
     _write_pairs(folder / "MRPC")
     _write_questions(folder / "SQuAD")
     _write_tags(folder / "conll")
+    _write_chinese(folder / "chinese")
     return folder
 
 
@@ -96,6 +97,13 @@ def _write_tags(folder: pathlib.Path) -> None:
         (folder / f"{split}.txt").write_text(sentence * 32)
 
 
+def _write_chinese(folder: pathlib.Path) -> None:
+    folder.mkdir()
+    for name, text in {"neg": "这本书不好看", "pos": "这本书很好看"}.items():
+        lines = [f"{text}{number}\n" for number in range(32)]
+        (folder / f"{name}.txt").write_text("".join(lines), encoding="utf-8")
+
+
 _SETTINGS = {
     "movie_reviews": {
         "DATA_DIR": "aclImdb",
@@ -113,8 +121,9 @@ _SETTINGS = {
     "search": {"TEXTS": "texts.txt"},
     "first_classifier": {"DATA": "messages.tsv"},
     "python_tour": {"STEPS": 3},
+    "languages": {"ENGLISH": "encoder", "DATA_DIR": "chinese", "REVIEWS": 64, "EPOCHS": 1},
 }
-_PATHS = ("MODEL", "DATA_DIR", "TAGGED")
+_PATHS = ("MODEL", "ENGLISH", "DATA_DIR", "TAGGED")
 
 
 def test_every_notebook_is_executed():

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.content import estimate_content_bytes, read_content
+from bert_tf.base.content import estimate_content_bytes, read_lines
 from bert_tf.base.progress import counted, progress_bar, say
 from bert_tf.compression.compression_options import CompressionOptions
 from bert_tf.compression.recipes import RECIPES
@@ -90,16 +90,11 @@ class Glove:
 
 
 def _lines(path: str) -> Iterator[bytes]:
-    """Yields the lines of a file and, if it ends with a line feed, a blank one."""
-    size, rest = estimate_content_bytes([path]), b""
-    with progress_bar(
-        total=size, desc="Reading vectors", unit="B", unit_scale=True, leave=False, delay=5
-    ) as bar:
-        for part in read_content(path):
-            *lines, rest = (rest + part).split(b"\n")
-            yield from lines
+    shown = dict(desc="Reading vectors", unit="B", unit_scale=True, leave=False, delay=5)
+    with progress_bar(total=estimate_content_bytes([path]), **shown) as bar:
+        for part in read_lines(path):
+            yield from part.removesuffix(b"\n").split(b"\n")
             bar.update(len(part))
-    yield rest
 
 
 def _numbers(fields: Sequence[bytes]) -> np.ndarray:

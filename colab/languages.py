@@ -33,8 +33,7 @@ LEARNING_RATE = 3e-5  # @param {type:"number"}
 #
 # A vocabulary without a language's words splits them into many small tokens, which say little and fill the
 # 512 places of the encoder. A character that is missing makes the whole word `[UNK]`: the model cannot read it.
-# The texts
-# are from article 1 of the Universal Declaration of Human Rights.
+# The texts are from article 1 of the Universal Declaration of Human Rights.
 
 # %%
 import os

@@ -17,11 +17,6 @@ OF_A_CLASS = ("precision", "recall", "f1")
 _QUERIES_AT_ONCE = 1024
 
 
-def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Returns the share of predictions that equal their labels, both int [N]."""
-    return float(np.mean(labels == predictions))
-
-
 def correlations(values: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     """Returns the linear correlation, that of the ranks, and their mean; both arrays are [N]."""
     # scikit-learn and SciPy are slow to import.
@@ -47,7 +42,8 @@ def of_classes(labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> 
     from sklearn.metrics import f1_score, matthews_corrcoef, roc_auc_score
 
     predictions = logits.argmax(axis=-1)
-    scores = {"loss": mean_cross_entropy(labels, logits), "accuracy": accuracy(labels, predictions)}
+    scores = {"loss": mean_cross_entropy(labels, logits)}
+    scores["accuracy"] = float(np.mean(labels == predictions))
     with warnings.catch_warnings(action="ignore"):  # rare inputs, of which the result is right
         scores["matthews"] = float(matthews_corrcoef(labels, predictions))
     if len(names) == 2:

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from bert_tf.base.files import absolute_path
+from bert_tf.base.progress import counted
 from bert_tf.config import ModelSpec
 from bert_tf.devices.session import Session, Training, training_devices
 from bert_tf.pretraining import phase_data
@@ -22,7 +23,7 @@ from bert_tf.training.chips import peak_flops
 from bert_tf.training.driver import Plan
 from bert_tf.training.optimizers import OPTIMIZERS, make_schedule
 from bert_tf.training.reports import EVAL_RESULTS, read_results
-from bert_tf.training.strategy import check_batch_size, describe_devices
+from bert_tf.training.strategy import check_batch_size
 from bert_tf.training.trainer import Objective
 from bert_tf.weights.resolving import check_length, resolve_model
 from tfrecords.reader import explain_bad_record
@@ -169,10 +170,11 @@ def _announce(
 ) -> None:
     options, say, config = session.options, session.say, spec.config
     parameters = sum(math.prod(weight.shape) for weight in weights)
+    replicas = counted(session.strategy.num_replicas_in_sync, f"{session.device} replica")
     warn_about_casing(spec.vocab, spec.lower_case, say=say)
     say(
         f"{config.num_hidden_layers} layers of {config.hidden_size}, "
-        f"{parameters:,} parameters, on {describe_devices(session.strategy)}."
+        f"{parameters:,} parameters, on {replicas}."
     )
     if options.do_train and options.num_warmup_steps >= options.num_train_steps:
         say(

@@ -121,11 +121,6 @@ def _tpu_strategy(
     return tf.distribute.TPUStrategy(resolver)
 
 
-def describe_devices(strategy: tf.distribute.Strategy) -> str:
-    """Returns a description such as "2 GPU replicas"."""
-    return counted(strategy.num_replicas_in_sync, f"{device_type(strategy)} replica")
-
-
 def device_type(strategy: tf.distribute.Strategy) -> str:
     """Returns "CPU", "GPU" or "TPU"."""
     return tf.DeviceSpec.from_string(strategy.extended.worker_devices[0]).device_type

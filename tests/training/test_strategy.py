@@ -20,7 +20,6 @@ def test_missing_devices_are_named():
         with pytest.raises(ValueError, match=f"--strategy={name}: {message}"):
             strategies.make_strategy(WorkerOptions(strategy=name))
     mirrored = tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
-    assert strategies.describe_devices(mirrored) == "2 CPU replicas"
     with pytest.raises(ValueError, match="--train_batch_size=7 is not a multiple of the 2 repl"):
         strategies.check_batch_size(mirrored, "train_batch_size", 7)
     with mirrored.scope(), one_line("a strategy is in scope here: leave its scope; --strategy ch"):

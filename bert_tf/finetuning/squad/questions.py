@@ -123,7 +123,6 @@ def _table_rows(path: str | TableInMemory) -> Iterator[_Row]:
 
 
 def _rows(content: dict[str, Any]) -> Iterator[_Row]:
-    """Yields the questions of a file."""
     for article in content["data"]:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:

@@ -124,6 +124,12 @@ def import_tensors(
         names = [row.theirs for row in rows if row.weight.path == HEAD_BIAS]
         shapes = [theirs[name].shape for name in names if name in theirs]
         classes = next((shape[0] for shape in shapes if shape), 0)
+    # Before the names of so many layers take memory.
+    if (layers := num_layers(config)) > len(theirs):
+        raise ValueError(
+            f"{path}: the configuration has {layers:,} layers, but there are only {len(theirs):,} "
+            "variables: use the configuration that belongs to the checkpoint"
+        )
     tensors, used, missing, misshapen = {}, set(), [], []
     for part in PARTS:
         found = list(entries(rows, config, [part], classes))

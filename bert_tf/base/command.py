@@ -278,7 +278,9 @@ def error_line(error: Exception, if_out_of_memory: str) -> str | None:
 
     With `--verbosity=1`, or after `absl.logging.set_verbosity(1)`, logs the traceback.
     """
-    logging.debug("traceback", exc_info=error)
+    # Otherwise, absl would give the logging of a user's process a handler.
+    if logging.level_debug():
+        logging.debug("traceback", exc_info=error)
     if isinstance(error, MemoryError) or "ResourceExhausted" in type(error).__name__:
         tensor = re.search(r"tensor with shape\[[\d,]*\]", str(error))
         wanted = f" ({tensor[0]})" if tensor else ""

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import logging
 import os
 import pathlib
 import pydoc
@@ -213,6 +214,14 @@ def test_an_error_for_users_shows_only_their_lines(call):
         with pytest.raises((ValueError, KeyError)) as caught:
             call(source)
         assert traceback.extract_tb(caught.tb)[-1].name == "_run"
+
+
+def test_an_error_leaves_the_logging_of_the_process_alone(call, monkeypatch):
+    """Oracle: no handler, with which a later logging.basicConfig would do nothing."""
+    monkeypatch.setattr(logging.root, "handlers", [])
+    with pytest.raises(ValueError):
+        call("x", size=0.5)
+    assert logging.root.handlers == []
 
 
 @pytest.mark.slow

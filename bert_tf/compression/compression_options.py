@@ -133,7 +133,7 @@ class CompressionOptions(StudentOptions, FineTuningOptions):
         recipe = RECIPES[self.recipe]
         unsuited = {"feature_based", "lora_rank", *recipe.unsuited}
         if recipe.loss.compares:
-            unsuited |= {"class_weights", "freeze_encoder"}
+            unsuited |= {"class_weights", "freeze_encoder", "num_train_examples"}
         if recipe.loss.last_stage:
             unsuited.add("early_stopping")  # it would end the run before the last stage
         if not recipe.loss.terms:

@@ -203,6 +203,7 @@ def test_a_resumed_student_keeps_its_flags(make_options, config, monkeypatch):
     [
         ("tinybert", {"early_stopping": 1}, "--early_stopping does not suit --recipe=tinybert"),
         ("pd", {"class_weights": "balanced"}, "--class_weights does not suit --recipe=pd"),
+        ("pd", {"num_train_examples": 9}, "--num_train_examples does not suit --recipe=pd"),
         ("layers", {"lora_rank": 8}, "--lora_rank does not suit --recipe=layers"),
         ("layers", {"augment": 2}, "--augment has no effect without --masked_lm"),
         ("layers", {"glove_file": "x"}, "--glove_file has no effect without --augment"),

@@ -13,7 +13,9 @@ from bert_tf.base.published import read_published
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
 from bert_tf.finetuning.multi_task import TOGETHER
 from bert_tf.finetuning.registry import task_of_run
+from bert_tf.finetuning.saved_run import SET
 from bert_tf.finetuning.sweep import Score, ScoreTable, summarize
+from bert_tf.finetuning.task import TRAIN
 from bert_tf.runs.run import COMMAND, FINISHED, FLAGS, Run
 from bert_tf.training.reports import rank
 
@@ -104,7 +106,10 @@ def read_groups(folder: str) -> tuple[list[Group], list[str]]:
         results = run.read_json(EVAL_RESULTS_JSON, dict[str, float]) if run.finished else {}
         if results:
             key = {name: x for name, x in run.flags.items() if name not in _VARYING}
-            described = json.dumps([key, run.made_from.sets], sort_keys=True)
+            made_from = run.made_from.sets
+            if run.flags.get("num_train_examples"):
+                made_from.pop(SET.format(TRAIN), None)  # every seed draws others
+            described = json.dumps([key, made_from], sort_keys=True)
             groups.setdefault(described, {})[run] = results
         else:
             unfinished.append(run.path)

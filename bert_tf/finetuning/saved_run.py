@@ -22,7 +22,8 @@ from bert_tf.weights.opening import open_checkpoint
 
 # The key in flags.json for the flags whose data were in memory.
 IN_MEMORY = "in_memory"
-_SET = "the {} set"
+# What `Run.made_from` calls a split.
+SET = "the {} set"
 _OTHER_DATA = "to evaluate on other data, give --init_checkpoint={} and another --output_dir"
 
 
@@ -116,7 +117,7 @@ def _describe(splits: Mapping[str, Features]) -> Inputs:
         checksum = 0
         for part in tf.nest.flatten(values, expand_composites=True):
             checksum = zlib.crc32(np.ascontiguousarray(part), checksum)
-        inputs.append({"name": _SET.format(name), "crc32": checksum})
+        inputs.append({"name": SET.format(name), "crc32": checksum})
     return inputs
 
 
@@ -129,7 +130,7 @@ def check_same_data(
     """
     data = _describe(splits)
     advice = f"restore the data; {_OTHER_DATA.format(run.path)}"
-    run.check_made_from(data, advice, [*map(_SET.format, needed)])
+    run.check_made_from(data, advice, [*map(SET.format, needed)])
     return data
 
 

@@ -140,6 +140,18 @@ def test_a_folder_has_many_names(add_run, tmp_path, monkeypatch, capsys, folder)
     assert capsys.readouterr().out.splitlines()[2].split()[:2] == [".", "1"]
 
 
+def test_seeds_that_draw_their_training_examples_are_one_group(add_run, compare):
+    """Oracle: by hand; without --num_train_examples, other training sets are other groups."""
+    for count in (None, 9):
+        for seed in (1, 2):
+            flags = dict(random_seed=seed, num_train_examples=count)
+            run = Run(add_run(f"{count}/{seed}", {"eval_accuracy": seed / 4}, **flags))
+            run.record_made_from([{"name": "the train set", "crc32": seed}])
+    rows = [line.split() for line in compare().splitlines()[2:5]]
+    assert [row[0] for row in rows] == ["None/2", "9", "None/1"]
+    assert rows[1][1:4] == ["9", "2", "0.3750"]
+
+
 def test_the_average_of_a_model_with_all_tasks(add_run, compare):
     """Oracle: nine times 50 %; the worse of two settings of one task does not count."""
     for task in dict.fromkeys(column.task for column in GLUE.columns):

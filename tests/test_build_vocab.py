@@ -9,6 +9,7 @@ import sys
 import pytest
 from support import edit_json
 
+from bert_tf.base.process import embedded
 from bert_tf.build_vocab import Options, run
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.job import make_job
@@ -135,6 +136,9 @@ def test_extending(tmp_path, capsys, placement):
     assert "  2.250  " in output and "  1.000  " in output  # tokens per word, before and after
     assert "Added 2 tokens, such as abc, ab." in output
     assert f"--init_vocab_mapping={tmp_path}/vocab.txt.mapping.json" in output.splitlines()[-1]
+    with embedded():
+        building._say_next(Options(output_file="v.txt", input_file="x", extend_vocab="old.txt"))
+    assert " init_vocab_mapping='v.txt.mapping.json'." in capsys.readouterr().out
 
 
 def test_an_extension_keeps_added_tokens(tmp_path, capsys):

@@ -95,7 +95,7 @@ def _learn(options: VocabularyOptions, counts: WordCounts) -> tuple[Vocabulary, 
     vocab = Vocabulary((*learn_vocabulary(counts.all(), size),))
     if len(vocab) < size:
         say(
-            f"The text yielded only {len(vocab):,} of {size:,} tokens. With --preset, the model "
+            f"The text yielded only {len(vocab):,} of {size:,} tokens. With a preset, the model "
             f"gets this size; in your own bert_config.json, set vocab_size to {len(vocab)}."
         )
     return vocab, None
@@ -232,8 +232,10 @@ def _say_next(options: VocabularyOptions) -> None:
     call = python_call("create_examples", **flags)
     say(f"Next, create examples:\n  {for_caller(command, call)}")
     if options.extend_vocab:
-        mapping = shlex.quote(options.output_file + _MAPPING_END)
+        mapping = options.output_file + _MAPPING_END
+        shell = f"--init_checkpoint and --init_vocab_mapping={shlex.quote(mapping)}"
+        python = f"init_checkpoint and init_vocab_mapping={mapping!r}"
         say(
             "To continue pre-training on these examples with a grown checkpoint, give "
-            f"run_pretraining --init_checkpoint and --init_vocab_mapping={mapping}."
+            f"{for_caller(f'run_pretraining {shell}', f'pretrain {python}')}."
         )

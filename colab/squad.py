@@ -110,7 +110,7 @@ def read(questions, contexts):
 inputs, first, starts, ends = read(["Who wrote Emma?"], ["Jane Austen wrote Emma."])
 for name, values in inputs.items():
     print(f"{name:15}", values.numpy()[0, :14], "...")
-print("bytes of each token of the text:", *zip(starts[0].numpy(), ends[0].numpy()))
+print("bytes of each token of the text:", *zip(starts.to_list()[0], ends.to_list()[0]))
 
 # %% [markdown]
 # ### What the model learns
@@ -151,7 +151,10 @@ sequence = hub.KerasLayer("encoder", trainable=True, name="encoder")(tokens)["se
 scores = tf_keras.layers.Dense(2, name="scores")(tf_keras.layers.Dropout(0.1)(sequence))
 sep = preprocessor.tokenize.get_special_tokens_dict()["end_of_segment_id"].numpy()
 allowed = (tokens["input_type_ids"] == 1) & (tokens["input_word_ids"] != sep)
-start_scores, end_scores = (tf.where(allowed, scores[:, :, side], -1e9) for side in (0, 1))
+start_scores, end_scores = (
+    tf_keras.layers.Activation("linear", name=name)(tf.where(allowed, scores[:, :, side], -1e9))
+    for side, name in enumerate(["start", "end"])
+)
 model = tf_keras.Model(tokens, [start_scores, end_scores])
 
 BATCH_SIZE = 16

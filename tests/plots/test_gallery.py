@@ -70,9 +70,10 @@ def test_the_gallery_draws_the_pictures_of_the_pages(tmp_path, eagerly):
     paths["ablations"] = tmp_path / "ablation"
     paths["ablations"].mkdir()
     row = {"row": "a", "parameters": 1, "scores": {"f1": {"mean": 1, "deviation": None}}}
-    values = {"title": "rows", "columns": ["f1"], "rows": [row | {"published": {}}]}
-    for grid in ("layers", "rates", "sizes"):
-        text = json.dumps(values | {"grid": grid})
+    row |= {"run": "a", "labels": 100, "published": {}}
+    values = {"title": "rows", "columns": ["f1"], "rows": [row]}
+    for grid, axis in (("labels", "labels"), ("layers", ""), ("rates", ""), ("sizes", "")):
+        text = json.dumps(values | {"grid": grid, "axis": axis})
         (paths["ablations"] / f"{grid}.json").write_text(text)
 
     flags = [f"--{name}={path}" for name, path in paths.items()]

@@ -93,8 +93,8 @@ def parse(
 class Process:
     """A contender in its own process, run by its own interpreter.
 
-    The script is started again with the same flags, and must call `parse`. `case` is what its
-    contenders need to know besides; `description` is what they say.
+    The script is started again with the same flags, and must call `parse`. `case` holds the
+    other settings of the contenders; `description` is what a contender prints about itself.
     """
 
     def __init__(self, name: str, python: str, case: dict):

@@ -277,8 +277,8 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
     )
     num_train_examples: int | None = rare_option(
         None,
-        "Train on this many examples, drawn at random with --random_seed; not for squad, swag, tags "
-        "or several tasks.",
+        "Train on this many examples, drawn at random with --random_seed; not for squad, swag, "
+        "tags or several tasks.",
         at_least=1,
     )
     warmup_proportion: float = rare_option(

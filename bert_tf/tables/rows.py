@@ -27,6 +27,13 @@ class NoRows(ValueError):
     """A file holds no rows."""
 
 
+def not_empty(path: str, content: bytes) -> bytes:
+    """Returns the content of a file; raises a `NoRows` if it is blank."""
+    if not content.strip():
+        raise NoRows(f"{path} is empty")
+    return content
+
+
 def read_rows(
     path: str | TableInMemory, quoted: bool | None = None
 ) -> tuple[str, Iterator[Numbered]]:
@@ -47,7 +54,7 @@ def read_rows(
             "is compressed: rename, convert or decompress it. For CoNLL files, use --task=ner"
         )
     if not file_size(path):
-        raise NoRows(f"{path} holds no examples")
+        raise NoRows(f"{path} is empty")
     if kind == "parquet":
         return "row", _at_least_one(path, parquet_rows(path))
     if kind == "tfrecord":

@@ -150,7 +150,8 @@ def test_columns_without_a_name_are_kept(write):
     ("name", "data", "message"),
     [
         ("a.txt", b"", "a.txt: the name must end in .csv, .tsv, .json, .jsonl"),
-        ("a.csv", b"", "a.csv holds no examples"),
+        ("a.csv", b"", "a.csv is empty"),
+        ("a.parquet", b"", "a.parquet is empty"),
         ("a.csv", b"text,label\n\n", "a.csv holds no examples"),
         ("a.csv", b"a,b\r1,2\r", "a.csv is a single line with carriage returns: save the file"),
         ("a.csv", b"\xff\xfet\0", "a.csv is UTF-16: save it as UTF-8"),

@@ -11,7 +11,7 @@ from bert_tf.base.files import check_single, errors_at
 from bert_tf.finetuning import examples
 from bert_tf.finetuning.task import TRAIN
 from bert_tf.tables.memory import TableInMemory
-from bert_tf.tables.rows import read_rows, table_kind
+from bert_tf.tables.rows import not_empty, read_rows, table_kind
 
 _ANSWER = {"answer_start": int, "text": str}
 _QUESTION = {"id": str | int, "question": str}
@@ -87,12 +87,14 @@ def read_squad_file(path: str | TableInMemory, split: str, unanswerable: bool) -
     the split "test" may lack answers. `unanswerable` says whether a question may have none, as in
     2.0.
     """
-    with errors_at(str(path)):
-        if table_kind(path) in ("jsonl", "parquet", "memory"):
+    if table_kind(path) in ("jsonl", "parquet", "memory"):
+        with errors_at(str(path)):
             return _examples(_table_rows(path), split, unanswerable)
-        check_single(path)
+    check_single(path)
+    content = not_empty(path, files.read_file(path))
+    with errors_at(str(path)):
         with errors_at(f"not in SQuAD's JSON format{examples.OWN_TABLE}"):
-            content = files.parse_json(files.read_file(path), _FILE)
+            content = files.parse_json(content, _FILE)
         return _examples(_rows(content), split, unanswerable)
 
 

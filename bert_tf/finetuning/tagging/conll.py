@@ -18,6 +18,7 @@ from bert_tf.finetuning.tagging.conll_columns import (
     without_ranges,
 )
 from bert_tf.finetuning.tagging.tagged_text import Sentence, TaggedText
+from bert_tf.tables.rows import not_empty
 
 CONLL_FORM = (
     "a file that has a word and its tag on every line, separated by a tab, and a blank line after "
@@ -167,7 +168,7 @@ def write_conll(path: str, text: TaggedText, predicted: Sequence[str]) -> None:
 
 def _rows(path: str) -> Iterator[_Row]:
     """Yields the lines; blank ones have no cells."""
-    lines = read_text(path).split(b"\n")
+    lines = not_empty(path, read_text(path)).split(b"\n")
     tabs = any(b"\t" in line.strip(b" \t\r") for line in lines)
     if not tabs and path.lower().endswith(".csv") and b"," in lines[0]:
         raise ValueError(f"{path}: commas separate the columns, but --task=ner needs {CONLL_FORM}")

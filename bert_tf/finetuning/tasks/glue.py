@@ -21,6 +21,7 @@ from bert_tf.finetuning.tasks.classification import ClassificationTask
 from bert_tf.finetuning.tasks.text_task import RegressionTask
 from bert_tf.runs.run import Run
 from bert_tf.tables.memory import TableInMemory
+from bert_tf.tables.rows import not_empty
 from bert_tf.tables.table import Table, as_number
 
 _LABELLED = ("train", "dev", "dev_mismatched")
@@ -72,8 +73,9 @@ class GlueFiles:
 
     def _read_table(self, path: str, labelled: bool) -> tuple[Table, list[str]]:
         """Reads the lines that have all of the columns; returns notes on the others, too."""
+        text = not_empty(path, read_text(path))
         # The csv module and splitlines also split at a lone carriage return, which is text.
-        lines = [line.rstrip(b"\r").split(b"\t") for line in read_text(path).split(b"\n")]
+        lines = [line.rstrip(b"\r").split(b"\t") for line in text.split(b"\n")]
         header = [name.decode(errors="replace") for name in lines[0]]
         first = 0 if len(header) == len(self.header) and self.text_a not in header else 1
         header = header if first else [*self.header]

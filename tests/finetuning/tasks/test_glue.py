@@ -231,7 +231,7 @@ def scored(*scores: object) -> str:
 @pytest.mark.parametrize(
     ("name", "data", "match"),
     [
-        ("sst2", b"", "has no column 'sentence'"),
+        ("sst2", b"\n", " is empty"),
         ("sst2", b"sentence\tgold\na\t1\n", "has no column 'label'"),
         ("sst2", b"sentence\tlabel\na\t1\nb\t2\n", ", line 3: label '2' is not one of 0, 1"),
         ("sst2", b"sentence\tlabel\nno label\n", ", line 2: 1 column, but there must be 2"),

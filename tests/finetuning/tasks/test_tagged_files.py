@@ -122,6 +122,7 @@ _SPANS = [
         ("train", "a\tO|b\t", {}, "train.txt, line 2: the tag is empty"),
         ("train", b"a O\n\xff O\n", {}, "train.txt, line 2: not UTF-8"),
         ("train", b"a O\rb O\r\rc O\r", {}, "train.txt, line 1: a carriage return inside"),
+        ("train", "|", {}, "train.txt is empty"),
         ("train", "-DOCSTART-||", {}, "train.txt has no words"),
         ("train", "a B-X|b I-X|c 0", {}, 'train.txt, line 3: the tag "0" is neither "O" nor'),
         ("train", '"a" "O"|"b" "B-X"', {}, 'the tags are in quotes, such as "B-X": write words'),

@@ -56,6 +56,10 @@ class TextEmbedder(keras.layers.Layer):
         self._engine = Engine(module)
         self.built = True
 
+    def __repr__(self) -> str:
+        length, width = self.preprocessor.seq_length, self.embedder.width
+        return f"{type(self).__name__}({length} tokens per text -> vectors of {width})"
+
     def call(self, text, training=None):
         inputs = without_shared_padding(self.preprocessor(text))
         return self.embedder(inputs, training=training)

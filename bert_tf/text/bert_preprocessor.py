@@ -69,6 +69,9 @@ class BertPreprocessor(keras.layers.Layer):
         self.seq_length = seq_length
         self.built = True
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.seq_length} tokens per example, {self.tokenizer})"
+
     def __call__(self, text, text_b=None, **kwargs):
         texts = [text] if text_b is None else [text, text_b]
         return super().__call__(*map(_batch, texts), **kwargs)

@@ -72,6 +72,9 @@ def tokens_of(run: str) -> list[np.ndarray]:
 def test_pools_the_last_layer(run, pooling, normalize):
     """Oracle: NumPy, with the outputs for each text alone."""
     embedder = load_embedder(run, pooling, normalize, max_seq_length=24)
+    width = embedder.embedder.encoder.config.hidden_size
+    assert repr(embedder) == f"TextEmbedder(24 tokens per text -> vectors of {width})"
+    assert repr(embedder.preprocessor).startswith("BertPreprocessor(24 tokens per example, Word")
     pools = {"mean": lambda x: x.mean(0), "max": lambda x: x.max(0), "cls": lambda x: x[0]}
     expected = np.array([pools[pooling](x) for x in tokens_of(run)])
     if normalize:

@@ -151,7 +151,10 @@ class AblationOptions(SharedOptions):
         instead_of=("grid=layers", "grid=labels"),
     )
     init_checkpoint: str | None = option(
-        None, "The encoder, as in run_finetuning.", needs=("grid=layers or grid=labels",)
+        None,
+        "The encoder, as in run_finetuning.",
+        needs=("grid=layers or grid=labels",),
+        instead_of=("preset", "bert_config_file", "vocab_file", "do_lower_case"),
     )
 
     # The same for all rows.

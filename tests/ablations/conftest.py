@@ -45,7 +45,7 @@ def make_options(data, tmp_path):
             num_warmup_steps=1,
             finetuning_max_seq_length=12,
         )
-        if grid != "sizes":
+        if grid not in ("sizes", "layers", "labels"):
             flags["bert_config_file"] = str(data / "config.json")
         if grid == "entities":
             flags["lexicon_file"] = str(data / "phrases.txt")

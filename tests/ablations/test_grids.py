@@ -156,6 +156,14 @@ def test_rows_are_chosen_by_name():
         ("layers", {"input_file": None}, "--grid=layers needs --init_checkpoint"),
         ("labels", {"init_checkpoint": "x"}, "--input_file does not suit --grid=labels"),
         ("labels", {"input_file": None}, "--grid=labels needs --init_checkpoint"),
+        *(
+            (
+                "labels",
+                {"input_file": None, "init_checkpoint": "x", flag: "y"},
+                f"--init_checkpoint and --{flag} exclude each other",
+            )
+            for flag in ("preset", "vocab_file")
+        ),
         ("sizes", {"bert_config_file": "x"}, "--bert_config_file does not suit --grid=sizes"),
     ],
 )

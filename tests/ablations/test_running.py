@@ -9,7 +9,6 @@ from unittest import mock
 import pytest
 from support import save_run
 
-from bert_tf.ablations import plan as plan_module
 from bert_tf.ablations import running
 from bert_tf.ablations.plan import make_plan
 from bert_tf.ablations.running import read_scores, run_ablation
@@ -207,6 +206,9 @@ def test_layers_are_those_of_a_given_encoder(make_options, data, started, monkey
     assert not by_size
     with pytest.raises(ValueError, match="--feature_based has no effect without --task=ner"):
         make_plan(dataclasses.replace(options, tasks=f"sst2={data}"))
+    pathlib.Path(encoder, "vocab.txt").unlink()
+    with pytest.raises(ValueError, match=f"{encoder} has no vocabulary: put its vocab.txt"):
+        make_plan(options)
 
 
 def test_labels_are_the_same_for_all_encoders(make_options, data, started, monkeypatch, tmp_path):
@@ -270,8 +272,8 @@ def test_what_does_not_suit_is_refused_before_anything_starts(
     ):
         with pytest.raises(ValueError, match=message):
             run_ablation(options)
-    monkeypatch.setattr(plan_module, "machine_memory", lambda: 4_000_000_000)
-    with pytest.raises(ValueError, match=r"L-24_H-1024_A-16 .* needs about \d+\.\d GB .* has 4.0"):
+    monkeypatch.setattr("bert_tf.base.process.machine_memory", lambda: 4_000_000_000)
+    with pytest.raises(ValueError, match=r"L-24_H-1024_A-16 .* takes at least \d+ GB, .* has 4:"):
         run_ablation(make_options("sizes", rows="L-1_H-16_A-2,L-24_H-1024_A-16"))
     with pytest.raises(ValueError, match=r"L-12_H-512_A-8 .* to fine-tune on sst2 with 512 tokens"):
         run_ablation(make_options("sizes", rows="L-12_H-512_A-8", finetuning_max_seq_length=512))

@@ -47,8 +47,15 @@ train.sample(5, random_state=1)
 # cell again to resume.
 
 # %%
-settings = dict(max_seq_length=64, learning_rate=1e-4, num_train_epochs=EPOCHS)
-run = bert_tf.finetune(MODEL, train, test=test, output_dir="spam", **settings)
+run = bert_tf.finetune(
+    MODEL,
+    train,
+    test=test,
+    output_dir="spam",
+    max_seq_length=64,
+    learning_rate=1e-4,
+    num_train_epochs=EPOCHS,
+)
 
 # %% [markdown]
 # The confusion matrix counts the held-out messages by label and prediction.
@@ -96,8 +103,18 @@ Please help with the homework
 Your invoice for November
 Notes on the history of princes in Europe"""
 mails = dict(text=f"{spam}\n{ham}".split("\n"), label=["Spam"] * 7 + ["Not spam"] * 7)
-settings |= dict(num_train_epochs=20 * EPOCHS, train_batch_size=4, quiet=True)
-bert_tf.finetune("spam", mails, dev=mails, output_dir="mails", **settings).predict(SUBJECT)
+mail_run = bert_tf.finetune(
+    "spam",
+    mails,
+    dev=mails,
+    output_dir="mails",
+    max_seq_length=64,
+    learning_rate=1e-4,
+    num_train_epochs=20 * EPOCHS,
+    train_batch_size=4,
+    quiet=True,
+)
+mail_run.predict(SUBJECT)
 
 # %% [markdown]
 # ## Look inside

@@ -41,8 +41,14 @@ FEATURE_LEARNING_RATE = 1e-3  # @param {type:"number"}
 # %%
 import bert_tf
 
-DATA = {"task": "ner", "data_dir": DATA_DIR or None, "num_train_epochs": EPOCHS}
-run = bert_tf.finetune(MODEL, **DATA, learning_rate=LEARNING_RATE, output_dir="fine-tuned")
+run = bert_tf.finetune(
+    MODEL,
+    task="ner",
+    data_dir=DATA_DIR or None,
+    num_train_epochs=EPOCHS,
+    learning_rate=LEARNING_RATE,
+    output_dir="fine-tuned",
+)
 
 # %% [markdown]
 # ## Feature-based
@@ -53,7 +59,9 @@ run = bert_tf.finetune(MODEL, **DATA, learning_rate=LEARNING_RATE, output_dir="f
 # %%
 frozen = bert_tf.finetune(
     MODEL,
-    **DATA,
+    task="ner",
+    data_dir=DATA_DIR or None,
+    num_train_epochs=EPOCHS,
     feature_based=FEATURES,
     learning_rate=FEATURE_LEARNING_RATE,
     output_dir="feature-based",

@@ -249,7 +249,8 @@ def _first(annotation: Any) -> Any:
 class in_python:
     """Raises errors instead of exiting. In errors and notes, flags become names of arguments.
 
-    The traceback of an error that our code raised for a user ends where the user called it.
+    An error that our code raised for a user has no cause, and its traceback ends where the user
+    called it.
     """
 
     def __init__(self, options_type: type, spoken: Mapping[str, str] | None = None):
@@ -283,7 +284,7 @@ class in_python:
         while frames.tb_next:
             frames = frames.tb_next
         if frames.tb_frame.f_globals["__name__"].partition(".")[0] in _OURS:
-            error.__traceback__, error.__suppress_context__ = None, True
+            error.__traceback__ = error.__cause__ = None
 
 
 def _renamed(text: str, spoken: Mapping[str, str]) -> str:

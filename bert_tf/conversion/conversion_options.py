@@ -37,7 +37,7 @@ class ConversionOptions(command.Options):
     allow_missing: str | None = rare_option(
         None,
         "Weights that --from may lack, comma-separated: names or patterns, such as "
-        "'encoder/pooler/*'. They start from random values.",
+        "'classifier.*'. They start from random values, as does a pooler that --from lacks.",
     )
     allow_extra: str | None = rare_option(
         None,

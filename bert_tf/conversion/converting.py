@@ -68,7 +68,7 @@ def convert(options: ConversionOptions) -> None:
         print(f"WARNING: sentence-transformers' settings are left out: {error}")
         embedding = None
     source = _reshaped(options, source)
-    checkpoint, random = reshaping.complete(source, target.parts, missing)
+    checkpoint, random = reshaping.complete(source, target.parts)
     left_out = sorted(path for path in checkpoint.tensors if matches(path, extra))
     if needed := [path for path in left_out if part_of(path) in target.parts]:
         raise ValueError(

@@ -23,6 +23,7 @@ from bert_tf.inference.text_embedder import embedding_module
 from bert_tf.jobs.workers import available_cores
 from bert_tf.models.inputs import INPUTS
 from bert_tf.text.sentencepiece import make_tokenizer
+from bert_tf.text.tokenizer_files import TOKENIZER, VOCAB
 from tfrecords.vocabulary import Vocabulary
 
 # What a classifier, a tagger or an embedder reads and predicts, in its file.
@@ -37,7 +38,7 @@ Arrays = Mapping[str, np.ndarray]
 # The kind of classifier.json: the kind of head, and the arguments of `classifier_task`.
 _CLASSIFIER = {"labels": list[str], "pairs?": bool, "multi_label?": bool, "label_separator?": str}
 _CLASSIFIER |= {"kind?": str}
-_TOKENIZER = {"model_max_length?": int, "do_lower_case?": bool | None}
+_TOKENIZER = {"model_max_length": int, "do_lower_case?": bool | None}
 
 
 class LiteFile:
@@ -165,8 +166,8 @@ def open_single_file(path: str) -> ServingModule:
         texts = file.texts
         about = CLASSIFIER in texts and parse_json(texts[CLASSIFIER], _CLASSIFIER)
         reader = about and _reader(**about)
-        tokenizer = parse_json(texts.get("tokenizer_config.json", "{}"), _TOKENIZER)
-        tokens = texts.get("vocab.txt", "").split("\n")[:-1]
+        tokenizer = parse_json(texts[TOKENIZER], _TOKENIZER) if TOKENIZER in texts else {}
+        tokens = texts.get(VOCAB, "").split("\n")[:-1]
         vocab = Vocabulary.from_values(tokens, tokenizer) if tokens else None
     except Exception as error:  # The libraries raise many types for files that were changed.
         reason = str(error).partition("\n")[0]

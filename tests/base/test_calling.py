@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import bert_tf
 from bert_tf.base import command, progress
 from bert_tf.base.calling import Form, checked, python_function
 from bert_tf.base.command import option, rare_option
+from bert_tf.base.files import named_errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +141,11 @@ def _draw(
     return path, size, scale, warm, data
 
 
+def _fail(path: str):
+    with named_errors(f"cannot read {path}"):
+        raise tf.errors.NotFoundError(None, None, "no such disk")
+
+
 def test_arguments_are_checked_by_their_types(monkeypatch):
     """Oracles: by hand; Python's own errors for the names of arguments."""
     monkeypatch.setenv("HOME", "/home/ann")
@@ -203,13 +210,20 @@ def test_help_lists_every_name():
 
 
 def test_an_error_for_users_shows_only_their_lines(call):
-    """Oracle: the frames of this file; an error of another library keeps all of its own."""
+    """Oracle: the frames of this file, without the error of TensorFlow behind one of ours.
+
+    An error of another library keeps all of its own.
+    """
     for function in (lambda: call("x", size=0.5), lambda: _draw("a", size=0.5)):
         with pytest.raises(ValueError) as caught:
             function()
         frames = traceback.extract_tb(caught.tb)
         assert {frame.filename for frame in frames} == {__file__}
         assert frames[-1].name == "<lambda>"
+    with pytest.raises(OSError, match="^cannot read a: no such disk$") as caught:
+        checked(_fail)("a")
+    shown = traceback.format_exception(caught.value)
+    assert "NotFoundError" not in "".join(shown)
     for source in ("bad", "wrong"):
         with pytest.raises((ValueError, KeyError)) as caught:
             call(source)

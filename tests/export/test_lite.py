@@ -290,6 +290,7 @@ def test_what_predict_cannot_read(digits, tmp_path):
         (with_files({"vocab.txt": ""}), "is not a classifier, tagger or embedder"),
         (with_files(about), "lacks its vocabulary or casing, as the checkpoint"),
         (with_files({CLASSIFIER: '{"pairs": true}'}), "write it .it has no 'lab"),
+        (with_files(about | text | {"tokenizer_config.json": "{}"}), "has no 'model_max_length'"),
         (with_files(whole)[:-9], "model.tflite is damaged, or export.lite"),
         (with_texts(CLASSIFIER, labels="ab"), "labels is 'ab', not a list"),
         (with_texts(CLASSIFIER, labels=[], label_separator=1), "label_separator is 1, not a str"),

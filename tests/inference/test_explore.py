@@ -17,6 +17,8 @@ from support import attention_of, one_line, save_run
 import bert_tf
 from bert_tf import extract_features
 from bert_tf.config import EMBEDDING, Head
+from bert_tf.conversion.conversion_options import ConversionOptions
+from bert_tf.conversion.converting import convert
 from bert_tf.explore import Options, run
 from bert_tf.inference.explorer import notebook_page
 from bert_tf.inference.explorer.exploring import Explorer
@@ -24,6 +26,7 @@ from bert_tf.inference.explorer.server import MOST_BYTES, PageServer, page_of
 from bert_tf.inference.presenting import drawing_of
 from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.runs.run import Run
+from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, write_settings
 
 HOSTILE = "</script><script>alert(1)</script><!-- <b>&amp;\"' @SCRIPT@ \u2028 \u202eאבג 中文 🙂"
 
@@ -105,6 +108,24 @@ def test_an_encoder_alone_predicts_no_words(pretrained, vocab, tmp_path):
     found = Explorer(options(str(tmp_path))).explore(b"the cat")["vector"]
     np.testing.assert_allclose(found, vector / np.linalg.norm(vector), atol=1e-5)
     assert expected["vector"] is None
+
+
+def test_a_folder_with_another_pooling_shows_all_but_vectors(pretrained, vocab, tmp_path, capsys):
+    """Oracles: the folder without the files of sentence-transformers; load_embedder refuses it."""
+    config, folder = pretrained[1].config, tmp_path / "folder"
+    run = save_run(tmp_path / "run", BertEncoder(config), vocab, lower_case=False)
+    convert(ConversionOptions(from_=run, to="huggingface", output_dir=str(folder)))
+    expected = Explorer(options(str(folder))).explore(b"the cat")
+    write_settings(EmbeddingSettings(), config.hidden_size, str(folder))
+    pooling = folder / "1_Pooling" / "config.json"
+    pooling.write_text('{"pooling_mode_weightedmean_tokens": true}')
+    with pytest.raises(ValueError, match="'pooling_mode_weightedmean_tokens'. is not supported"):
+        bert_tf.load_embedder(folder)
+    capsys.readouterr()
+    found = Explorer(options(str(folder))).explore(b"the cat")
+    assert found == expected | {"vector": None} and expected["vector"]
+    warning = f"WARNING: the page shows no vectors: {pooling}: ['pooling_mode_weightedmean_tokens']"
+    assert f"{warning} is not supported, only cls, mean or max.\n" in capsys.readouterr().out
 
 
 @pytest.mark.slow

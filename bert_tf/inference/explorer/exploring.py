@@ -23,6 +23,7 @@ from bert_tf.models.inputs import POSITIONS
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.runs.run import SOME_TEXTS, Run
 from bert_tf.weights.checkpoint import Checkpoint
+from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings
 from bert_tf.weights.names import HEAD_BIAS
 from bert_tf.weights.opening import open_checkpoint
 from bert_tf.weights.resolving import check_length, fitting_length
@@ -79,7 +80,7 @@ class Explorer:
             parts = {"encoder", "projection"} | checkpoint.parts & {"pooler"} | self._heads
             self._model = load_model(checkpoint, BertPretrainer, parts)
         else:
-            settings = embedding_settings(checkpoint, None, None, self.max_seq_length)
+            settings, self._has_vector = self._vector_settings(checkpoint)
             self._model = build_embedder(checkpoint, settings)
         self._predictor, kind = None, "masks" if self._heads else "vectors"
         if _is_fine_tuned(checkpoint):
@@ -96,6 +97,14 @@ class Explorer:
         if "masked_lm" in self._heads:
             self._filler = MaskFiller(self._model, self._tokenizer, options.top_k)
 
+    def _vector_settings(self, checkpoint: Checkpoint) -> tuple[EmbeddingSettings, bool]:
+        """Returns how to compute vectors, and whether it is as the folder says."""
+        try:
+            return embedding_settings(checkpoint, None, None, self.max_seq_length), True
+        except ValueError as error:
+            print(f"WARNING: the page shows no vectors: {error}.")
+            return EmbeddingSettings(), False
+
     def explore(self, text: bytes) -> Exploration:
         """Returns what the model does with a text, or with a pair as "a ||| b", for JSON.
 
@@ -110,7 +119,8 @@ class Explorer:
                 no words for [CLS] and [SEP]. None without a masked-LM head.
             next_sentence: the probability that b follows a; None for a single text or without a
                 next-sentence head.
-            vector: that of an encoder, of length 1; None for models that predict.
+            vector: that of an encoder, of length 1; None for models that predict, and if it is
+                computed in a way that is not supported.
             attention: the probabilities [L, N + 1, S, S] as uint16 with 65535 for 1, in base64; the
                 last head is the mean of the others.
             layers, heads: L and N.
@@ -182,7 +192,7 @@ class Explorer:
         return round(float(tf.nn.softmax(logits)[0, 0]), 6)
 
     def _vector(self, inputs: dict[str, np.ndarray]) -> list[float] | None:
-        if self._heads or self._predictor:
+        if self._heads or self._predictor or not self._has_vector:
             return None
         (vector,) = self._model(inputs, training=False).numpy()
         return (vector / np.linalg.norm(vector)).round(6).tolist()

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from scipy.special import softmax
+from support import assert_same_tensors
 
 import bert_tf
 from bert_tf.config import BertConfig
+from bert_tf.conversion.conversion_options import ConversionOptions
+from bert_tf.conversion.converting import convert
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.weights.checkpoint import OPTIONAL, load_weights
@@ -112,6 +115,19 @@ def test_functions_take_the_family(name):
     np.testing.assert_allclose(
         [[answer["probabilities"][x] for x in "xyz"] for answer in answers], expected, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("name", ["DistilBert", "Electra"])
+def test_a_masked_lm_becomes_a_run_with_a_new_pooler(name, tmp_path, capsys):
+    """Oracle: the weights of transformers' class, which never has a pooler."""
+    source, run = str(FAMILY / f"{name}ForMaskedLM"), str(tmp_path / "run")
+    convert(ConversionOptions(from_=source, to="run", output_dir=run))
+    random = "encoder/pooler/dense_kernel, encoder/pooler/dense_bias"
+    assert f"Initialized randomly: {random}.\n" in capsys.readouterr().out
+    tensors = dict(open_checkpoint(run).tensors)
+    for path in random.split(", "):
+        del tensors[path]
+    assert_same_tensors(tensors, open_checkpoint(source).tensors)
 
 
 def test_other_members_are_named(tmp_path):

@@ -135,9 +135,6 @@ class Trainer:
         # Batches differ in length: without this, the eager loop would retrace for each length.
         self._evaluate = tf.function(self._evaluate, autograph=False, reduce_retracing=True)
         self._predict = tf.function(self._predict, autograph=False, reduce_retracing=True)
-        # AutoGraph takes seconds to rewrite Python; only the loop over parts needs it.
-        if accumulation_steps > 1:
-            self._gradients = tf.function(self._gradients)
         # XLA can compile only what one replica does alone, which excludes the all-reduce.
         self._part_gradients = tf.function(self._part_gradients, autograph=False, jit_compile=jit)
         self._norm = tf.function(self._norm, autograph=False, jit_compile=jit)
@@ -166,6 +163,116 @@ class Trainer:
                 "weights, because the gradients were not finite."
             )
         return bad_step
+
+    def _train(self, iterator, steps, shortcut):
+        bad_step = tf.constant(0, tf.int64)
+        # Not an argument of `run`, which on TPUs takes tensors only.
+        step = functools.partial(self.replica_step, shortcut=shortcut)
+        for _ in tf.range(steps):
+            results = self.strategy.run(step, (next(iterator),))
+            sums, counts = tf.unstack(self.strategy.reduce("SUM", results, axis=None))
+            means = tf.math.divide_no_nan(sums, counts)
+            self.totals.assign_add(tf.concat([means, [1.0]], 0))
+            good = tf.reduce_all(tf.math.is_finite(means)) & (self._skipped[0] < self.max_skipped)
+            if bad_step == 0 and not good:
+                bad_step = self.step - tf.maximum(self._skipped[0] - 1, 0)
+        return bad_step
+
+    # AutoGraph takes seconds to rewrite Python, and only the loop above needs it.
+    @tf.autograph.experimental.do_not_convert
+    def replica_step(self, batch: Batch, shortcut: Shortcut | None = None) -> tf.Tensor:
+        """Takes one replica's part of an optimizer step, in a replica context.
+
+        `batch` holds this replica's rows. Returns their sums and counts [2, measures].
+        """
+        replica = tf.distribute.get_replica_context()
+        with self._compiling():
+            counts = self.objective.counts(batch)
+            global_counts = replica.all_reduce("SUM", {n: counts[n] for n in self.objective.losses})
+            gradients, sums = self._gradients(batch, global_counts, replica, shortcut)
+            gradients = replica.all_reduce("SUM", gradients)
+            if self.loss_scale:
+                gradients = self.loss_scale.unscale(gradients)
+            norm = self._norm(gradients)
+            accepted = finite = tf.math.is_finite(norm)
+            if self.loss_scale:
+                accepted |= self.loss_scale.scale > 1.0
+                self.loss_scale.update(finite)
+            # Only the factor: the optimizer applies it in its own pass over the gradients. It is
+            # NaN if the norm is not finite.
+            (scale,), _ = tf.clip_by_global_norm([tf.constant(1.0)], self.clip_norm, use_norm=norm)
+            self.optimizer.apply(gradients, self.schedule(self.step), scale)
+            replica.merge_call(self._count_step, args=(accepted,))
+            return self._stacked(sums, counts)
+
+    def _gradients(self, batch, global_counts, replica, shortcut):
+        """Returns the gradients and the sums of a replica's batch, over all of its parts."""
+        step, parts = tf.identity(self.step), self.accumulation_steps
+        seed = tf.random.fold_in(list(divmod(self.seed, 2**31)), self.step)
+        seed = tf.random.fold_in(seed, replica.replica_id_in_sync_group)
+
+        def compute(rows, seed):
+            rows = rows | {"step": step, "dropout_seed": seed}
+            if not shortcut:
+                return self._part_gradients(rows, global_counts)
+            # Not in `_part_gradients`, so that XLA compiles the long way only when it is needed.
+            return tf.cond(
+                shortcut.applies(rows),
+                lambda: self._part_gradients(rows, global_counts, shortcut),
+                lambda: self._part_gradients(rows, global_counts),
+            )
+
+        def add_part(part, *total):
+            rows = {name: values[part] for name, values in divided.items()}
+            more = compute(rows, tf.random.fold_in(seed, part))
+            return part + 1, *tf.nest.map_structure(tf.add, total, more)
+
+        if parts == 1:
+            return compute(batch, seed)
+        divided = {
+            name: tf.reshape(values, [parts, -1, *values.shape[1:]])
+            for name, values in batch.items()
+        }
+        gradients = [tf.zeros(weight.shape) for weight in self.model.trainable_weights]
+        sums = {name: tf.constant(0.0) for name in self.objective.measures}
+        start = tf.constant(0), gradients, sums
+        _, gradients, sums = tf.while_loop(
+            lambda part, *_: part < parts, add_part, start, maximum_iterations=parts
+        )
+        return gradients, sums
+
+    def _part_gradients(self, batch, global_counts, shortcut=None):
+        if shortcut:
+            batch = shortcut.shorten(batch)
+        with tf.GradientTape() as tape:
+            sums = self.objective.sums(self.model, batch, training=True)
+            loss = tf.add_n(
+                [tf.math.divide_no_nan(sums[n], global_counts[n]) for n in self.objective.losses]
+            )
+            if self.loss_scale:
+                loss = self.loss_scale.scale_loss(loss)
+        gradients = tape.gradient(
+            loss,
+            [weight.value for weight in self.model.trainable_weights],
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
+        # The gradient of an embedding lookup is sparse and may repeat rows, which would make its
+        # norm wrong.
+        return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
+
+    def _norm(self, gradients):
+        if not for_gpu():
+            return tf.linalg.global_norm(gradients)
+        # Gradients of one shape are summed in one kernel.
+        squares: dict[tuple[int, ...], list[tf.Tensor]] = {}
+        for gradient in gradients:
+            squares.setdefault(tuple(gradient.shape), []).append(tf.square(gradient))
+        return tf.sqrt(tf.add_n([tf.reduce_sum(tf.add_n(same)) for same in squares.values()]))
+
+    def _count_step(self, strategy, accepted):
+        accepted = strategy.experimental_local_results(accepted)[0]
+        self._skipped.assign(tf.where(accepted, [0, 1] * self._skipped, self._skipped + 1))
+        self.step.assign_add(1)
 
     def training_means(self) -> Means:
         """Returns the means of the loss and every measure over the steps since `restart_means`."""
@@ -226,129 +333,16 @@ class Trainer:
         check_computed(predictions)
         return predictions
 
-    @tf.autograph.experimental.do_not_convert
-    def replica_step(self, batch: Batch, shortcut: Shortcut | None = None) -> tf.Tensor:
-        """Takes one replica's part of an optimizer step, in a replica context.
-
-        `batch` holds this replica's rows. Returns their sums and counts [2, measures].
-        """
-        with self._compiling():
-            return self._step(batch, shortcut)
-
-    @tf.autograph.experimental.do_not_convert
-    def _step(self, batch, shortcut):
-        replica = tf.distribute.get_replica_context()
-        counts = self.objective.counts(batch)
-        batch = batch | {"step": tf.identity(self.step)}
-        global_counts = replica.all_reduce("SUM", {n: counts[n] for n in self.objective.losses})
-        seed = tf.random.fold_in(list(divmod(self.seed, 2**31)), self.step)
-        seed = tf.random.fold_in(seed, replica.replica_id_in_sync_group)
-        gradients, sums = self._gradients(batch, global_counts, seed, shortcut)
-        gradients = replica.all_reduce("SUM", gradients)
-        if self.loss_scale:
-            gradients = self.loss_scale.unscale(gradients)
-        norm = self._norm(gradients)
-        accepted = finite = tf.math.is_finite(norm)
-        if self.loss_scale:
-            accepted |= self.loss_scale.scale > 1.0
-            self.loss_scale.update(finite)
-        # Only the factor: the optimizer applies it in its own pass over the gradients. It is NaN
-        # if the norm is not finite.
-        (scale,), _ = tf.clip_by_global_norm([tf.constant(1.0)], self.clip_norm, use_norm=norm)
-        self.optimizer.apply(gradients, self.schedule(self.step), scale)
-        replica.merge_call(self._count_step, args=(accepted,))
-        return self._stacked(sums, counts)
-
-    def _count_step(self, strategy, accepted):
-        accepted = strategy.experimental_local_results(accepted)[0]
-        self._skipped.assign(tf.where(accepted, [0, 1] * self._skipped, self._skipped + 1))
-        self.step.assign_add(1)
-
-    def _train(self, iterator, steps, shortcut):
-        bad_step = tf.constant(0, tf.int64)
-        step = functools.partial(self.replica_step, shortcut=shortcut)
-        for _ in tf.range(steps):
-            sums, counts = tf.unstack(self._reduced(step, next(iterator)))
-            means = tf.math.divide_no_nan(sums, counts)
-            self.totals.assign_add(tf.concat([means, [1.0]], 0))
-            good = tf.reduce_all(tf.math.is_finite(means)) & (self._skipped[0] < self.max_skipped)
-            if bad_step == 0 and not good:
-                bad_step = self.step - tf.maximum(self._skipped[0] - 1, 0)
-        return bad_step
-
     def _evaluate(self, batch):
         def evaluate(rows):
             return self._stacked(self._sums(rows), self.objective.counts(rows))
 
-        return self._reduced(evaluate, batch)
+        results = self.strategy.run(evaluate, (batch,))
+        return self.strategy.reduce("SUM", results, axis=None)
 
     def _predict(self, batch):
         outputs = self.strategy.run(self._outputs, (batch,))
         return {name: self.strategy.gather(values, axis=0) for name, values in outputs.items()}
-
-    def _reduced(self, function, batch):
-        return self.strategy.reduce("SUM", self.strategy.run(function, (batch,)), axis=None)
-
-    def _gradients(self, batch, global_counts, seed, shortcut):
-        """Adds up the gradients and sums of the parts of a batch."""
-        parts = self.accumulation_steps
-        if parts == 1:
-            rows = batch | {"dropout_seed": seed}
-            return self._shorter_gradients(rows, global_counts, shortcut)
-        divided = {
-            name: tf.reshape(values, [parts, -1, *values.shape[1:]])
-            for name, values in batch.items()
-            if values.shape.rank
-        }
-        gradients = [tf.zeros(weight.shape) for weight in self.model.trainable_weights]
-        sums = {name: tf.constant(0.0) for name in self.objective.measures}
-        for part in tf.range(parts):
-            rows = batch | {name: values[part] for name, values in divided.items()}
-            rows["dropout_seed"] = tf.random.fold_in(seed, part)
-            more, more_sums = self._shorter_gradients(rows, global_counts, shortcut)
-            gradients = [a + b for a, b in zip(gradients, more, strict=True)]
-            sums = {name: sums[name] + more_sums[name] for name in sums}
-        return gradients, sums
-
-    @tf.autograph.experimental.do_not_convert
-    def _shorter_gradients(self, batch, global_counts, shortcut):
-        """Computes `_part_gradients`, with the shortcut if it applies."""
-        if shortcut is None:
-            return self._part_gradients(batch, global_counts)
-        # Outside of what XLA compiles on a GPU, so that it compiles the long way only when needed.
-        return tf.cond(
-            shortcut.applies(batch),
-            lambda: self._part_gradients(batch, global_counts, shortcut),
-            lambda: self._part_gradients(batch, global_counts),
-        )
-
-    def _part_gradients(self, batch, global_counts, shortcut=None):
-        if shortcut:
-            batch = shortcut.shorten(batch)
-        with tf.GradientTape() as tape:
-            sums = self.objective.sums(self.model, batch, training=True)
-            loss = tf.add_n(
-                [tf.math.divide_no_nan(sums[n], global_counts[n]) for n in self.objective.losses]
-            )
-            if self.loss_scale:
-                loss = self.loss_scale.scale_loss(loss)
-        gradients = tape.gradient(
-            loss,
-            [weight.value for weight in self.model.trainable_weights],
-            unconnected_gradients=tf.UnconnectedGradients.ZERO,
-        )
-        # The gradient of an embedding lookup is sparse and may repeat rows, which would make its
-        # norm wrong.
-        return [tf.convert_to_tensor(gradient) for gradient in gradients], sums
-
-    def _norm(self, gradients):
-        if not for_gpu():
-            return tf.linalg.global_norm(gradients)
-        # Gradients of one shape are summed in one kernel.
-        squares: dict[tuple[int, ...], list[tf.Tensor]] = {}
-        for gradient in gradients:
-            squares.setdefault(tuple(gradient.shape), []).append(tf.square(gradient))
-        return tf.sqrt(tf.add_n([tf.reduce_sum(tf.add_n(same)) for same in squares.values()]))
 
     def _sums(self, batch):
         return self.objective.sums(self.model, batch, training=False)

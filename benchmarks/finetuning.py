@@ -61,13 +61,13 @@ def _bert_tf(options: argparse.Namespace, skips_padding: bool = True) -> Contend
     command.import_tensorflow()
     import numpy as np
 
-    from bert_tf.devices.session import Session
     from bert_tf.finetuning.batches import eval_batches, train_batches
     from bert_tf.finetuning.finetuning_options import FineTuningOptions
     from bert_tf.finetuning.registry import TASKS
     from bert_tf.finetuning.task import TRAIN, DataFiles
     from bert_tf.finetuning.task_learner import TaskLearner, make_training
     from bert_tf.runs.run import Run
+    from bert_tf.sessions.session import Session
     from bert_tf.text.tokenizer import WordPieceTokenizer
     from bert_tf.training.strategy import make_strategy, set_precision
     from bert_tf.weights.opening import open_checkpoint

@@ -55,7 +55,6 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     from bert_tf.base import command
 
     command.import_tensorflow()
-    from bert_tf.devices.session import Session
     from bert_tf.finetuning.batches import train_batches
     from bert_tf.finetuning.evaluating import Evaluator, load_evaluator
     from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -64,6 +63,7 @@ def _compare(options: argparse.Namespace, folder: pathlib.Path) -> dict[str, flo
     from bert_tf.finetuning.task import TRAIN
     from bert_tf.finetuning.task_learner import TaskLearner, make_training
     from bert_tf.runs.run import Run
+    from bert_tf.sessions.session import Session
     from bert_tf.training.checkpoints import Checkpointer
     from bert_tf.training.strategy import make_strategy
     from bert_tf.weights.formats import huggingface

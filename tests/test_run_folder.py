@@ -11,10 +11,10 @@ from support import one_device
 
 from bert_tf.base.common_options import DeviceOptions
 from bert_tf.config import BertConfig, Head, ModelSpec, preset_config
-from bert_tf.devices.session import Session
 from bert_tf.pretraining.pretrain import pretrain
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.runs.run import COMMAND, Run
+from bert_tf.sessions.session import Session
 from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping
 from bert_tf.weights.resolving import EncoderFlags, flag_values, resolve_model, resolve_vocab
 from tfrecords.vocabulary import SPECIAL_TOKENS, Vocabulary, write_vocab

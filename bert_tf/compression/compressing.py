@@ -14,7 +14,6 @@ from bert_tf.compression.quantized_student import Q8BertLearner, QBertLearner
 from bert_tf.compression.recipes import GENERAL_RECIPES, RECIPES, Loss
 from bert_tf.compression.run_files import Outcome, num_parameters
 from bert_tf.config import EMBEDDING, BertConfig, ModelSpec
-from bert_tf.devices.session import Session
 from bert_tf.finetuning.evaluating import load_evaluator
 from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuned import in_task_order
@@ -29,6 +28,7 @@ from bert_tf.pretraining.phase_data import PretrainingLearner
 from bert_tf.pretraining.pretrain import pretrain
 from bert_tf.pretraining.run_records import masked_lm_prob, name_records
 from bert_tf.runs.run import COMMAND, Run
+from bert_tf.sessions.session import Session
 from bert_tf.training.strategy import make_strategy
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, describe_model, load_weights
 from bert_tf.weights.names import part_of

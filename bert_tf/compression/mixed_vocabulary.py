@@ -11,11 +11,11 @@ from bert_tf.compression.distillation import StudentModel
 from bert_tf.compression.resegmentation import MixedRows, both_vocabularies
 from bert_tf.compression.student import check_comparable
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.devices.session import Session
 from bert_tf.layers import fused
 from bert_tf.layers.initial_weights import new_seed
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.phase_data import PretrainingLearner
+from bert_tf.sessions.session import Session
 from bert_tf.weights.checkpoint import OPTIONAL, Checkpoint, load_weights
 from bert_tf.weights.names import part_of, training_flops, weights
 from tfrecords.vocabulary import check_word_pieces

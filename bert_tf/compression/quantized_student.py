@@ -17,12 +17,12 @@ from bert_tf.compression.quantization import STATE, Quantization, QuantizedModel
 from bert_tf.compression.recipes import Loss
 from bert_tf.compression.student import StudentLearner, training_features
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.devices.session import Session
 from bert_tf.finetuning.batches import train_batches
 from bert_tf.finetuning.fine_tuned import load_task_model
 from bert_tf.finetuning.task import Task
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
+from bert_tf.sessions.session import Session
 from bert_tf.training.checkpoints import BEST, chosen_checkpoint, saved_tensors
 from bert_tf.training.strategy import set_precision
 from bert_tf.training.trainer import Batch, Objective

@@ -16,7 +16,6 @@ from bert_tf.compression.distillation import TEACHER, Distillation, Distillation
 from bert_tf.compression.recipes import HIDDEN, RECIPES, Loss
 from bert_tf.compression.run_files import computed_once
 from bert_tf.config import BertConfig, BiLSTMConfig, ModelSpec
-from bert_tf.devices.session import Session, open_init_checkpoint
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.fine_tuned import load_task_model
@@ -27,6 +26,7 @@ from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.models.lstms import BiLSTMEncoder
 from bert_tf.runs.run import Run
+from bert_tf.sessions.session import Session, open_init_checkpoint
 from bert_tf.text.sentencepiece import make_tokenizer
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.trainer import Objective, Trainer

@@ -10,7 +10,6 @@ import tensorflow as tf
 from bert_tf.base.calling import in_python, with_home
 from bert_tf.base.output_files import write_json
 from bert_tf.base.progress import folded, for_caller, with_progress
-from bert_tf.devices.session import Session, training_devices
 from bert_tf.finetuning import fine_tuned
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
@@ -21,6 +20,7 @@ from bert_tf.finetuning.task import DataFiles, Outputs, Task
 from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.runs.run import Run
+from bert_tf.sessions.session import Session, training_devices
 from bert_tf.tables.memory import table_in_memory
 from bert_tf.training.checkpoints import BEST
 from bert_tf.training.reports import EVAL_RESULTS, write_results

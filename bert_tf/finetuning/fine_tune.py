@@ -8,7 +8,6 @@ from bert_tf.base.command_help import command_line, unused_name
 from bert_tf.base.files import check_single
 from bert_tf.base.progress import for_caller
 from bert_tf.config import EMBEDDING, ModelSpec
-from bert_tf.devices.session import Session, training_devices
 from bert_tf.finetuning import fine_tuned, saved_run
 from bert_tf.finetuning.evaluating import Evaluator, load_evaluator, report_splits
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
@@ -20,6 +19,7 @@ from bert_tf.finetuning.task import TRAIN, Task
 from bert_tf.finetuning.task_learner import TaskLearner, make_training, training_phase
 from bert_tf.finetuning.tokenizing import Features
 from bert_tf.runs.run import FINISHED, Run
+from bert_tf.sessions.session import Session, training_devices
 from bert_tf.training.reports import EVAL_RESULTS, read_results
 from bert_tf.training.strategy import check_batch_size
 from bert_tf.weights.checkpoint import Checkpoint, describe_model

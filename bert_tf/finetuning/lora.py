@@ -20,10 +20,11 @@ from bert_tf.base.calling import checked
 from bert_tf.base.files import parse_json, read_file
 from bert_tf.base.output_files import atomic_write
 from bert_tf.config import Head, ModelSpec
-from bert_tf.devices.session import Session, Training
 from bert_tf.finetuning.task import make_model
 from bert_tf.finetuning.task_learner import TaskLearner
 from bert_tf.layers.initial_weights import new_seed
+from bert_tf.sessions.learner import Training
+from bert_tf.sessions.session import Session
 from bert_tf.training.checkpoints import Tensor
 from bert_tf.weights.checkpoint import OPTIONAL, load_weights
 from bert_tf.weights.names import SIDE_BY_SIDE, part_of

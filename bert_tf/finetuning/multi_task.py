@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from bert_tf.base.output_files import write_json
 from bert_tf.config import BertConfig
-from bert_tf.devices.session import Training
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
 from bert_tf.finetuning.objectives import PerExample
 from bert_tf.finetuning.saved_run import recorded
@@ -18,6 +17,7 @@ from bert_tf.finetuning.task_learner import TaskLearner
 from bert_tf.finetuning.tokenizing import Features, train_order
 from bert_tf.models.task_model import make_encoder
 from bert_tf.runs.run import FINISHED, Run
+from bert_tf.sessions.learner import Training
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.training.checkpoints import Tensor, save_tensors
 from bert_tf.training.reports import EVAL_RESULTS, write_results

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection
 
 from bert_tf.base.choices import VECTOR_TYPES
 from bert_tf.config import Head, ModelSpec
-from bert_tf.devices.session import Session
 from bert_tf.finetuning import saved_run
 from bert_tf.finetuning.examples import draw_examples
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -13,6 +12,7 @@ from bert_tf.finetuning.registry import make_task, with_length
 from bert_tf.finetuning.task import TRAIN, DataFiles, Task
 from bert_tf.finetuning.tokenizing import Features
 from bert_tf.runs.run import Run
+from bert_tf.sessions.session import Session
 from bert_tf.text.sentencepiece import make_tokenizer
 from bert_tf.weights.formats.sentence_transformers import EmbeddingSettings, settings_of
 from bert_tf.weights.resolving import resolve_model

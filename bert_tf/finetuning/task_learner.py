@@ -8,12 +8,13 @@ import keras
 import tensorflow as tf
 
 from bert_tf.config import ModelSpec
-from bert_tf.devices.session import Learner, Session, Training
 from bert_tf.finetuning.batches import batch_sizes, train_batches
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tasks.classification import class_weights, describe_weights
 from bert_tf.finetuning.tokenizing import Features
+from bert_tf.sessions.learner import Learner, Training
+from bert_tf.sessions.session import Session
 from bert_tf.training.driver import Phase, Plan
 from bert_tf.training.optimizers import Factors, make_schedule
 from bert_tf.training.trainer import Objective

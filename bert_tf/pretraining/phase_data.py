@@ -16,11 +16,12 @@ from bert_tf.base.files import shortened
 from bert_tf.base.output_files import atomic_write
 from bert_tf.base.progress import duration, for_caller, with_progress
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.devices.session import Learner, Session, Training
 from bert_tf.models.pretrainer import BertPretrainer, PretrainingObjective
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.run_records import PhaseRecords
 from bert_tf.runs.run import Run
+from bert_tf.sessions.learner import Learner, Training
+from bert_tf.sessions.session import Session
 from bert_tf.training.driver import Phase
 from bert_tf.training.trainer import Batch, Objective, open_batches
 from bert_tf.weights.names import training_flops

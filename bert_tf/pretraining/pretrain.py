@@ -12,13 +12,14 @@ import tensorflow as tf
 from bert_tf.base.files import absolute_path
 from bert_tf.base.progress import counted
 from bert_tf.config import ModelSpec
-from bert_tf.devices.session import Session, Training, training_devices
 from bert_tf.pretraining import phase_data
 from bert_tf.pretraining import run_records as records
 from bert_tf.pretraining.phase_data import PretrainingLearner
 from bert_tf.pretraining.pretraining_options import PretrainingOptions
 from bert_tf.pretraining.run_records import NamedRecords, PhaseRecords
 from bert_tf.runs.run import COMMAND, LEARNED_OBJECTIVE, SOME_TEXTS, Run
+from bert_tf.sessions.learner import Training
+from bert_tf.sessions.session import Session, training_devices
 from bert_tf.training.chips import peak_flops
 from bert_tf.training.driver import Plan
 from bert_tf.training.optimizers import OPTIMIZERS, make_schedule

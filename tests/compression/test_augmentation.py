@@ -27,13 +27,13 @@ from bert_tf.compression.distillation import DistillationObjective
 from bert_tf.compression.recipes import RECIPES
 from bert_tf.compression.run_files import computed_once
 from bert_tf.config import BertConfig, Head
-from bert_tf.devices.session import Training
 from bert_tf.finetuning.examples import TextExamples
 from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.objectives import ClassificationObjective
 from bert_tf.inference.masks import MaskFiller
 from bert_tf.models.pretrainer import BertPretrainer
 from bert_tf.runs.run import Run
+from bert_tf.sessions.learner import Training
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import fingerprint
 from bert_tf.weights.opening import open_checkpoint

@@ -18,10 +18,10 @@ from tensorflow.python.framework.ops import gradient_registry
 
 import bert_tf
 from bert_tf.base.common_options import DeviceOptions
-from bert_tf.devices.session import training_devices
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.plots import confusion, curves
 from bert_tf.run_finetuning import Options, run
+from bert_tf.sessions.session import training_devices
 from bert_tf.training.trainer import Trainer
 
 FILES = ("eval_results.json", "predictions_dev.tsv", "predictions_test.tsv", "head.json")

@@ -10,10 +10,10 @@ import tensorflow as tf
 from support import tuning_options
 
 from bert_tf import compress, convert_checkpoint, predict
-from bert_tf.devices.session import Training
 from bert_tf.finetuning.registry import make_task
 from bert_tf.run_finetuning import Options, run
 from bert_tf.runs.run import Run
+from bert_tf.sessions.learner import Training
 from bert_tf.training.reports import read_results
 from export import classifier
 

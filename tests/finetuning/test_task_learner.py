@@ -11,7 +11,6 @@ import tensorflow as tf
 from support import assert_same_state, one_device, quick_runs  # noqa: F401
 
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.devices.session import Session, Training
 from bert_tf.finetuning.evaluating import Evaluator
 from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.finetuning_options import FineTuningOptions
@@ -21,6 +20,8 @@ from bert_tf.finetuning.task_learner import TaskLearner, make_training, training
 from bert_tf.finetuning.tokenizing import Features
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.runs.run import Run
+from bert_tf.sessions.learner import Training
+from bert_tf.sessions.session import Session
 
 CONFIG = BertConfig(20, 8, 2, 2, 16, max_position_embeddings=16, initializer_range=0.5)
 

@@ -16,10 +16,10 @@ from support import create_records
 from bert_tf import run_pretraining
 from bert_tf.base.output_files import locked
 from bert_tf.config import BertConfig, ModelSpec
-from bert_tf.devices.session import Session
 from bert_tf.pretraining.run_records import check_records, name_records, stated_by_manifests
 from bert_tf.run_pretraining import Options, run
 from bert_tf.runs.run import Run
+from bert_tf.sessions.session import Session
 from bert_tf.training.driver import Driver
 from bert_tf.training.trainer import Trainer
 from bert_tf.weights.resolving import resolve_model

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from bert_tf.devices.session import Training
 from bert_tf.pretraining import phase_data
 from bert_tf.pretraining.run_records import read_phases
 from bert_tf.run_pretraining import Options, run
+from bert_tf.sessions.learner import Training
 from bert_tf.training.reports import read_metrics
 from tfrecords.manifest import shard_entry, write_manifest
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from support import one_device, one_line
 
 from bert_tf.base.common_options import WorkerOptions
-from bert_tf.devices.session import training_devices
+from bert_tf.sessions.session import training_devices
 from bert_tf.training import chips
 from bert_tf.training import strategy as strategies
 from bert_tf.training.chips import find_chip, peak_flops

@@ -137,6 +137,6 @@ def training_phase(
         batches=batches,
         evaluate=evaluate,
         shortcut=session.shortcut(
-            training.model, lambda: batch_sizes(examples, device), options.train_batch_size
+            training.model, *batch_sizes(examples, device), options.train_batch_size
         ),
     )

@@ -71,7 +71,8 @@ class PhaseData:
         if self.options.do_train:
             shortcut = self.training.session.shortcut(
                 self.training.model,
-                lambda: (reader.sample_batch(train)["input_mask"].sum(1), train.max_seq_length),
+                reader.sample_batch(train)["input_mask"].sum(1),
+                train.max_seq_length,
                 self.records.train_batch_size,
                 self.options.gradient_accumulation_steps,
             )

@@ -125,7 +125,8 @@ class Session:
     def shortcut(
         self,
         model: keras.Model,
-        sizes: Callable[[], tuple[np.ndarray, int]],
+        lengths: np.ndarray,
+        places: int,
         batch_size: int,
         accumulation_steps: int = 1,
     ) -> TokenCapacity | None:
@@ -133,11 +134,10 @@ class Session:
 
         There, raises a ValueError if the memory cannot hold what a step keeps.
 
-        `sizes` returns the number of tokens of each example, or of a sample of them, and the number
-        of places of an example, which includes its padding. The batch is that of all replicas.
+        `lengths` are the numbers of tokens of each example, or of a sample of them, and `places`
+        are those of an example with its padding. The batch is that of all replicas.
         """
         rows = batch_size // (self.strategy.num_replicas_in_sync * accumulation_steps)
-        lengths, places = sizes()
         if self.device == "CPU":
             needed = least_activations(model, rows * lengths.mean())
             check_memory(f"a step with --train_batch_size={batch_size}", needed)

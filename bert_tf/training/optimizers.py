@@ -133,30 +133,26 @@ def _update(first: tf.Variable, updates: list[tuple]) -> None:
 # often. At module level, so that optimizers share the compiled function.
 @tf.function(jit_compile=True, autograph=False)
 def _compiled_update(updates) -> None:
-    for handles, inputs in updates:
-        _update_one(handles, *inputs)
-
-
-def _update_one(handles, gradient, scale, learning_rate, weights, rule) -> None:
-    before = variable, m, v = [
-        tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32) for handle in handles
-    ]
-    beta_1, beta_2, epsilon, weight_decay, adapts = rule
-    # Selected here, because a condition around the update would wait for the device.
-    finite = tf.math.is_finite(scale)
-    gradient *= scale
-    m = beta_1 * m + (1.0 - beta_1) * gradient
-    v = beta_2 * v + (1.0 - beta_2) * tf.square(gradient)
-    update = m / weights[0] / (tf.sqrt(v / weights[1]) + epsilon)
-    if weight_decay:
-        update += weight_decay * variable
-    if adapts:
-        norm, update_norm = tf.linalg.global_norm([variable]), tf.linalg.global_norm([update])
-        ratio = tf.math.divide_no_nan(norm, update_norm)
-        learning_rate *= tf.where(ratio > 0.0, ratio, 1.0)
-    after = variable - learning_rate * update, m, v
-    for handle, old, new in zip(handles, before, after, strict=True):
-        tf.raw_ops.AssignVariableOp(resource=handle, value=tf.where(finite, new, old))
+    for handles, (gradient, scale, learning_rate, weights, rule) in updates:
+        before = variable, m, v = [
+            tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32) for handle in handles
+        ]
+        beta_1, beta_2, epsilon, weight_decay, adapts = rule
+        gradient *= scale
+        m = beta_1 * m + (1.0 - beta_1) * gradient
+        v = beta_2 * v + (1.0 - beta_2) * tf.square(gradient)
+        update = m / weights[0] / (tf.sqrt(v / weights[1]) + epsilon)
+        if weight_decay:
+            update += weight_decay * variable
+        if adapts:
+            norm, update_norm = tf.linalg.global_norm([variable]), tf.linalg.global_norm([update])
+            ratio = tf.math.divide_no_nan(norm, update_norm)
+            learning_rate *= tf.where(ratio > 0.0, ratio, 1.0)
+        after = variable - learning_rate * update, m, v
+        # Selected here, because a condition around the update would wait for the device.
+        finite = tf.math.is_finite(scale)
+        for handle, old, new in zip(handles, before, after, strict=True):
+            tf.raw_ops.AssignVariableOp(resource=handle, value=tf.where(finite, new, old))
 
 
 class Lamb(AdamW):
@@ -204,9 +200,10 @@ def make_schedule(learning_rate: float, num_train_steps: int, num_warmup_steps: 
 class DynamicLossScale:
     """A factor on the loss that keeps small gradients from vanishing in float16.
 
+    Multiply the float32 loss by `scale`, and divide the gradients, summed over the replicas, by it.
     The factor doubles after 2,000 consecutive steps with finite gradients. It halves, but not
     below 1, after a step whose gradients are not finite; such a step must be skipped. Create the
-    object in the strategy's scope and call its methods in a replica context.
+    object in the strategy's scope and call `update` in a replica context.
 
     A checkpoint must hold the variables in `state`.
 
@@ -218,15 +215,6 @@ class DynamicLossScale:
         self.scale = tf.Variable(_INITIAL_SCALE, trainable=False, dtype=tf.float32)
         self._good_steps = tf.Variable(0, trainable=False, dtype=tf.int64)
         self.state = {"scale": self.scale, "good_steps": self._good_steps}
-
-    def scale_loss(self, loss: tf.Tensor) -> tf.Tensor:
-        """Multiplies the loss, which should be float32, by the scale."""
-        return loss * tf.cast(self.scale, loss.dtype)
-
-    def unscale(self, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """Divides dense gradients, already summed over the replicas, by the scale."""
-        factor = 1.0 / self.scale
-        return [gradient * tf.cast(factor, gradient.dtype) for gradient in gradients]
 
     def update(self, finite: tf.Tensor) -> None:
         """Counts a step and adjusts the scale; `finite`, bool [], is that of its gradients."""

@@ -192,7 +192,7 @@ class Trainer:
             gradients, sums = self._gradients(batch, global_counts, replica, shortcut)
             gradients = replica.all_reduce("SUM", gradients)
             if self.loss_scale:
-                gradients = self.loss_scale.unscale(gradients)
+                gradients = [gradient / self.loss_scale.scale for gradient in gradients]
             norm = self._norm(gradients)
             accepted = finite = tf.math.is_finite(norm)
             if self.loss_scale:
@@ -250,7 +250,7 @@ class Trainer:
                 [tf.math.divide_no_nan(sums[n], global_counts[n]) for n in self.objective.losses]
             )
             if self.loss_scale:
-                loss = self.loss_scale.scale_loss(loss)
+                loss *= self.loss_scale.scale
         gradients = tape.gradient(
             loss,
             [weight.value for weight in self.model.trainable_weights],

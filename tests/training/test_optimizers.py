@@ -220,8 +220,8 @@ def test_replicas_agree_though_only_one_overflows():
     def replica_step(factor):
         replica = tf.distribute.get_replica_context()
         factor *= tf.cast(replica.replica_id_in_sync_group, tf.float32)
-        gradient = tf.cast(tf.cast(loss_scale.scale_loss(factor), tf.float16), tf.float32)
-        (gradient,) = loss_scale.unscale(replica.all_reduce("SUM", [gradient]))
+        gradient = tf.cast(tf.cast(factor * loss_scale.scale, tf.float16), tf.float32)
+        gradient = replica.all_reduce("SUM", gradient) / loss_scale.scale
         loss_scale.update(tf.math.is_finite(gradient))
         return gradient
 

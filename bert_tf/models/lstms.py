@@ -200,15 +200,14 @@ class FeatureTagger(BertModel):
             return ops.cast(ops.stop_gradient(x), "float32")
         layers = self.encoder(inputs, training=False)["encoder_outputs"]
         layers = [ops.cast(ops.stop_gradient(x), "float32") for x in layers]
-        if self.features == "last":
-            return layers[-1]
-        if self.features == "second_to_last":
-            return layers[-2]
-        if self.features.endswith("last_four"):
-            layers = layers[-4:]
+        chosen = {
+            "last": layers[-1:],
+            "second_to_last": layers[-2:-1],
+            "weighted_sum_all": layers,
+        }.get(self.features, layers[-4:])
         if self.features == "concat_last_four":
-            return ops.concatenate(layers, axis=-1)
-        if self.features == "sum_last_four":
-            return sum(layers)
-        weights = self.scale * ops.softmax(self.mixture)
-        return sum(weights[index] * x for index, x in enumerate(layers))
+            return ops.concatenate(chosen, axis=-1)
+        if self.features.startswith("weighted"):
+            weights = self.scale * ops.softmax(self.mixture)
+            chosen = [weights[index] * x for index, x in enumerate(chosen)]
+        return sum(chosen)

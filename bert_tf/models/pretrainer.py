@@ -66,9 +66,7 @@ class BertPretrainer(BertModel):
 class PretrainingObjective:
     """Masked-LM plus next-sentence loss, with the accuracies that the original reports.
 
-    For each measure, an objective returns the sum over a batch and the count to divide it by. Both
-    add up over replicas and batches, so the means are exact however the examples are divided. The
-    loss to minimize is the sum of the measures named in `losses`.
+    It is an `Objective` of `training.trainer`.
 
     Args:
         next_sentence: whether to learn from segment pairs. In sentence-order prediction (ALBERT,

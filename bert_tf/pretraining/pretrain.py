@@ -58,41 +58,40 @@ def pretrain(
         run.check_flags({COMMAND: options.command})
     read_results(run.file(EVAL_RESULTS))  # raises an error for a file of others
     named = records.name_records(options)
+    learned = records.resolve_objective(options, named)
+    learner = learner or PretrainingLearner(learned != "mlm")
     # Evaluation alone may go on beside training.
     with training_devices(options, writes=options.do_train) as strategy:
         session = Session(options, strategy, Run(options.output_dir))
-        return _pretrain(session.opened(learner and learner.init), learner, named)
+        return _pretrain(session.opened(learner.init), learner, named, learned)
 
 
 def _pretrain(
-    session: Session, learner: PretrainingLearner | None, named: Sequence[NamedRecords]
+    session: Session, learner: PretrainingLearner, named: Sequence[NamedRecords], learned: str
 ) -> dict[str, float]:
+    """Trains or evaluates a learner; `learned` is the objective of the records."""
     options, run, say = session.options, session.run, session.say
     vocabs, casings = records.stated_by_manifests(named)
-    readers = learner.readers if learner else {}
-    for path, reader in readers.items():
+    for path, reader in learner.readers.items():
         vocabs[path], casings[path] = reader.vocab, reader.lower_case
     spec = resolve_model(session.resumed, options, vocabs, casings, session.init, session.mapping)
     inputs = []
     if options.do_train:
         inputs = records.describe_records(named)
         records.check_unchanged(run, inputs)
-        if learner:
-            run.check_made_from(learner.made_from)
-            inputs += learner.made_from
+        run.check_made_from(learner.made_from)
+        inputs += learner.made_from
     held_out_from = run.flags.get(HELD_OUT_FROM, [])
     if held_out_from and not options.do_train:
         held_out_from = held_out_from + records.copies_of_records(run, named)
     phases = records.check_records(options, spec, named, held_out_from)
-    for reader, phase in itertools.product(readers.values(), phases):
+    for reader, phase in itertools.product(learner.readers.values(), phases):
         check_length(reader.config, phase.train.max_seq_length)
     if options.do_eval:
         check_batch_size(session.strategy, "eval_batch_size", options.eval_batch_size)
     for phase in phases if options.do_train else ():
         parts = options.gradient_accumulation_steps
         check_batch_size(session.strategy, "train_batch_size", phase.train_batch_size, parts)
-    learned = records.resolve_objective(options, named)
-    learner = learner or PretrainingLearner(learned != "mlm")
     objective = learner.objective(spec, options.num_train_steps)
     training = _start(session, learner, spec, objective)
     if options.do_train and session.is_chief:

@@ -203,7 +203,7 @@ class DynamicLossScale:
     Multiply the float32 loss by `scale`, and divide the gradients, summed over the replicas, by it.
     The factor doubles after 2,000 consecutive steps with finite gradients. It halves, but not
     below 1, after a step whose gradients are not finite; such a step must be skipped. Create the
-    object in the strategy's scope and call `update` in a replica context.
+    object in the strategy's scope.
 
     A checkpoint must hold the variables in `state`.
 
@@ -217,16 +217,12 @@ class DynamicLossScale:
         self.state = {"scale": self.scale, "good_steps": self._good_steps}
 
     def update(self, finite: tf.Tensor) -> None:
-        """Counts a step and adjusts the scale; `finite`, bool [], is that of its gradients."""
-        tf.distribute.get_replica_context().merge_call(self._update_all, args=(finite,))
+        """Counts a step and adjusts the scale; `finite`, bool [], is that of its gradients.
 
-    def _update_all(self, strategy, finite) -> None:
-        strategy.extended.update(self.scale, self._update, args=(self._good_steps, finite))
-
-    @staticmethod
-    def _update(scale, good_steps, finite) -> None:
-        count = tf.where(finite, good_steps + 1, 0)
+        Call it once for all replicas, as in `merge_call`.
+        """
+        count = tf.where(finite, self._good_steps + 1, 0)
         grows = count == _GROWTH_STEPS
-        grown = tf.where(grows, 2.0 * scale, scale)
-        scale.assign(tf.where(finite, grown, tf.maximum(0.5 * scale, 1.0)))
-        good_steps.assign(tf.where(grows, tf.zeros_like(count), count))
+        grown = tf.where(grows, 2.0 * self.scale, self.scale)
+        self.scale.assign(tf.where(finite, grown, tf.maximum(0.5 * self.scale, 1.0)))
+        self._good_steps.assign(tf.where(grows, tf.zeros_like(count), count))

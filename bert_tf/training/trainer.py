@@ -194,15 +194,11 @@ class Trainer:
             if self.loss_scale:
                 gradients = [gradient / self.loss_scale.scale for gradient in gradients]
             norm = self._norm(gradients)
-            accepted = finite = tf.math.is_finite(norm)
-            if self.loss_scale:
-                accepted |= self.loss_scale.scale > 1.0
-                self.loss_scale.update(finite)
             # Only the factor: the optimizer applies it in its own pass over the gradients. It is
             # NaN if the norm is not finite.
             (scale,), _ = tf.clip_by_global_norm([tf.constant(1.0)], self.clip_norm, use_norm=norm)
             self.optimizer.apply(gradients, self.schedule(self.step), scale)
-            replica.merge_call(self._count_step, args=(accepted,))
+            replica.merge_call(self._count_step, args=(tf.math.is_finite(norm),))
             return self._stacked(sums, counts)
 
     def _gradients(self, batch, global_counts, replica, shortcut):
@@ -269,8 +265,11 @@ class Trainer:
             squares.setdefault(tuple(gradient.shape), []).append(tf.square(gradient))
         return tf.sqrt(tf.add_n([tf.reduce_sum(tf.add_n(same)) for same in squares.values()]))
 
-    def _count_step(self, strategy, accepted):
-        accepted = strategy.experimental_local_results(accepted)[0]
+    def _count_step(self, strategy, finite):
+        accepted = finite = strategy.experimental_local_results(finite)[0]
+        if self.loss_scale:
+            accepted |= self.loss_scale.scale > 1.0
+            self.loss_scale.update(finite)
         self._skipped.assign(tf.where(accepted, [0, 1] * self._skipped, self._skipped + 1))
         self.step.assign_add(1)
 

@@ -240,7 +240,8 @@ def test_the_manifest_replaces_flags(created, tmp_path, masking):
         ({"max_predictions_per_seq": 3}, "--max_predictions_per_seq says 3, but .*says 4"),
         ({"do_lower_case": True}, "do_lower_case: --do_lower_case says True, but .*says False"),
         ({"vocab_file": "other.txt"}, r"--vocab_file=.*other.txt says 41 tokens.*says 40 tokens"),
-        ({"objective": "sop", "masking": "wordpiece"}, "--masking needs .* already masked"),
+        ({"objective": "sop"}, "objective: --objective says sop, but .*says nsp"),
+        ({"masking": "wordpiece"}, "--masking needs .* already masked"),
     ],
 )
 def test_a_flag_that_contradicts_the_manifest_is_refused(created, tmp_path, change, message):

@@ -222,8 +222,11 @@ def test_replicas_agree_though_only_one_overflows():
         factor *= tf.cast(replica.replica_id_in_sync_group, tf.float32)
         gradient = tf.cast(tf.cast(factor * loss_scale.scale, tf.float16), tf.float32)
         gradient = replica.all_reduce("SUM", gradient) / loss_scale.scale
-        loss_scale.update(tf.math.is_finite(gradient))
+        replica.merge_call(update, args=(tf.math.is_finite(gradient),))
         return gradient
+
+    def update(strategy, finite):
+        loss_scale.update(strategy.experimental_local_results(finite)[0])
 
     @tf.function
     def step(factor):

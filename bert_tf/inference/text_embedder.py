@@ -17,7 +17,7 @@ from bert_tf.inference.engine import Engine
 from bert_tf.inference.models import load_model
 from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.models.task_model import BertEmbedder
-from bert_tf.tables.memory import is_table, opened, plain
+from bert_tf.tables.memory import is_table, opened, plain_cells
 from bert_tf.text.bert_preprocessor import BertPreprocessor, without_shared_padding
 from bert_tf.text.tokenizer import WordPieceTokenizer
 from bert_tf.weights.checkpoint import Checkpoint
@@ -115,7 +115,7 @@ def _checked(texts: Any) -> Iterator[bytes]:
         forms = "give a string, or a list, Series or array of strings"
         raise ValueError(f"texts is of the type {type(texts).__name__}: {forms}")
     texts = [*texts]
-    for row, text in enumerate(map(plain, texts)):
+    for row, text in enumerate(plain_cells(texts, "texts")):
         if not isinstance(text, str):
             shown = "missing" if text is None else f"of the type {type(texts[row]).__name__}"
             raise ValueError(f"row {row + 1:,} of texts is {shown}: it must be a string")

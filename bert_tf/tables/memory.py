@@ -149,7 +149,24 @@ def _cells(column: Any, name: str) -> list[Any]:
     column = opened(column)
     if isinstance(column, str | bytes | Mapping | Set) or not isinstance(column, Iterable):
         raise ValueError(f"{name} is {_shown(column)}: a column is a list of cells")
-    return [*map(plain, column)]
+    return plain_cells(column, name)
+
+
+def plain_cells(cells: Iterable[Any], name: str) -> list[Any]:
+    """Returns cells as `plain` does.
+
+    Raises:
+        ValueError: a list holds itself, or lists in a thousand lists; the message says in which row
+            of `name`.
+    """
+    found = []
+    try:
+        for cell in cells:
+            found.append(plain(cell))
+    except RecursionError:
+        problem = "holds itself, or too many lists in lists"
+        raise ValueError(f"row {len(found) + 1:,} of {name} {problem}") from None
+    return found
 
 
 def plain(value: Any) -> Any:

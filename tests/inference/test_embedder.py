@@ -157,6 +157,8 @@ def test_encode_takes_texts_in_every_form(run, given):
     )
 
 
+LOOP = []
+LOOP.append(LOOP)
 FORMS, FRAME = "give a string, or a list, Series or array of strings", pd.DataFrame({"a": TEXTS})
 
 
@@ -174,6 +176,7 @@ FORMS, FRAME = "give a string, or a list, Series or array of strings", pd.DataFr
         ([["a", "b"]], "row 1 of texts is of the type list: it must be a string"),
         (np.array([["a"]]), "row 1 of texts is of the type list: it must be a string"),
         (FRAME.iterrows(), "row 1 of texts is of the type tuple: it must be a string"),
+        (["a", LOOP], "row 2 of texts holds itself, or too many lists in lists"),
     ],
 )
 def test_encode_refuses_what_is_not_text(embedder, given, message):

@@ -143,6 +143,8 @@ def test_cells_keep_their_meaning(data, expected):
 
 
 _FORMS = "give the path of a file, a data frame"
+_LOOP = []
+_LOOP.append(_LOOP)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +159,8 @@ _FORMS = "give the path of a file, a data frame"
         (tf.Variable(3), f"train is of the type int32: {_FORMS}"),
         (tf.data.Dataset.from_tensors((1, 2, 3)), "row 1 of train is of the type tuple"),
         (tf.data.Dataset.from_tensors("a").repeat(), "train never ends: leave out repeat"),
+        ({"text": _TEXTS, "x": [1, _LOOP]}, "row 2 of column 'x' of train holds itself, or too m"),
+        ([{"text": "a"}, {"text": _LOOP}], "row 2 of column 'text' of train holds itself"),
         ([["a", 0], ["b", 1]], f"row 1 of train is of the type list: {_FORMS}"),
         ((pd.Series(_TEXTS), pd.Series(_LABELS)[::-1]), "the Series of train have different ind"),
         ((pd.DataFrame({"text": _TEXTS}), _LABELS), "column 'text' of train is of the type DataF"),

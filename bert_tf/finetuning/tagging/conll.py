@@ -33,7 +33,7 @@ _SENTENCE = re.compile(r"sentence([:_ ]*(\d+|#|id|no|number|idx))", re.IGNORECAS
 _Row = tuple[int, list[str]]
 
 
-def read_conll(path: str, word: int = 0, tag: int = 0) -> TaggedText:
+def read_conll(path: str, word: int = 0, tag: int = 0, learn: bool = False) -> TaggedText:
     """Reads a file that has words and tags in columns.
 
     Columns are separated by tabs or, in lines without tabs, by spaces. The word is in the first
@@ -46,12 +46,13 @@ def read_conll(path: str, word: int = 0, tag: int = 0) -> TaggedText:
     sentence is a document.
 
     `word` and `tag` are the columns, from 1; 0 to find them. A file without the latter has no tags.
+    If they are to be learned, a column with a single one is passed by.
     """
     documents, notes = _documents(path)
     sentences = [[cells for _, cells in rows] for document in documents for rows in document]
     if not sentences:
         raise ValueError(f"{path} has no words")
-    columns, width = find_tag_columns(sentences, word, tag), len(sentences[0][0])
+    columns, width = find_tag_columns(sentences, word, tag, learn), len(sentences[0][0])
     if columns[0] >= width:
         raise ValueError(f"{path} has {counted(width, 'column')}, but --text_column={word}")
     prefix = find_prefix([row[columns[0]] for rows in sentences for row in rows])

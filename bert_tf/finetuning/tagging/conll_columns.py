@@ -16,6 +16,8 @@ ONTONOTES = 4, 11
 _BRACKETS = re.compile(r"(\([^()*]+)?\*\)?|\([^()*]+\)")
 # A column does not hold words if so many steps between words are numbered or keep the same value.
 _LEAST_NUMBERED, _LEAST_EQUAL = 2, 3
+# Types of chunks, which are no entities (CoNLL-2000).
+_CHUNKS = {*"NP VP PP ADJP ADVP SBAR PRT CONJP INTJ LST UCP".split()}
 # What headers call the words.
 _WORDS = {"token", "tokens", "word", "words", "form", "text"}
 # The language of a word in WikiANN, and the share of the words that must have the same.
@@ -25,11 +27,14 @@ _NEARLY_ALL = 0.9
 Cells = Sequence[Sequence[str]]
 
 
-def find_tag_columns(sentences: Sequence[Cells], word: int, tag: int) -> tuple[int, int | None]:
+def find_tag_columns(
+    sentences: Sequence[Cells], word: int, tag: int, learn: bool
+) -> tuple[int, int | None]:
     """Returns the columns of the words and tags of a file, from 0; None if there are no tags.
 
     Converts tags in brackets to BIO in place. `word` and `tag` are the columns, from 1; 0 to find
-    them in the cells of each word, which are as many for every word.
+    them in the cells of each word, which are as many for every word. With `learn`, there must be
+    several tags.
     """
     if is_ontonotes([row for rows in sentences for row in rows]):
         word, tag = word or ONTONOTES[0], tag or ONTONOTES[1]
@@ -50,7 +55,7 @@ def find_tag_columns(sentences: Sequence[Cells], word: int, tag: int) -> tuple[i
         last = tag = _UPOS if first and width == _CONLLU else width - 1
         while tag - 1 > word and _is_nested(*columns[tag - 1 : tag + 1], first, width):
             tag -= 1
-        tag = _better(columns, given, tag)
+        tag = _better(columns, given, word, tag, learn)
         if tag == word == last:
             return word, None
     if word == tag and given is None and width > 1:
@@ -100,12 +105,21 @@ def find_prefix(words: Sequence[str]) -> str:
     return match[0] if count >= max(_LEAST_EQUAL, _NEARLY_ALL * len(words)) else ""
 
 
-def _better(columns: Sequence[Sequence[str]], given: int | None, tag: int) -> int:
-    """Returns the only column of entities, unless `tag` is of entities itself."""
+def _better(
+    columns: Sequence[Sequence[str]], given: int | None, word: int, tag: int, learn: bool
+) -> int:
+    """Returns the only column of entities, or one of several tags where `tag` has just one."""
     tags = {i: [*filter(is_entity_tag, column)] for i, column in enumerate(columns) if i != given}
     types = {i: entity_types(x) for i, x in tags.items() if 2 * len(x) > len(columns[i])}
     typed = [index for index, found in types.items() if found]
-    return typed[0] if tag not in types and len(typed) == 1 else tag
+    if tag not in types and len(typed) == 1:
+        return typed[0]
+    if not learn or len({*columns[tag]}) > 1:
+        return tag
+    several = [index for index in tags if len({*columns[index]}) > 1]
+    entities = [index for index in typed if index in several and not types[index] <= _CHUNKS]
+    others = [index for index in several if index > word and columns[tag][0] != "O"]
+    return (entities or others or [tag])[-1]
 
 
 def _column(sentences: Sequence[Cells], index: int) -> list[str]:

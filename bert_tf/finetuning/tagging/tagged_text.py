@@ -18,7 +18,11 @@ from bert_tf.finetuning.tagging import tags as schemes
 _TAGS_SHOWN = 9
 # The last character of a word and the first of the next one, in scripts without spaces.
 _JOINED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff]{2}")
+# Two words of a letter each. In raw text, they are one word, except Chinese characters.
+_SINGLE = re.compile(r"[^\W\d_\u3400-\u9fff]{2}")
 _DIVIDED = re.compile("[\u3400-\u9fff]{2}")
+# Where a second tag begins, as in B-PER|I-LOC.
+_SEVERAL = re.compile(r"[^\w-] ?[BIMESLUW]-")
 
 
 class Sentence(NamedTuple):
@@ -100,6 +104,10 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
         raise ValueError(
             f"{text.path} has no tags: training needs them in the last column or in --label_column"
         )
+    if all(re.fullmatch('".+"', name) for name in names):
+        raise ValueError(
+            f"{text.path}: the tags are in quotes, such as {names[0]}: write words and tags without"
+        )
     if len(names) == 1:
         raise ValueError(
             f'{text.path}: every word has the tag "{names[0]}": nothing to learn; --label_column '
@@ -112,6 +120,11 @@ def label_names(text: TaggedText) -> tuple[str, ...]:
             f"WARNING: {text.path}: the tags are numbers, so entities are not counted. To name "
             "them, replace each number n by names[n]; in Hugging Face datasets, names is "
             "dataset.features['ner_tags'].feature.names."
+        )
+    elif several := [name for name in names if has_entities and _SEVERAL.search(name)]:
+        say(
+            f"WARNING: {text.path}: tags such as {several[0]} hold several tags, and each "
+            "combination counts as a type of its own: keep one tag for each word."
         )
     elif "O" in names and not has_entities:
         say(
@@ -126,11 +139,13 @@ def _warn_about_units(text: TaggedText) -> None:
     """Warns of words that are not those of raw text; see `tagging.module.split_words`."""
     pairs = [pair for s in text.sentences for pair in itertools.pairwise(s.words)]
     joined = [a + b for a, b in pairs if _JOINED.fullmatch(a[-1] + b[0])]
+    single = [a + b for a, b in pairs if _SINGLE.fullmatch(a + b)]
     divided = [word for word in text.words if _DIVIDED.search(word)]
     spaced = [word for word in text.words if len(word.split()) > 1]
     apart = "one word", "two", "put a space after each word of texts to predict"
     for found, least, (theirs, ours, advice) in (
         (joined, 0.05 * len(pairs), apart),
+        (single, max(2, 0.5 * len(pairs)), apart),
         (divided, 0.05 * len(text.words), ("several words", "one", "tag each character")),
         (spaced, 0, ("several words", "one", "tag each of them")),
     ):
@@ -150,6 +165,12 @@ def prepare_tags(text: TaggedText, labels: Sequence[str]) -> TaggedText:
         text, messages = _in_bio(text)
         for message in messages:
             say(message)
+    odd = [word for word in text.words if not any(map(str.isalpha, word))]
+    if 2 * len(odd) > len(text.words):
+        say(
+            f"WARNING: {text.path}: {len(odd):,} of {len(text.words):,} words have no letter, such "
+            f'as "{odd[0]}": is --text_column the column of words?'
+        )
     counts = Counter(text.tags)
     if counts and not counts.keys() & set(labels):
         raise ValueError(

@@ -22,6 +22,8 @@ from bert_tf.tables.rows import table_kind
 from bert_tf.tables.table import Table, fold, read_table
 
 _NER = "ner"
+# What the columns of words and their tags are called if each row holds one word.
+_WORDS, _TAGS = {"word", "token"}, {"tag", "ner", "ner tag", "ner_tag", "pos", "upos"}
 # The files of CoNLL-2003 in --data_dir.
 _NAMES = {
     TRAIN: ("train.txt", "eng.train"),
@@ -59,11 +61,11 @@ class _Reader:
 
     def learn(self, files: DataFiles) -> TaggedText:
         """Reads the training file, whose contents may also show the columns."""
-        self._training = self.read(files, TRAIN)
+        self._training = self.read(files, TRAIN, learn=True)
         self.columns = {**self.columns, **self._training.columns}
         return self._training
 
-    def read(self, files: DataFiles, split: str) -> TaggedText:
+    def read(self, files: DataFiles, split: str, learn: bool = False) -> TaggedText:
         """Reads a split."""
         if split == TRAIN and self._training:
             return self._training
@@ -75,7 +77,7 @@ class _Reader:
         elif not is_ner or table_kind(path) in ("json", "jsonl", "memory"):
             return _read_lists(path, self.columns, labelled=split != "test")
         else:
-            text = read_conll(path, *map(self._number, ("text_column", "label_column")))
+            text = read_conll(path, *map(self._number, ("text_column", "label_column")), learn)
         if text.marks_documents or not self._context:
             return text
         note = f"each sentence read alone ({DOCUMENT} lines are missing)"
@@ -139,7 +141,11 @@ def check_rows_are_texts(table: Table, labels: Sequence[str]) -> None:
         filled = next((row for row, cell in enumerate(column) if cell), 0)
         check_no_spans(table, filled, column[filled])
     columns = [table.columns[name] for name in labels or table.columns]
-    if any("O" in column and _are_words(column) and entity_types(column) for column in columns):
+    words = [table.columns[name] for key, name in names.items() if key in _WORDS]
+    named = not labels and names.keys() & _TAGS and any(map(_are_words, words))
+    if named or any(
+        "O" in column and _are_words(column) and entity_types(column) for column in columns
+    ):
         raise ValueError(
             f"{table.path} has a word and its tag in each row: use --task=ner and {CONLL_FORM}"
         )

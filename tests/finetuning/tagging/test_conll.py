@@ -92,6 +92,11 @@ _FORMATS = [
     (_KAGGLE.partition("|")[2], "EU has a man Ja", "B-X O O O O", "column 2 and tags in 4"),
     (_ONTONOTES, "John Smith Ja China", "B-PERSON I-PERSON O B-GPE", "column 4 and tags in 11"),
     ("a DT (LOC)|b NN *", "a b", "B-LOC O", ""),
+    # A column of a single tag.
+    ("a B-X O|b I-X O", "a b", "B-X I-X", "tags in 2 of 3"),
+    ("a B_X O|b O O", "a b", "B_X O", "tags in 2 of 3"),
+    ("B-X a O|O b O", "a b", "B-X O", "column 2 and tags in 1 of 3"),
+    ("a DT _|b NN _", "a b", "DT NN", "tags in 2 of 3"),
     ("a DT O|b NN O", "a b", "O O", ""),
     (_GERMEVAL, _TROIA, _OUTER, "column 2 and tags in 3 of 4; --label_column; 2 comments"),
     (_GERMEVAL.replace("B-LOC\n", "O\n"), _TROIA, _OUTER, "tags in 3 of 4 "),
@@ -144,7 +149,7 @@ _FORMATS = [
 def test_columns_of_other_formats(text, words, tags, notes, write):
     """Oracle: the words and outer or universal tags, written down."""
     path = write("train.txt", text := text.replace("|", "\n"))
-    read = read_conll(path)
+    read = read_conll(path, learn=True)
     assert read.words == words.split(" " if words else None)
     assert tags is None or read.tags == tags.split()
     assert all(part in "; ".join(read.notes) for part in notes.split("; "))
@@ -169,6 +174,8 @@ def test_columns_may_be_named(write):
         text = read_conll(write("train.txt", "DT\ta\nNN\tb\n"), *columns)
         assert (text.words, text.tags) == (["a", "b"], ["DT", "NN"])
     assert read_conll(write("train.txt", "O\ta\nB-X\tb\n"), 2).tags == ["O", "B-X"]
+    # Tags that are not to be learned may all be the same.
+    assert read_conll(write("train.txt", "a B-X O\nb O O\n")).tags == ["O", "O"]
     with pytest.raises(ValueError, match="train.txt has 2 columns, but --text_column=3"):
         read_conll(write("train.txt", "a O\n"), 3)
 

@@ -58,7 +58,9 @@ def _row(words, tags, **others) -> list[dict]:
     ("raw", "words", "warning"),
     [
         ("สมชายไปกรุงเทพ", "สมชาย ไป กรุงเทพ", "read 'สมชายไป' as one word, not as two (10 such"),
+        ("สมชาย", "ส ม ชาย", "'สม' as one word, not"),
         ("わたしは来ます", "わたし は 来 ます", "'わたしは' as one word, not"),
+        ("서울에", "서 울 에", "'서울' as one word, not"),
         ("中国人民", "中国 人 民", "'中国' as several words, not as one (5 such cases): tag"),
         ("서울에 갑니다", "서울에 갑니다", ""),
         ("中国 J K Rowling", "中 国 J K Rowling", ""),
@@ -123,6 +125,7 @@ _SPANS = [
         ("train", "|", {}, "train.txt is empty"),
         ("train", "-DOCSTART-||", {}, "train.txt has no words"),
         ("train", "a B-X|b I-X|c 0", {}, 'train.txt, line 3: the tag "0" is neither "O" nor'),
+        ("train", '"a" "O"|"b" "B-X"', {}, 'the tags are in quotes, such as "B-X": write words'),
         ("train", "a|b", {}, "train.txt has no tags: training needs them"),
         ("train", "a O|b O", {}, 'train.txt: every word has the tag "O": nothing to learn'),
         (
@@ -166,8 +169,10 @@ def test_bad_files_are_one_clear_line(split, content, flags, message, folder):
         ("train", "a X-B|b o", "O B-X", "B-X O", 'read the tag "X-B" as "B-X"'),
         ("train", _row(["a", "b"], ["S_X", "O"]) * 20, "O B-X", None, "from IOBES to BIO."),
         ("train", "a PER|b O", "O PER", "PER O", "tags such as PER do not say where entities be"),
+        ("train", "a B-X/I-Y|b O", "O B-X/I-Y", "B-X/I-Y O", "tags such as B-X/I-Y hold several"),
         ("train", "a 3|b 10", "3 10", "3 10", "the tags are numbers"),
         ("train", _row(["a", "b"], [1, -100]) * 20, "-100 1", None, "the tags are numbers"),
+        ("train", "0-2 O|3-4 B-X", "O B-X", "O B-X", 'words have no letter, such as "0-2"'),
         ("train", "a B-X|, O|文 O|5 O", "O B-X", "B-X O O O", ""),
         ("train", "a B-é|b B-e\u0301|c B-É", "B-É B-é", "B-é B-é B-É", "'B-É' and 'B-é' differ"),
         (
@@ -193,7 +198,7 @@ def test_odd_tags_are_converted_or_said(split, content, labels, tags, printed, f
 def test_columns_of_the_training_file_are_those_of_others(folder):
     """Oracle: by hand; alone, the dev file would show the last column."""
     (folder / "valid.txt").write_text("c B-X O\nd O O\n")
-    task, _ = _read(folder, "train", "a B-X NN|b O VB")
+    task, _ = _read(folder, "train", "a B-X O|b O O")
     assert task.columns == {"text_column": "1", "label_column": "2"}
     assert task.read(DataFiles(dev_file="valid.txt"), "dev").tags == ["B-X", "O"]
 

@@ -20,12 +20,16 @@ from bert_tf.tables.table import (
     class_name,
     fold,
     is_empty,
+    other_separator,
+    resembles_list,
     shown,
     split,
 )
 
 # What programs write for an empty cell.
 _MISSING = {"nan", "null", "<na>"}
+# Limits of the standard deviation, so that float32 can also hold sums of squares.
+_SMALLEST, _LARGEST = 1e-15, 1e15
 # The most standard deviations between 0 and the mean; files of predictions show six digits.
 _MOST_DEVIATIONS = 1e4
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -63,8 +67,10 @@ def read_single(table: Table, column: str) -> list[tuple[str]]:
     """Returns the class of each row."""
     values = table.column(column)
     rows = [(_class_name(table, row, value),) for row, value in enumerate(values)]
-    texts = [value.strip() if isinstance(value, str) else "" for value in values]
-    if lists := [row for row, text in enumerate(texts) if text[:1] + text[-1:] == "[]"]:
+    lists = [
+        row for row, value in enumerate(values) if isinstance(value, str) and resembles_list(value)
+    ]
+    if lists:
         about = f"{table.at(lists[0])}: label {shown(values[lists[0]])} looks like a list"
         if len(lists) == len(values):
             raise ValueError(f"{about}, as all labels do: give --label_type=classes")
@@ -101,12 +107,37 @@ def read_several(table: Table, column: str, separator: str | None) -> list[tuple
     return rows
 
 
+def check_class_separator(table: Table, column: str, separator: str | None) -> None:
+    """Checks that names are separated by the flag's separator (None: a comma), not another."""
+    cells = [cell for cell in table.column(column) if isinstance(cell, str)]
+    if not table.marks_lists and not separator and any("," in cell for cell in cells):
+        say(
+            f"{table.path}: every value of {column!r} is one class; if commas separate classes, "
+            "give --label_separator=,"
+        )
+        return
+    if not (found := other_separator(cells, separator or ",")):
+        return
+    other, count, total = found
+    problem = (
+        f"{table.path}: {count:,} of {total:,} cells of {column!r} hold {other!r}, but hardly any "
+        f"{separator or ','!r}, which separates classes"
+    )
+    if separator is None:
+        # As a shell reads it.
+        typed = repr(other) if other.isprintable() else f"${other!r}"
+        raise ValueError(
+            f"{problem}: give --label_separator={typed}, or --label_separator=, if {other!r} is "
+            "part of the names"
+        )
+    say(f"WARNING: {problem}.")
+
+
 def _split(table: Table, row: int, text: str, separator: str) -> list[str]:
     """Returns the parts of a text between separators; checks that none of them may be several."""
     parts = split(text, separator)
-    if any(part.lstrip()[:1] in ("[", "{") for part in parts) or (
-        len(parts) == 1 and separator in parts[0]
-    ):
+    of_lists = any(part.lstrip()[:1] in ("[", "{") or resembles_list(part) for part in parts)
+    if of_lists or (len(parts) == 1 and separator in parts[0]):
         raise ValueError(
             f"{table.at(row)}: {shown(text)} may be one name or several: write it as a list, such "
             'as ["a", "b"]'
@@ -149,6 +180,8 @@ def measure_numbers(path: str, column: str, values: np.ndarray) -> tuple[float, 
             "learn"
         )
     about = f"{path}: the numbers in {column!r} have a standard deviation of {deviation:.3g}"
+    if not _SMALLEST <= deviation <= _LARGEST:
+        raise ValueError(f"{about}: give them in another unit")
     if deviation * _MOST_DEVIATIONS < abs(mean):
         raise ValueError(f"{about} and a mean of {mean:.12g}: subtract {mean:.4g} from them")
     return mean, deviation

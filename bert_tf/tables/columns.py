@@ -1,6 +1,7 @@
 """Finds the columns of texts and labels in a table."""
 
 import dataclasses
+import itertools
 import math
 import re
 from dataclasses import dataclass
@@ -45,8 +46,8 @@ def find_columns(
     """Finds the columns of a table; upper and lower case in their names do not matter.
 
     If `wanted` does not name the column of the text, it is `text` or else the only column left; the
-    same holds for the label. If two columns with other names are left, their contents decide.
-    Prints what it guessed.
+    same holds for the label. If two columns with other names are left, their contents decide: texts
+    are longer and less often repeated, or not numbers. Prints what it guessed.
 
     A `labelled` table must have labels. `names` are the default names of the columns of the text
     and the label. Returns the names of the columns as the file spells them. If the table has no
@@ -58,6 +59,8 @@ def find_columns(
             ".csv file with commas, semicolons, tabs or |, and those of a .tsv file with tabs; if "
             "it is a name, give it as --text_column"
         )
+    if len(table) == 1 and names[0] == "text" and table.unit in ("line", "object"):
+        _check_object_is_row(table, _find(table, wanted.text or "text", "text"))
     text = _given(table, wanted.text, "text") or _find(table, names[0], "text", exact=False)
     labels = tuple(_given(table, name, "label", labelled) for name in wanted.labels)
     # Commands that only predict have no --label_column.
@@ -69,10 +72,27 @@ def find_columns(
     found = Columns(text, text_b, labels, _find(table, "id", None), negative)
     if not found.text or (labelled and not found.labels):
         found = _guess(table, found, labelled, names)
-    read = [found.text, found.text_b, found.negative, *(found.labels if labelled else ())]
-    if twice := [name for name in read if name and read.count(name) > 1]:
-        raise ValueError(f"{table.path}: two flags name the column {twice[0]!r}: change one")
+    read = [("text", found.text), ("text_b", found.text_b), ("negative", found.negative)]
+    read += [("label", name) for name in found.labels if labelled]
+    for (what, name), (other, same) in itertools.combinations(read, 2):
+        if name and name == same:
+            raise ValueError(
+                f"{table.path}: {name!r} is both --{what}_column and --{other}_column: name two "
+                "different columns"
+            )
     return found if found.labels else dataclasses.replace(found, labels=(names[1],))
+
+
+def _check_object_is_row(table: Table, text: str | None) -> None:
+    """Raises a ValueError if a file with a single JSON object seems to hold several rows in it."""
+    cells = [column[0] for name, column in table.columns.items() if text in (None, name)]
+    nested = [x for x in cells if isinstance(x, dict) or (isinstance(x, list) and len(x) > 1)]
+    lists = [x for x in cells if isinstance(x, list) and {*map(type, x)} & {dict, list}]
+    if lists or any(text or isinstance(x, dict) for x in nested):
+        raise ValueError(
+            f"{table.path} is a single JSON object, which seems to hold several rows: write one "
+            'object per row, with pandas: to_json(path, orient="records", lines=True)'
+        )
 
 
 def _given(table: Table, name: str | None, what: str, needed: bool = True) -> str | None:
@@ -103,7 +123,7 @@ def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str])
     rest = [x for x in table.columns if x not in taken and not _NAMELESS.fullmatch(x)]
     found = {}
     if len(rest) == 2 and not known.text and not known.labels:
-        found = _by_content(table, *rest)
+        found = _by_content(table, *rest, of_words=names == ("tokens", "tags"))
     elif len(rest) == 1 and not known.text and (known.labels or not labelled):
         found = {"text": rest[0]}
     elif len(rest) == 1 and known.text:
@@ -131,20 +151,22 @@ def _guess(table: Table, known: Columns, labelled: bool, names: tuple[str, str])
     return dataclasses.replace(known, text=found.get("text", known.text), labels=labels)
 
 
-def _by_content(table: Table, *names: str) -> dict[str, str]:
-    """Returns which of two columns holds the text and which the label; {} if that is unclear.
-
-    Only labels are lists, unless both columns are: words and tags. Otherwise, the text has more
-    different words that are no numbers.
-    """
+def _by_content(table: Table, *names: str, of_words: bool) -> dict[str, str]:
+    """Returns which of two columns holds the text and which the label; {} if that is unclear."""
     columns = [table.columns[name] for name in names]
+    cells = [
+        [x if isinstance(x, str) else "" if x is None else repr(x) for x in column]
+        for column in columns
+    ]
+    numeric = [not any(math.isnan(as_number(cell or 0)) for cell in column) for column in cells]
+    distinct, length = [len(set(x)) for x in cells], [sum(map(len, x)) for x in cells]
+    if of_words:
+        distinct = length = [len({*" ".join(column).split()}) for column in cells]
     lists = [any(isinstance(x, dict | list) for x in column) for column in columns]
-    cells = [[str(x) for x in column if isinstance(x, str | list)] for column in columns]
-    words = [{word for cell in column for word in cell.split()} for column in cells]
-    sizes = [sum(math.isnan(as_number(word)) for word in found) for found in words]
-    if lists[0] != lists[1]:
-        sizes[lists.index(True)] = 0
-    if sizes[0] == sizes[1]:
-        return {}
-    text = sizes.index(max(sizes))
-    return {"text": names[text], "label": names[1 - text]}
+    for text, label in ((0, 1), (1, 0)):
+        if lists[text] and not lists[label]:
+            continue
+        larger = distinct[text] >= distinct[label] and length[text] > length[label]
+        if numeric[label] and not numeric[text] or (larger and numeric[text] == numeric[label]):
+            return {"text": names[text], "label": names[label]}
+    return {}

@@ -3,7 +3,7 @@
 import csv
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from bert_tf.base.progress import counted, say
@@ -37,15 +37,30 @@ def csv_rows(
         header = _QUOTED_NAME.sub("", head.lstrip("\r\n")).partition("\n")[0]
         common = max(",;\t", key=header.count)
         delimiter = common if common in header or "|" not in header else "|"
-    rows = ((number, fields) for number, fields, _ in _records(path, lines, delimiter))
-    return _named(path, _counting_line_breaks(path, rows))
+    rows = _counting(
+        ((number, fields) for number, fields, _ in _records(path, lines, delimiter)),
+        lambda field: "\n" in field,
+        lambda fields, line: (
+            f"{path}: {fields} with line breaks, the first in line {line:,}. If you expect none, "
+            'look there for a stray ", which joins rows.'
+        ),
+    )
+    return _named(path, rows)
 
 
 def tsv_rows(path: str, lines: Iterator[str], quoted: bool) -> Iterator[Numbered]:
     """Yields the rows of a `.tsv` file; see `csv_rows`. It may be `quoted` as in `.csv` files."""
     if quoted:
         return csv_rows(path, lines, "", "\t")
-    return _named(path, enumerate(map(_split, lines), 1))
+    rows = _counting(
+        enumerate(map(_split, lines), 1),
+        lambda field: len(field) > 1 and field[0] == field[-1] == '"',
+        lambda fields, _: (
+            f"{path}: kept the quotes around {fields} as text, because not all fields follow the "
+            "quoting rules of .csv. To find out where, name the file .csv."
+        ),
+    )
+    return _named(path, rows)
 
 
 def _split(line: str) -> list[str]:
@@ -85,23 +100,23 @@ def _records(
         taken.clear()
 
 
-def _counting_line_breaks(path: str, rows: Iterator[_Fields]) -> Iterator[_Fields]:
-    """Yields the rows; says how many of their fields have line breaks, if any."""
+def _counting(
+    rows: Iterator[_Fields], matches: Callable[[str], bool], note: Callable[[str, int], str]
+) -> Iterator[_Fields]:
+    """Yields the rows; says how many of their fields match, if any, and where the first is."""
     count = first = 0
     for line, fields in rows:
-        if isinstance(fields, list) and (here := sum("\n" in field for field in fields)):
+        if isinstance(fields, list) and (here := sum(map(matches, fields))):
             count, first = count + here, first or line
         yield line, fields
     if count:
-        say(
-            f"{path}: {counted(count, 'field')} with line breaks, the first in line {first:,}. If "
-            'you expect none, look there for a stray ", which joins rows.'
-        )
+        say(note(counted(count, "field"), first))
 
 
 def is_quoted(path: str, lines: Iterable[str]) -> bool:
     """Returns whether a tab-separated file follows the quoting rules of `.csv` throughout."""
-    header, count, widths, doubled = None, 0, set(), False
+    header, count, widths = None, 0, set()
+    breaks = doubled = False
     for _, fields, taken in _records(path, lines, "\t"):
         widths |= {len(_split(line)) for line in taken}
         if isinstance(fields, ValueError):
@@ -111,17 +126,23 @@ def is_quoted(path: str, lines: Iterable[str]) -> bool:
         if fields in ([], [""]) and not any(in_quotes):
             continue
         if header is None:
-            header, quoted = fields, [0] * len(fields)
+            header, quoted, needed = fields, [0] * len(fields), [True] * len(fields)
             continue
         if len(fields) != len(header):
             return False
         count += 1
-        quoted = [number + found for number, found in zip(quoted, in_quotes, strict=True)]
-        doubled |= any('"' in field for field in fields)
+        for index, field in enumerate(fields):
+            if in_quotes[index]:
+                quoted[index] += 1
+                # Some writers also quote fields with commas.
+                needed[index] &= '"' in field or "," in field
+                doubled |= '"' in field
+                breaks |= "\n" in field or "\t" in field
     if not count or len(widths - {0}) > 1:
         return bool(count)
-    # Both readings fit. A pair of stray quotes is text; quotes in quotes, or in all rows, are not.
-    return doubled or count > 1 and count in quoted
+    # Both readings fit. Stray quotes could join rows, but doubled quotes are deliberate.
+    always = [number == count > 1 for number in quoted]
+    return not breaks and (doubled or any(always)) and all(map(max, always, needed))
 
 
 def _in_quotes(fields: list[str], text: str) -> list[bool] | None:

@@ -60,11 +60,6 @@ def read_rows(
     if kind == "tfrecord":
         return "record", _at_least_one(path, _tfrecord_rows(path))
     unit, head = "line", next(_texts(path), "")
-    if "\r" in head and "\n" not in head:
-        raise ValueError(
-            f"{path} is a single line with carriage returns: save the file with the line ends of "
-            "Unix or Windows"
-        )
     if kind in ("json", "jsonl"):
         unit = "object" if head.lstrip().startswith("[") else "line"
         rows = _json_rows(path, unit)
@@ -72,7 +67,7 @@ def read_rows(
         rows = csv_rows(path, _lines(path), head)
     else:
         rows = tsv_rows(path, _lines(path), tsv_is_quoted(path) if quoted is None else quoted)
-    return unit, _at_least_one(path, rows)
+    return unit, _at_least_one(path, rows, "\r" in head and "\n" not in head)
 
 
 def tsv_is_quoted(path: str) -> bool:
@@ -82,8 +77,15 @@ def tsv_is_quoted(path: str) -> bool:
     return quoted
 
 
-def _at_least_one(path: str, rows: Iterator[Numbered]) -> Iterator[Numbered]:
+def _at_least_one(
+    path: str, rows: Iterator[Numbered], single_line: bool = False
+) -> Iterator[Numbered]:
     if not (row := next(rows, None)):
+        if single_line:
+            raise ValueError(
+                f"{path} is a single line with carriage returns: save the file with the line ends "
+                "of Unix or Windows"
+            )
         raise NoRows(f"{path} holds no examples")
     yield row
     yield from rows

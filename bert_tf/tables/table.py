@@ -1,9 +1,11 @@
 """Tables in memory: rows of any format in columns, and lists, numbers and names in cells."""
 
 import ast
+import io
 import json
 import math
 import re
+import tokenize
 import unicodedata
 import warnings
 from collections.abc import Iterable, Sequence
@@ -17,12 +19,15 @@ from bert_tf.tables.rows import Numbered, parse_row, read_rows
 # Characters that only choose the look of the character before them.
 _VARIATIONS = "\ufe0e\ufe0f"
 _LONGEST_NAME = 40
-# The start of a list.
+# The start of a list, and cells that were probably meant as lists.
 _LIST = re.compile(r"[\[({]|(?:frozen)?set\(|array\(")
+_BROKEN_LIST = re.compile(
+    r"\[.*\]|\{.*\}|\(\s*(?:['\"].*|\))|(?:(?:frozen)?set|array)\(.*", re.DOTALL
+)
 _OPENING_QUOTES = "\"'“„‘«"
 _QUOTED = r"""\s*(?:"(.*?)"|'(.*?)'|[“„‘«](.*?)[”“’»])\s*"""
-# NumPy writes ['a' 'b'], which Python reads as ['ab'].
-_JOINED = re.compile(r"['\"]\s+['\"]")
+# What may separate names of classes; all but spaces are rare in names.
+_SEPARATORS = "|;/,\n\t，；、•·&+"
 
 
 def shown(value: Any) -> str:
@@ -92,6 +97,10 @@ def as_json(name: str) -> str:
 def parse_list(text: str) -> list | None:
     """Returns the items of a JSON list, or of a Python list, tuple or set; None for other text."""
     text = text.strip()
+    inside = text[1:-1].strip()
+    if text[:1] in ("'", '"') and text[-1] == text[0] and _BROKEN_LIST.fullmatch(inside):
+        value = _parse_value(text)
+        text = value.strip() if isinstance(value, str) else inside
     if not _LIST.match(text):
         return None
     value = _parse_value(text)
@@ -108,13 +117,28 @@ def _parse_value(text: str) -> Any:
         return parse_row(text)
     except (ValueError, RecursionError):
         pass
-    if _JOINED.search(text):
-        return None
     try:
-        with warnings.catch_warnings(action="ignore"):  # of backslashes
-            return ast.literal_eval(text)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of backslashes
+            tree = ast.parse(text, mode="eval")
+        strings = sum(
+            isinstance(x, ast.Constant) and isinstance(x.value, str) for x in ast.walk(tree)
+        )
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        # NumPy writes ['a' 'b'], which Python reads as ['ab'].
+        if strings == sum(token.type == tokenize.STRING for token in tokens):
+            return ast.literal_eval(tree)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, tokenize.TokenError):
+        pass
+    return None
+
+
+def resembles_list(text: str) -> bool:
+    """Returns whether a text is a list, or was probably meant as one."""
+    try:
+        return parse_list(text) is not None
+    except ValueError:
+        return bool(_BROKEN_LIST.fullmatch(text.strip()))
 
 
 def split(text: str, separator: str) -> list[str]:
@@ -122,6 +146,22 @@ def split(text: str, separator: str) -> list[str]:
     pattern = rf"(?:{_QUOTED}|(.*?))(?:{re.escape(separator)}|\Z)"
     parts = (match[match.lastindex] for match in re.finditer(pattern, text, re.DOTALL))
     return [part for part in parts if part.strip()]
+
+
+def other_separator(cells: Sequence[str], separator: str) -> tuple[str, int, int] | None:
+    """Returns what seems to separate names instead, in how many cells, and of how many; or None.
+
+    Lists do not count. At least a tenth of the other cells hold it, and hardly any `separator`. A
+    space separates names only if these are fewer than the cells that differ.
+    """
+    cells = [cell for cell in cells if cell.strip() and not _LIST.match(cell.strip(" '\""))]
+    counts = {x: sum(x in cell for cell in cells) for x in _SEPARATORS}
+    words = [cell.split() for cell in cells]
+    if len({word for parts in words for word in parts}) < len({*map(tuple, words)}):
+        counts[" "] = sum(" " in cell for cell in cells)
+    other = max(counts, key=counts.get)
+    least = max(len(cells), 100 * sum(separator in cell for cell in cells)) / 10
+    return (other, counts[other], len(cells)) if counts[other] >= max(least, 1) else None
 
 
 @dataclass(frozen=True)

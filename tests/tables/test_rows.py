@@ -117,24 +117,26 @@ def test_tsv_files_with_quoted_fields(texts, quoting, line_end, tmp_path, capsys
 
 
 @pytest.mark.parametrize(
-    "lines",
+    ("lines", "said"),
     [
-        ['a 5" pipe\tx', "b\ty"],
-        ['"Great movie"\tx', "bad\ty"],
-        ['"Great", he said\tx', "b\ty"],
-        ['"I love it\tx', 'not "\ty'],
-        ['"I love it\tx', 'b"\ty'],
-        ['"a ""b"" c"\tx', '5" pipe\ty'],
-        ['"He said \\"hi\\""\tx', '"b"\ty'],
-        ['""\tx', "b\ty"],
-        ['"\tx', '"\ty'],
+        (['a 5" pipe\tx', "b\ty"], False),
+        (['"Great movie"\tx', "bad\ty"], True),
+        (['"Great", he said\tx', "b\ty"], False),
+        (['"I love it\tx', 'not "\ty'], False),
+        (['"I love it\tx', 'b"\ty'], False),
+        (['"a ""b"" c"\tx', '5" pipe\ty'], True),
+        (['"a ""b"" c"\tx', '"plain"\ty', "b\tz"], True),
+        (['"He said \\"hi\\""\tx', '"b"\ty'], True),
+        (['""\tx', "b\ty"], True),
+        (['"\tx', '"\ty'], False),
     ],
 )
-def test_quotes_in_other_tsv_files_are_text(lines, write):
-    """Oracle: the fields between tabs."""
+def test_quotes_in_other_tsv_files_are_text(lines, said, write, capsys):
+    """Oracle: the fields between tabs; a note on those that are in quotes as a whole."""
     path = write("a.tsv", "\n".join(["text\tlabel", *lines]).encode())
     columns = read_table(path).columns
     assert [*map("\t".join, zip(columns["text"], columns["label"], strict=True))] == lines
+    assert ("a.tsv: kept the quotes around" in capsys.readouterr().out) == said
 
 
 def test_columns_without_a_name_are_kept(write):

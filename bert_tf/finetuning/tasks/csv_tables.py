@@ -20,7 +20,7 @@ from bert_tf.finetuning.tasks.tagged_files import check_rows_are_texts, make_tag
 from bert_tf.finetuning.tasks.text_task import RegressionTask, number_head
 from bert_tf.tables.columns import Columns, find_columns
 from bert_tf.tables.rows import table_kind, tsv_is_quoted
-from bert_tf.tables.table import Table, fold, read_table
+from bert_tf.tables.table import Table, as_number, fold, read_table
 
 CSV = "csv"
 # Usual names of columns with second texts.
@@ -48,11 +48,11 @@ def make_csv_task(name: str, options: FineTuningOptions, head: Head | None) -> T
         )
     reader = TableReader(options)
     head = head or reader.learn(DataFiles.of(options))
-    task = _task_of(name, options, head)
+    task = _task_of(name, options, head, reader.separator)
     return task.changed(columns=reader.guessed, read=functools.partial(reader.read, head.labels))
 
 
-def _task_of(name: str, options: FineTuningOptions, head: Head) -> Task:
+def _task_of(name: str, options: FineTuningOptions, head: Head, separator: str) -> Task:
     """Returns the task of a kind of labels, without its data."""
     kind, shared = options.label_type, dict(name=name, pairs=bool(options.text_b_column))
     if kind in VECTOR_TYPES:
@@ -70,8 +70,7 @@ def _task_of(name: str, options: FineTuningOptions, head: Head) -> Task:
         raise ValueError("the checkpoint does not name its classes: fine-tune it with --do_train")
     shared |= dict(labels=head.labels, json_labels=head.json_labels)
     if kind == "classes":
-        shared |= dict(listed_labels=head.listed_labels)
-        return MultiLabelTask(separator=options.label_separator or ",", **shared)
+        return MultiLabelTask(separator=separator, listed_labels=head.listed_labels, **shared)
     return ClassificationTask(**shared)
 
 
@@ -84,11 +83,13 @@ class TableReader:
     """Reads tables; `guessed` are flags for columns that the training file's contents showed."""
 
     def __init__(self, options: FineTuningOptions):
-        self._type, self._separator = options.label_type, options.label_separator
+        self._type, self._stated_separator = options.label_type, options.label_separator
         self._quotes = options.tsv_quotes
+        self.separator = options.label_separator or ","
         flags = options.text_column, options.text_b_column, options.label_column
-        columns = Columns.of(*flags, options.label_type)
-        self._wanted = replace(columns, negative=options.negative_column)
+        self._wanted = Columns.of(*flags, options.label_type)
+        if options.label_type == "pairs":
+            self._wanted = replace(self._wanted, negative=options.negative_column)
         self.guessed: dict[str, Any] = {}
         self._training: TextExamples | None = None
 
@@ -120,6 +121,8 @@ class TableReader:
         if self._type == "number":
             mean, deviation = labels.measure_numbers(table.path, column, rows)
             return Head("classifier", mean=mean, deviation=deviation)
+        if self._type == "classes":
+            labels.check_class_separator(table, column, self._stated_separator)
         forms = labels.forms_of(table, column)
         return Head("classifier", labels.find_classes(table, column, rows, self._type), **forms)
 
@@ -167,19 +170,22 @@ class TableReader:
         if self._type in _NUMBERS:
             return table, columns, labels.read_numbers(table, column)
         if self._type == "classes":
-            return table, columns, labels.read_several(table, column, self._separator)
+            return table, columns, labels.read_several(table, column, self._stated_separator)
         return table, columns, labels.read_single(table, column)
 
 
 def _say_unread(table: Table, read: Columns, pairs: bool) -> None:
-    """Names unread columns whose names are those of second texts or, with `pairs`, of scores."""
+    """Names unread columns that seem to hold second texts or, with `pairs`, scores of pairs."""
     known = {read.text, read.text_b, read.negative, read.id, *(() if pairs else read.labels)}
+    flag = "negative_column" if read.text_b else "text_b_column"
     for name in [name for name in table.columns if name not in known]:
-        if not read.text_b and fold(name) in _SECOND:
-            advice = f"if it holds texts, give --text_b_column={name}"
-            say(f"{table.path}: {name!r} is not read; {advice}.")
-        differs = len({*map(str, table.columns[name])}) > 1
-        if pairs and read.text_b and fold(name) in _SCORES and differs:
+        cells = [x for x in table.columns[name] if x not in (None, "")]
+        words = sum(isinstance(x, str) and len(x.split()) > 1 for x in cells)
+        is_text = 2 * words > len(cells) or fold(name) in _SECOND
+        if is_text and (not read.text_b or (pairs and not read.negative)):
+            say(f"{table.path}: {name!r} is not read; if it holds texts, give --{flag}={name}.")
+        values = {str(x) for x in cells} if pairs and read.text_b else ()
+        if len(values) > 1 and (fold(name) in _SCORES or {*map(as_number, values)} == {0, 1}):
             say(
                 f"WARNING: {table.path}: --label_type=pairs ignores {name!r} and treats every row "
                 "as a right pair: remove the wrong pairs, or give --label_type=similarity."

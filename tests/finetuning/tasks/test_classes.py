@@ -65,8 +65,8 @@ def test_several_classes_at_once(read, write, name, data, flags):
         ("'a, b', 'c'", "a, b|c"),
         ("'rock 'n' roll', it's", "rock 'n' roll|it's"),
         ("'80s, rock 'n' roll", "'80s|rock 'n' roll"),
-        ("\"['sport', 'nature']\"", None),
-        ('"[\\"sport\\"]"', None),
+        ("\"['sport', 'nature']\"", "sport nature"),
+        ('"[\\"sport\\"]"', "sport"),
         ("\"['sport'\"", None),
         ("'sport, nature'", None),
         ("sport, ['nature']", None),
@@ -89,7 +89,7 @@ def test_several_classes_at_once(read, write, name, data, flags):
         ("array(['a'], dtype=object)", None),
         ("[" * 9999, None),
         ("'" * 9999, "'" * 9997 + "|"),
-        ('"()"', "()"),
+        ('"()"', ""),
     ],
 )
 def test_lists_in_cells(write, cell, names, tmp_path):
@@ -108,7 +108,7 @@ def test_lists_in_cells(write, cell, names, tmp_path):
             assert sorted(labels.read_several(table, "label", ",")[1]) == sorted(expected)
 
 
-def test_features_of_a_record_are_lists(tmp_path):
+def test_features_of_a_record_are_lists(tmp_path, capsys):
     """Oracle: by hand; a value is a class or a word, and only a flag splits it."""
     path, values = str(tmp_path / "a.tfrecord"), (["Health, fitness"], ["Food", "x"], ["["], [])
     with tf.io.TFRecordWriter(path) as file:
@@ -120,10 +120,44 @@ def test_features_of_a_record_are_lists(tmp_path):
     assert labels.read_several(table, "label", None) == [*map(tuple, values)]
     first = dataclasses.replace(table, columns={"label": table.columns["label"][:1]})
     assert labels.read_several(first, "label", ",") == [("Health", "fitness")]
+    labels.check_class_separator(table, "label", None)
+    assert "one class; if commas separate classes, give --label_sep" in capsys.readouterr().out
     assert table.words(1, "label", "word") == ("Food", "x")
     assert table.words(2, "label", "word") == ("[",)
     with pytest.raises(ValueError, match="record 1: 'label' is not a list of strings"):
         table.words(0, "label", "word")
+
+
+@pytest.mark.parametrize(
+    ("cells", "given", "advised"),
+    [
+        (["a|b", "b", "a|c"], None, "'|'"),
+        (["a; b", "a;c"] + ["c"] * 9, None, "';'"),
+        (["a\nb", "c"], None, r"$'\n'"),
+        (["x y", "x z", "x y z", "z"], None, "' '"),
+        (["food, drinks|sport"] + ["sport|food"] * 19, None, "'|'"),
+        (["'a'|'b'", "'b'"], None, "'|'"),
+        (["a,b", "c"], ";", "',', but hardly any ';'"),
+        (["a|b", "c"], ",", "'|', but hardly any ','"),
+        (["C/C++, Java", "Go"], None, None),
+        (["science fiction", "pop music", "rock music", "pop"], None, None),
+        (["a|b"] + ["c"] * 10, None, None),
+        ([["a|b"], ["c|d"]], None, None),
+        (["a;b", "c"], ";", None),
+    ],
+)
+def test_other_separators_are_noticed(read, write, cells, given, advised, capsys):
+    """Oracle: by hand. A separator that the user gave is kept, with a warning."""
+    path = write("a.jsonl", "\n".join(json.dumps({"text": "x", "label": c}) for c in cells))
+    flags = dict(train_file=path, dev_file=path, label_type="classes", label_separator=given)
+    if advised and not given:
+        with pytest.raises(ValueError, match="cells of 'label' hold") as caught:
+            read(**flags)
+        assert f"give --label_separator={advised}, or --label_separator=, if" in str(caught.value)
+        return
+    read(**flags)
+    out = capsys.readouterr().out
+    assert ("WARNING" in out) == bool(advised) and (advised or "") in out
 
 
 @pytest.mark.parametrize(

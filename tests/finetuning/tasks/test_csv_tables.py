@@ -136,11 +136,11 @@ def test_columns_are_found_whatever_their_case(read, write, header, flags, guess
         ([{"y": 0, "x": "a"}, {"y": 22.25, "x": "a"}], ("x", "y")),
         ([{"y": ["u", "v"], "x": "some longer text"}, {"y": ["u"], "x": "more"}], ("x", "y")),
         ([{"x": "a long text", "y": None}] * 2, ("x", "y")),
-        ([{"x": "a 7", "y": "u"}, {"x": "a 8", "y": "u"}, {"x": "b", "y": "v"}], None),
+        ([{"x": "long and repeated", "y": "u"}, {"x": "long and repeated", "y": "v"}], None),
     ],
 )
 def test_contents_show_which_column_holds_the_text(write, rows, columns):
-    """Oracle: by hand; the text has more different words, and is no number or list."""
+    """Oracle: by hand; the text is longer and varies more, or is no number."""
     path = write("a.jsonl", "\n".join(map(json.dumps, rows)))
     if not columns:
         with pytest.raises(ValueError, match="'x', 'y': name the right one with --text_column and"):
@@ -247,6 +247,8 @@ def test_numbers(read, write):
         (("7", "7"), "has the same number, 7, in all rows of 'label': there is nothing to learn"),
         (("1e9", "1000000006"), "standard deviation of 3 and a mean of 1000000003: subtract 1e+09"),
         (("-1e9", "-1000000006"), "subtract -1e+09 from them"),
+        (("1e30", "-1e30"), "a standard deviation of 1e+30: give them in another unit"),
+        (("1e-30", "-1e-30"), "a standard deviation of 1e-30: give them in another unit"),
         (("1", "2e39"), "line 2: label 2e+39 is too large for float32"),
         (("1", "1" + "0" * 400), "is too large for float32"),
         (("1", '"nan"'), 'line 2: label "nan" is not a number'),
@@ -286,6 +288,7 @@ GOOD, SEVERAL = "text,label\na,ham\nb,spam\n", {"label_type": "classes"}
         ("text,label\nEU,B-ORG\nsaid,O\n", GOOD, {}, "has a word and its tag in each row: use"),
         ("Sentence #,Word,Tag\n1,EU,B-ORG\n,a,O\n", GOOD, {}, "use --task=ner and a file that has"),
         ("Sentence #,Word,Tag\n1,EU,B-ORG\n,a,O\n", GOOD, {"label_type": "tags"}, "--task=ner"),
+        ("word,pos\nEU,NOUN\nsaid,VERB\n", GOOD, {}, "use --task=ner and"),
         ("text,label\n", GOOD, {}, "train.csv holds no examples"),
         ("Text,TEXT,label\n1,2,x\n", GOOD, {}, "has the columns 'Text' and 'TEXT': choose one as"),
         ("text,Label,label\n1,2,x\n", GOOD, {}, "'Label' and 'label': choose one as --label_col"),
@@ -300,10 +303,11 @@ GOOD, SEVERAL = "text,label\na,ham\nb,spam\n", {"label_type": "classes"}
         ("text,x,y\na,1,2\n", GOOD, SEVERAL | {"label_column": "x,y"}, "'y' is \"2\""),
         (b"text,label\na,caf\xe9\n", GOOD, {}, "line 2: the label is not UTF-8"),
         (b"id,text,label\n1,a,x\n\xff,b,y\n", GOOD, {}, "train.csv, line 3: the id is not UTF-8"),
-        ("text,x\na,1\n", GOOD, SEVERAL | {"label_column": "x,x"}, "two flags name the column 'x'"),
-        (GOOD, GOOD, {"text_column": "label"}, "two flags name the column 'label'"),
-        ('{"text": {"0": "a"}, "label": {"0": "x"}}', GOOD, {}, 'label {"0": "x"} is not a string'),
-        ('{"data": [{"x": 1}], "v": 1}', GOOD, {}, "no column 'text' or 'label', only 'data', 'v'"),
+        ("text,x\na,1\n", GOOD, SEVERAL | {"label_column": "x,x"}, "'x' is both --label_column"),
+        (GOOD, GOOD, {"text_column": "label"}, "'label' is both --text_column and --label_column"),
+        ('{"text": ["a", "b"], "label": 1}', GOOD, {}, "is a single JSON object, which seems to"),
+        ('{"text": {"0": "a"}, "label": {"0": "x"}}', GOOD, {}, "is a single JSON object, which"),
+        ('{"data": [{"x": 1}], "v": 1}', GOOD, {"text_column": "x"}, "is a single JSON object, wh"),
         ('{"text": "Go", "label": [[0, 2, "X"]]}', GOOD, {}, '"X"]] seems to hold character spans'),
         ('{"text": "Go", "label": [{"start": 0}]}', GOOD, SEVERAL, "0}] seems to hold character"),
         ('{"x": "Go", "y": [[0, 2, "X"]]}\n' * 2, GOOD, {}, '"X"]] seems to hold character spans'),
@@ -328,8 +332,11 @@ def test_bad_tables_are_one_clear_line(read, write, train, dev, flags, message):
     ("header", "row", "pairs", "said"),
     [
         ("text,text_b,label", "a,b,{}", None, "'text_b' is not read; if it holds texts, give"),
+        ("text,other,label", "a,b c,{}", None, "'other' is not read; .* --text_b_column=other."),
         ("text,other,label", "a,b,{}", None, ""),
         ("text,hypothesis", "a {},b", "", "give --text_b_column=hypothesis."),
+        ("text,b,other", "a {},b,c d", "b", "'other' is not read; .* --negative_column=other."),
+        ("text,b,ok", "a,b,{}", "b", "ignores 'ok' and treats every row as a right pair: remove"),
         ("text,b,score", "a,b,{}.5", "b", "ignores 'score' and treats every row as a right"),
         ("text,b,label", "a {},b,1", "b", ""),
     ],

@@ -135,9 +135,18 @@ def __getattr__(name: str):
     # Imported on first use, so that `import bert_tf` and every command's --help stay instant.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name in _FUNCTIONS:
-        module = importlib.import_module("bert_tf.api.functions")
-        return module.function_of(name, _FUNCTIONS[name])
-    with quiet_imports():
-        module = importlib.import_module(_MODULES.get(name, f"bert_tf.{name}"))
+    try:
+        if name in _FUNCTIONS:
+            module = importlib.import_module("bert_tf.api.functions")
+            return module.function_of(name, _FUNCTIONS[name])
+        with quiet_imports():
+            module = importlib.import_module(_MODULES.get(name, f"bert_tf.{name}"))
+    except (ImportError, ValueError) as error:
+        backend = os.environ.get("KERAS_BACKEND")
+        if not backend or getattr(error, "name", backend) != backend:
+            raise
+        raise ImportError(
+            f"KERAS_BACKEND is {backend}, which Keras cannot import ({error}): install it, or set "
+            "KERAS_BACKEND=tensorflow"
+        ) from None
     return module if name in _PACKAGES else getattr(module, name)

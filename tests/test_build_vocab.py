@@ -179,6 +179,16 @@ def test_the_casing_of_a_vocabulary_goes_with_it(tmp_path, capsys):
         build(tmp_path, b"a a", output_file=str(tmp_path / "theirs" / "vocab.txt"))
 
 
+def test_a_casing_that_appears_meanwhile_stays(tmp_path, monkeypatch):
+    """Oracle: the file of another program, written while the text is read."""
+    theirs, learn = tmp_path / "tokenizer_config.json", building.learn_vocabulary
+    patched = lambda *flags: theirs.write_text("{}") and learn(*flags)  # noqa: E731
+    monkeypatch.setattr(building, "learn_vocabulary", patched)
+    with pytest.raises(ValueError, match=f"{theirs} exists and describes another"):
+        build(tmp_path, b"a a")
+    assert theirs.read_text() == "{}" and not (tmp_path / "vocab.txt").exists()
+
+
 def test_an_extension_keeps_the_casing_of_the_vocabulary(tmp_path, capsys):
     """Oracle: "Ab" is one token of a cased vocabulary, and none of an uncased one."""
     (tmp_path / "old.txt").write_text("\n".join([*SPECIAL, "A", "a", "##b"]))
@@ -238,14 +248,24 @@ def test_another_vocabulary_is_not_replaced(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("end", ["", ".manifest.json", ".mapping.json"])
-def test_what_others_wrote_is_not_replaced(tmp_path, end):
-    """Oracle: the user's file; a folder."""
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_what_others_wrote_is_not_replaced(tmp_path, monkeypatch, end, meanwhile):
+    """Oracle: the user's file, there from the start or while the text is read; a folder."""
     (tmp_path / "old.txt").write_text("\n".join([*SPECIAL, "a", "##b"]))
     (mine := tmp_path / f"vocab.txt{end}").write_text("mine")
-    options = {"extend_vocab": f"{tmp_path}/old.txt"}
+    options, count_words = {"extend_vocab": f"{tmp_path}/old.txt"}, building.count_words
+
+    def count(*arguments, **flags):
+        mine.write_text("mine")
+        return count_words(*arguments, **flags)
+
+    if meanwhile:
+        mine.unlink()
+        monkeypatch.setattr(building, "count_words", count)
     with pytest.raises((OSError, ValueError), match=f"vocab.txt{end} .*--overwrite"):
         build(tmp_path, b"ab ab\n", **options)
     assert mine.read_text() == "mine"
+    monkeypatch.undo()
     build(tmp_path, b"ab ab\n", **options, overwrite=True)
     for path in tmp_path.glob("vocab.txt*"):
         path.unlink()

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import textwrap
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, field
 from typing import Any, Literal
@@ -64,8 +65,7 @@ def python_function(name: str, module: str, form: Form) -> Callable:
     command = import_command(module)
     options_type, arguments = command.Options, {x: y for y, x in form.names.items()}
     fields = {arguments.get(x.name, x.name): copy.copy(x) for x in ordered_flags(options_type)}
-    rare_last = sorted(fields, key=lambda x: fields[x].metadata["kind"] == "rare")
-    fields = {x: fields[x] for x in (*form.first, *form.names, *rare_last)}
+    fields = {x: fields[x] for x in sorted(fields, key=functools.partial(_place, form, fields))}
     for flag in fields.values():
         flag.default = form.defaults.get(flag.name, flag.default)
     signature = _signature(fields, form)
@@ -96,6 +96,16 @@ def python_function(name: str, module: str, form: Form) -> Callable:
     example = form.example.replace("\n", "\n    ")
     function.__doc__ = _DOC.format(**parts, returns=form.returns, example=example)
     return function
+
+
+def _place(form: Form, fields: Mapping[str, dataclasses.Field], name: str) -> tuple[int, int]:
+    """Returns where to list an argument: positional ones first, then data, and rare ones last."""
+    if name in form.first:
+        return 0, form.first.index(name)
+    if name in form.names:
+        return 1, 0
+    flag = fields[name]
+    return 2, 0 if is_required(flag) else 2 if flag.metadata["kind"] == "rare" else 1
 
 
 def _signature(fields: Mapping[str, dataclasses.Field], form: Form) -> inspect.Signature:
@@ -192,7 +202,7 @@ def checked(function: Callable) -> Callable:
     fields = [
         (x.name, x.annotation, option(MISSING if x.default is x.empty else x.default))
         for x in signature.parameters.values()
-        if getattr(x.annotation, "__args__", (x.annotation,))[0] in (str, int, float, bool)
+        if _first(x.annotation) in (str, int, float, bool)
     ]
     form = dict(bases=(Options,), frozen=True, namespace={"needs_tensorflow": False})
     options_type = dataclasses.make_dataclass(function.__name__, fields, kw_only=True, **form)
@@ -212,6 +222,10 @@ def checked(function: Callable) -> Callable:
 
     call.__signature__ = signature  # Keras reads this one
     return call
+
+
+def _first(annotation: Any) -> Any:
+    return annotation.__args__[0] if isinstance(annotation, types.UnionType) else annotation
 
 
 class in_python:
@@ -244,7 +258,8 @@ class in_python:
             return
         line = _renamed(" ".join(line.split()), self._spoken)
         if not isinstance(error, ValueError | OSError):
-            raise MemoryError(line) from None
+            new = ValueError if "File system scheme" in str(error) else MemoryError
+            raise new(line) from None
         # Errors of the system have other arguments than their message.
         if len(error.args) == 1:
             error.args = (line,)

@@ -285,7 +285,11 @@ def error_line(error: Exception, if_out_of_memory: str) -> str | None:
         tensor = re.search(r"tensor with shape\[[\d,]*\]", str(error))
         wanted = f" ({tensor[0]})" if tensor else ""
         return f"out of memory{wanted}: {if_out_of_memory}"
-    return str(error) if isinstance(error, ValueError | OSError) else None
+    if isinstance(error, ValueError | OSError):
+        return str(error)
+    if "File system scheme" in str(error):
+        return f"{getattr(error, 'message', error)}: use a local copy"
+    return None
 
 
 def fail(message: str, code: int) -> NoReturn:
@@ -363,10 +367,16 @@ def _parsed_options(options_type: type, extra: list[str]) -> Any:
                 value, extra = (*value, *extra), []
         elif is_positional and value is None and extra:
             value = extra.pop(0)
+        for alias in field.metadata["aliases"]:
+            # An alias sets the flag itself, too.
+            if flags.FLAGS[name].present > flags.FLAGS[alias].present > 0:
+                raise ValueError(f"--{alias} and --{name} are the same flag: give only one")
         if value is None:
             missing += [name] if is_required(field) else []
             continue
         # Shells do not expand "~" after "--flag=".
+        if kind is str and "ram://" in value:
+            raise ValueError(f"--{name}={value}: ram:// is lost on exit: name a file on disk")
         given[field.name] = os.path.expanduser(value) if str(value).startswith("~/") else value
         if kind in (int, float):
             # `Options` refuses text that is not a number.

@@ -12,6 +12,7 @@ import functools
 import itertools
 import lzma
 import re
+import unicodedata
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ _MARKS = {
     "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
     "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
 }
+_WITHOUT_MARK = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
 # How files that are no text begin, whatever their names, and what to do about them.
 _NOT_TEXT = {
     rb"PK\x03\x04": "a zip archive, such as an Excel file: extract it, or save the table as CSV",
@@ -38,8 +40,10 @@ _NOT_TEXT = {
 }
 # Enough of a text to show its encoding.
 SAMPLE_BYTES = 4096
-# Every other byte of UTF-16 is a NUL where the letters are Latin.
-_MOST_NULS = 0.3
+# A text with a larger share of unreadable characters is not UTF-8.
+_MAX_UNREADABLE = 0.2
+# Fewer, such as "a\0b\0", may as well be letters and NULs.
+_FEWEST_CHARACTERS = 3
 # Enough for a compressed file without content.
 _SMALL = 100
 
@@ -56,11 +60,11 @@ def checked_content(file: str) -> Iterator[bytes]:
         head += part
         if len(head) >= SAMPLE_BYTES:
             break
+    check_encoding(head, file)
     head = head.removeprefix(codecs.BOM_UTF8)
     for start, what in _NOT_TEXT.items():
         if re.match(start, head, re.IGNORECASE):
             raise ValueError(f"{file} is not text but {what}")
-    check_encoding(head, file)
     yield head
     yield from parts
 
@@ -178,12 +182,29 @@ def check_encoding(data: bytes, name: str) -> None:
     """Raises a ValueError if a text, or its first `SAMPLE_BYTES`, is UTF-16 or UTF-32."""
     head = data[:SAMPLE_BYTES]
     found = [encoding for encoding, marks in _MARKS.items() if head.startswith(marks)]
-    if not found and head.count(0) > _MOST_NULS * len(head):
-        found = ["UTF-16LE"] if head[1:2] == b"\0" else ["UTF-16BE"]
+    # Even text without Latin letters has NULs there, in its spaces and line ends.
+    if b"\0" in head and _unreadable(head.decode("utf-8", "replace")) > _MAX_UNREADABLE:
+        for encoding in _WITHOUT_MARK:
+            text = head.decode(encoding, "ignore")
+            # Only the last character may be incomplete.
+            whole = len(text.encode(encoding)) > len(head) - 4
+            enough = len(text) >= _FEWEST_CHARACTERS and text.strip()
+            if enough and whole and _unreadable(text) < _MAX_UNREADABLE / 10:
+                found.append(encoding)
     if found:
         raise ValueError(
             f"{name} is {found[0]}: save it as UTF-8, for example with iconv -f {found[0]} -t UTF-8"
         )
+
+
+def _unreadable(text: str) -> float:
+    """Returns the share of characters that do not occur in text."""
+    bad = sum(
+        char == "\ufffd"
+        or (unicodedata.category(char) in ("Cc", "Cn", "Co") and char not in "\t\n\f\r")
+        for char in text
+    )
+    return bad / max(1, len(text))
 
 
 def describe_problems(files: Sequence[str], invalid_lines: Mapping[str, int]) -> list[str]:

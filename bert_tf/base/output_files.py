@@ -202,10 +202,12 @@ def check_output_files(
     inputs: Sequence[str | None],
     overwrite: bool = True,
     flag: str = "output_file",
+    work_folder: str | None = None,
 ) -> None:
     """Checks that output files replace neither inputs nor each other.
 
     Without `overwrite`, they must be new. Errors name the `flag`. Inputs that are None are ignored.
+    None may lie in the `work_folder`, whose files are removed.
     """
     if not files:
         raise ValueError(f"--{flag} names no file: give it a name")
@@ -217,6 +219,12 @@ def check_output_files(
         used[absolute_path(file)] = "is named twice"
         if file.endswith("/") or tf.io.gfile.isdir(file):
             raise ValueError(f"--{flag}: {file} is a directory: name a file in it")
+    for file in filter(None, inputs if work_folder else ()):
+        if absolute_path(file).startswith(f"{absolute_path(work_folder)}/"):
+            raise ValueError(
+                f"{file} lies in {work_folder}, where unfinished work goes: move it, or choose "
+                f"another --{flag}"
+            )
     if not overwrite:
         check_free(*files)
 

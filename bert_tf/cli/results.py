@@ -11,6 +11,7 @@ was fine-tuned, at the setting that is best on the dev set. Their titles name th
 published figures are from test sets whose labels are not public.
 """
 
+import os
 from dataclasses import dataclass
 
 from bert_tf.base import command
@@ -42,9 +43,14 @@ def run(options: Options) -> None:
         read_groups,
         task_tables,
     )
+    from bert_tf.runs.run import VOCAB
+    from bert_tf.training.reports import EVAL_RESULTS
 
     if options.output_file:
-        check_output_files([options.output_file], [options.folder], options.overwrite)
+        # The table can lie in a run, but not in the place of what the run holds.
+        beside = os.path.dirname(options.output_file)
+        kept = (os.path.join(beside, name) for name in (VOCAB, EVAL_RESULTS))
+        check_output_files([options.output_file], [options.folder, *kept], options.overwrite)
     groups, unfinished = read_groups(options.folder)
     tables = task_tables(groups) + published_tables(groups)
     print_tables(tables, unfinished)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 
 import sentencex
 
+from bert_tf.base.content import decode, read_lines
 from bert_tf.corpus.cleaning import ends_sentence
 from tfrecords.vocabulary import MAX_CHARACTERS_PER_WORD
 
@@ -32,7 +33,24 @@ _SEPARATORS = {"blank_line": "^$", "file": "(?!)"}
 _ARTICLE_MARK = re.compile(r"<doc [^<>]*>|</doc>")
 # Thai, Lao, Burmese, Khmer: no spaces between words.
 _NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-.+)?")
+# ISO 639-1, and the longer codes for which sentencex names a related language.
+_LANGUAGES = frozenset(
+    """
+    aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da
+    de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz
+    ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln
+    lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi
+    pl ps pt qu rm rn ro ru rw sa sc sd se sg sh si sk sl sm sn so sq sr ss st su sv sw ta te tg th
+    ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+    abs ace ady aeb aln als alt ami anp arn arq ary arz ast atj avk awa azb ban bar bbc bcc bgn bjn
+    bpy bqi btm bug bxr cbk cdo crh csb dsb dtp dty egl eml ext fit frc frp frr fur gag gan gcr glk
+    gom gor gsw guc hak hif hrx hsb hyw inh jam jut kaa kab kbd kbp khw kiu kjp koi krc krl ksh kum
+    lad lbe lez lij liv lki lld lmo lrc ltg luz lzh lzz mad mai mdf mhr min mnw mrj mwl myv mzn nah
+    nan nap nds nia nrm olo pcd pdc pdt pfl pih pms pnt qug rgn rmy rue rup ruq sah scn sco sdc sdh
+    ses sgs shi shy skr sli smn srn stq sty szl szy tay tcy tet trv tyv udm vec vep vls vmf vot vro
+    wuu xal xmf yue zea zgh
+    """.split()
+)
 
 
 def wrap_width(lines: Sequence[str]) -> int:
@@ -191,18 +209,28 @@ def _json_text(line: str, text_field: str, file: str) -> str:
         value = None
     if not isinstance(value, str):
         raise ValueError(
-            f"{file}: not a JSON object with text in the field {text_field!r}: name another field "
-            f"with --text_field, or remove the line {line[:80]!r}"
+            f"{file}, line {_line_number(line, file):,}: not a JSON object with text in the field "
+            f"{text_field!r}: name another field with --text_field, or remove the line: "
+            f"{line[:80]!r}"
         )
     # A lone half of a surrogate pair is not a character.
     return re.sub("[\ud800-\udfff]", "\ufffd", value)
 
 
+def _line_number(line: str, file: str) -> int:
+    """Returns where a line is in a file; blocks do not say which part of it they are."""
+    parts = (part.removesuffix(b"\n").split(b"\n") for part in read_lines(file))
+    lines = enumerate(itertools.chain.from_iterable(parts), start=1)
+    return next(number for number, data in lines if decode(data)[0].strip() == line)
+
+
 def check_language(language: str) -> None:
-    """Raises a ValueError unless a language is given as in "en", "ast" or "pt-br"."""
-    if not _LANGUAGE.fullmatch(language):
+    """Raises a ValueError that lists the languages unless one is known, as in "en" or "pt-br"."""
+    if language.split("-")[0] not in _LANGUAGES:
+        known = ", ".join(sorted(_LANGUAGES, key=lambda code: (len(code), code)))
         raise ValueError(
-            f"--language={language} is not an ISO 639 code: give one, such as de for German"
+            f"--language={language} is not known: give an ISO 639 code, such as de for German. "
+            f"Known are {known}"
         )
 
 

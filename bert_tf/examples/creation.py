@@ -13,10 +13,12 @@ job is kept and completed, also after a power cut. The manifest is written last.
 """
 
 import dataclasses
+import os
+import re
 
 import tensorflow as tf
 
-from bert_tf.base.files import shortened
+from bert_tf.base.files import file_sha256, shortened
 from bert_tf.base.made import Made, describe_files, kept_files
 from bert_tf.base.output_files import check_free, remove
 from bert_tf.base.progress import say
@@ -95,10 +97,7 @@ def _make_files(job: Job, work: UnfinishedWork, run_chunks: RunChunks, made: Mad
     shards = plan_shards(
         [*sizes.values()], job.options.dupe_factor, len(job.output_files), job.options.random_seed
     )
-    # It must not describe shards of another job.
-    if not work.overwrite and not Made.from_dict(_read_manifest(job.manifest)).matches(made):
-        check_free(job.manifest)
-    remove(job.manifest)
+    _remove_other_output(job, made, work.overwrite)
     make_shards(run_chunks, job, work, [*sizes], {n: shards[n] for n in missing})
     entries = [read_counts(work.output_place(n)) for n in range(len(job.output_files))]
     for entry in entries:
@@ -126,6 +125,28 @@ def _check_text(job: Job, counts: TextCounts) -> None:
             f"--objective={objective} needs documents of several sentences, but every document in "
             f"{job.source} is a single one. {report.LONGER_DOCUMENTS}"
         )
+
+
+def _remove_other_output(job: Job, made: Made, overwrite: bool) -> None:
+    """Removes the manifest and, if another job wrote it, shards that this one does not write."""
+    path = job.manifest
+    manifest = _read_manifest(path)
+    if Made.from_dict(manifest).matches(made):
+        return remove(path)
+    if not overwrite:
+        return check_free(path)
+    # Only shards in the same folder whose checksums are those in the manifest.
+    folder, entries = os.path.dirname(path), manifest.get("shards", [])
+    listed = {os.path.join(folder, str(entry["file"])): entry["sha256"] for entry in entries}
+    others = filter(_is_shard, listed.keys() - {*job.output_files})
+    remove(*(x for x in others if os.path.dirname(x) == folder and file_sha256(x) == listed[x]))
+    remove(path)
+
+
+def _is_shard(path: str) -> bool:
+    """Returns whether a file exists and has the name of a TFRecord file or of a shard of one."""
+    named = re.search(r"\.tfrecord$|-\d{5}-of-\d{5}$", path)
+    return bool(named) and tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path)
 
 
 def _read_manifest(path: str) -> dict:

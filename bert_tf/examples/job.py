@@ -20,7 +20,7 @@ from bert_tf.corpus.sources import Block, estimate_bytes, group_files
 from bert_tf.examples.creation_options import DataOptions
 from bert_tf.examples.documents import load_segmenter, read_phrases
 from bert_tf.weights.resolving import read_vocab_file
-from tfrecords.manifest import manifest_path
+from tfrecords.manifest import manifest_path, unfinished_path
 from tfrecords.vocabulary import Vocabulary
 
 # Enough passes to mix many in a part, over blocks large enough for vectorized code to pay off.
@@ -161,7 +161,8 @@ def make_job(options: DataOptions) -> Job:
     output_files = _output_files(options)
     read_files = [*files, options.vocab_file, options.lexicon_file]
     manifests = list(map(manifest_path, output_files[:1]))
-    check_output_files([*output_files, *manifests], read_files)
+    work = unfinished_path(output_files[0]) if output_files else None
+    check_output_files([*output_files, *manifests], read_files, work_folder=work)
     input_bytes = estimate_bytes(files, options.text_field) or _TFDS_BYTES
     bytes_per_block = block_bytes(input_bytes, resolved.dupe_factor, len(output_files))
     groups = group_files(files, bytes_per_block) if files else [[]]

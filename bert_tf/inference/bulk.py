@@ -62,7 +62,7 @@ class BulkJob:
         options, rejected = self.options, f"{self.options.output_file}.rejected.jsonl"
         path, outputs = f"{options.output_file}.unfinished", [rejected, *self.joins]
         read = [*self.files, options.checkpoint, options.vocab_file]
-        check_output_files(outputs, read)
+        check_output_files(outputs, read, work_folder=path)
         model = {"name": "checkpoint", "file": options.checkpoint, "sha256": self.model}
         made = Made(options.values("place"), [*describe_files(self.files), model])
         with unfinished_work(path, made, options.overwrite) as work:

@@ -16,7 +16,7 @@ from bert_tf.base.progress import counted
 from bert_tf.inference.inference_options import ColumnOptions, TextOptions
 from bert_tf.runs.run import Run
 from bert_tf.tables.columns import Columns, find_columns
-from bert_tf.tables.memory import is_table, opened, plain, table_in_memory
+from bert_tf.tables.memory import is_table, opened, plain_cells, table_in_memory
 from bert_tf.tables.rows import NoRows, Numbered, read_rows, table_kind
 from bert_tf.tables.table import Table, fold, parse_list
 
@@ -263,7 +263,7 @@ def texts_of_rows(
     """
     if given.text_b and len(inputs) == 1:
         raise ValueError("--text_b_column is only for models of pairs of texts: omit it")
-    columns = None
+    columns, without_id = None, 0
     for chunk in in_groups(numbered, lambda item: rows_in(item[1]), CHUNK_LINES):
         if not columns:
             good = [item for item in chunk if not isinstance(item[1], ValueError)]
@@ -278,13 +278,18 @@ def texts_of_rows(
             names = [name for name in (columns.text, columns.text_b, columns.id) if name]
         for line, row in chunk:
             if not isinstance(row, ValueError):
+                has_id = columns.id in row  # unlike a string among dicts
                 others = {x: y for x, y in row.items() if x not in names} if keep else None
                 try:
                     row = _row(Table.of(path, [(line, row)], unit, names), columns, has_choices)
                     row = row._replace(others=others)
+                    without_id += has_id and row.id in (None, "")
                 except ValueError as error:
                     row = error
             yield line, row
+    if without_id:
+        rows = counted(without_id, "row")
+        print(f"WARNING: {path}: {rows} without {columns.id!r} (empty, null, NaN or infinite).")
 
 
 def _row(table: Table, columns: Columns, has_choices: bool) -> TextRow:
@@ -358,7 +363,7 @@ def _given_rows(
         raise ValueError(f"{_SOURCE} is {values!r:.60}: give {needed}")
     else:
         values, words = [*values], trained.words
-        pairs = enumerate(zip(map(plain, values), values, strict=True), 1)
+        pairs = enumerate(zip(plain_cells(values, _SOURCE), values, strict=True), 1)
         rows = ((number, _cells(number, *pair, signature, words)) for number, pair in pairs)
     names, has_choices = [spec.name for spec in signature], signature[-1].shape.rank == 2
     found = texts_of_rows(_SOURCE, _UNIT, rows, given, trained, names, has_choices)

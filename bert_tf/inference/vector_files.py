@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
 
-from bert_tf.base.files import output_stream, read_file, whole
+from bert_tf.base.files import output_stream, read_file
 from bert_tf.base.output_files import atomic_write
 from bert_tf.inference.texts import in_groups
 from bert_tf.inference.vectors import LineVectors
@@ -173,8 +173,12 @@ def add_to_projector(vectors: str, labels: str) -> None:
     path = os.path.join(folder, PROJECTOR_FILENAME)
     config = ProjectorConfig()
     if tf.io.gfile.exists(path):
-        with whole(path, text_format.ParseError, advice=": move it away"):
+        try:
             text_format.Parse(read_file(path), config)
+        except text_format.ParseError as error:
+            # No ValueError, after which `BulkJob` would drop all that it computed.
+            line = f"{path} is not a projector configuration ({error}): move it away"
+            raise FileExistsError(line) from None
     others = [embedding for embedding in config.embeddings if embedding.tensor_path != name]
     del config.embeddings[:]
     config.embeddings.extend(others)

@@ -129,11 +129,7 @@ class UnfinishedWork:
             make: writes what it makes of a chunk to a path, and returns counts, which fit into
                 JSON. It depends on nothing but the chunk, and may run elsewhere, like `read`.
         """
-
-        def numbered(group: int) -> Iterator[tuple[int, int, int, Any]]:
-            return ((group, number, *chunk) for number, chunk in enumerate(read(group)))
-
-        # It may run in another process, which takes no function inside a function.
+        numbered = functools.partial(_numbered, read)
         run_chunks(groups, numbered, functools.partial(self._make, stage, make), **progress)
 
     def _make(
@@ -171,6 +167,11 @@ class UnfinishedWork:
 
     def _file(self, *names: str) -> str:
         return os.path.join(self.path, *names)
+
+
+def _numbered(read: Callable, group: int) -> Iterator[tuple]:
+    """Yields what `UnfinishedWork._make` takes: group, number, size and chunk."""
+    return ((group, number, *chunk) for number, chunk in enumerate(read(group)))
 
 
 def _read_json(path: str) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from bert_tf.base.files import errors_at
 from bert_tf.base.process import needed
 from bert_tf.base.progress import progress_bar, say
 
+# More processes only take memory: each loads TensorFlow.
+_MOST_PER_CORE = 8
 # Tasks per worker that wait, run, or wait for those before them to end, so that none is ever idle.
 _AHEAD = 4
 # Beam knows the other runners by their short names.
@@ -42,8 +44,13 @@ def available_cores() -> int:
 
 
 def num_processes(asked: int | None, useful: int) -> int:
-    """Returns how many processes to use, by default only `useful` ones."""
-    return asked or min(available_cores(), useful)
+    """Returns how many processes to use, by default only `useful` ones; says if not as asked."""
+    cores = available_cores()
+    if asked is None:
+        return min(cores, useful)
+    if asked > (most := _MOST_PER_CORE * cores):
+        say(f"--num_workers={asked:,} is more than {_MOST_PER_CORE} per core: using {most:,}.")
+    return min(asked, most)
 
 
 @contextlib.contextmanager

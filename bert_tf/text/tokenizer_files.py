@@ -256,7 +256,27 @@ class TokenizerFiles:
             steps = [str(step.get("type", "null")) for step in _steps(self._whole.get(name))]
             if len(steps) > 1 or steps[0] not in known:
                 found.append(f"the {name} of {WHOLE} is {', '.join(steps)}")
+        template = self._template()
+        for step in _steps(self._whole.get("post_processor")):
+            theirs = step.get("single", template[:3]), step.get("pair", template)
+            if theirs != (template[:3], template):
+                found.append(f"the template of {WHOLE} is not [CLS] A [SEP] B [SEP]")
+        for part, name, ours in (
+            (self._whole["model"], "continuing_subword_prefix", "##"),
+            (self._whole["model"], "max_input_chars_per_word", 100),
+            (self._normalizer, "clean_text", True),
+        ):
+            if (value := part.get(name, ours)) != ours:
+                found.append(f"{name} of {WHOLE} is {value!r}")
         return found
+
+    def _template(self) -> list[dict[str, Any]]:
+        """Returns BERT's template of two texts, in the form of tokenizer.json."""
+        roles = ("cls_token", "sep_token")
+        cls, sep = (_listed(self._named.get(x) or _ROLES[x])[0]["content"] for x in roles)
+        parts = ((cls, 0), ("A", 0), (sep, 0), ("B", 1), (sep, 1))
+        kinds = ("SpecialToken", "Sequence")
+        return [{kinds[name in ("A", "B")]: {"id": name, "type_id": kind}} for name, kind in parts]
 
     def _names(self, lines: Sequence[str]) -> dict[str, str]:
         """Maps the names of special tokens to ours, and ours, if also in use, to theirs."""

@@ -8,9 +8,11 @@ import shlex
 from collections import Counter
 from typing import Any
 
+import tensorflow as tf
+
 from bert_tf.base.command_help import command_line, python_call, unused_name
 from bert_tf.base.content import describe_problems
-from bert_tf.base.files import MANIFEST_END, file_sha256, match_files, read_json
+from bert_tf.base.files import MANIFEST_END, file_sha256, match_files, read_file, read_json
 from bert_tf.base.made import MADE, Made, describe_files, kept_files
 from bert_tf.base.output_files import atomic_write, check_free, check_output_files, write_json
 from bert_tf.base.progress import for_caller, say
@@ -187,11 +189,18 @@ def _write(
     options: VocabularyOptions, vocab: Vocabulary, made: Made, others: dict[str, str]
 ) -> None:
     """Writes what describes a vocabulary and, last, the vocabulary itself."""
+    _read_manifest(options)
+    # Another process may have written these meanwhile. A killed command leaves equal files.
+    for path, text in (others | {options.output_file: vocab.text}).items():
+        if not options.overwrite and tf.io.gfile.exists(path) and read_file(path) != text.encode():
+            check_free(path)
+    if folder := _tokenizer_folder(options.output_file):
+        folder.check_ours()
     manifest = made.to_dict() | {"sha256": hashlib.sha256(vocab.text.encode()).hexdigest()}
     write_json(options.output_file + MANIFEST_END, manifest)
     for path, text in others.items():
         atomic_write(path, text)
-    if folder := _tokenizer_folder(options.output_file):
+    if folder:
         folder.write(vocab, options.do_lower_case)
     write_vocab(options.output_file, vocab)
 

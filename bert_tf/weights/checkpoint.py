@@ -11,7 +11,7 @@ from functools import cached_property
 import keras
 import numpy as np
 
-from bert_tf.base.files import errors_at, parse_json, read_file, shortened
+from bert_tf.base.files import parse_json, read_file, shortened
 from bert_tf.base.finite import note_non_finite
 from bert_tf.base.made import Inputs
 from bert_tf.config import BertConfig, Head, ModelSpec
@@ -97,11 +97,13 @@ class VocabularyMapping:
 
 def load_mapping(path: str) -> VocabularyMapping:
     """Reads a mapping."""
-    with errors_at(f"{path} is not a mapping that build_vocab wrote"):
+    try:
         data = parse_json(read_file(path), _MAPPING)
-    starts_from = {new["id"]: tuple(new["old_ids"]) for new in data["new_tokens"]}
-    tokens = {new["id"]: new["token"] for new in data["new_tokens"] if "token" in new}
-    return VocabularyMapping(data["old_size"], data["new_size"], starts_from, tokens)
+        starts_from = {new["id"]: tuple(new["old_ids"]) for new in data["new_tokens"]}
+        tokens = {new["id"]: new["token"] for new in data["new_tokens"] if "token" in new}
+        return VocabularyMapping(data["old_size"], data["new_size"], starts_from, tokens)
+    except ValueError as error:
+        raise ValueError(f"{path} is not a mapping that build_vocab wrote ({error})") from None
 
 
 @dataclasses.dataclass(frozen=True)

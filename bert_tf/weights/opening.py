@@ -9,6 +9,7 @@ import io
 import lzma
 import os
 import shutil
+import stat
 import struct
 import tarfile
 import tempfile
@@ -208,19 +209,26 @@ def extract(path: str) -> str:
     return inner if len(names) == 1 and os.path.isdir(inner) else folder
 
 
+def _check_member(path: str, name: str, regular: bool) -> None:
+    """Raises a ValueError for a member that is not a file or folder inside the archive's folder."""
+    if not regular or not name or name.startswith("/") or ".." in name.split("/"):
+        raise ValueError(f"{path} is unsafe: {name!r} is not a file inside its folder")
+
+
 def _unzip(path: str, file: io.IOBase, folder: str) -> None:
     with zipfile.ZipFile(file) as archive:
-        archive.extractall(folder)  # writes nothing outside, and no links
+        for member in archive.infolist():
+            kind = stat.S_IFMT(member.external_attr >> 16)
+            _check_member(path, member.filename, kind in (0, stat.S_IFREG, stat.S_IFDIR))
+        archive.extractall(folder)
 
 
 def _untar(path: str, file: io.IOBase, folder: str) -> None:
     stream = gzip.GzipFile(fileobj=file)
     with tarfile.open(fileobj=stream, mode="r|") as archive:
         for member in archive:
-            name, plain = member.name, member.isreg() and not member.issparse()
-            inside = name and not name.startswith("/") and ".." not in name.split("/")
-            if not (inside and (plain or member.isdir())):
-                raise ValueError(f"{path} is unsafe: {name!r} is not a file inside its folder")
+            regular = member.isreg() and not member.issparse()
+            _check_member(path, member.name, regular or member.isdir())
             archive.extract(member, folder, set_attrs=False, **_FILTER)
     # The checksum is at the end.
     while stream.read(2**20):

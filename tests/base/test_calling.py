@@ -45,6 +45,7 @@ def _run(options):
         "bad": ValueError("--source_file=bad: give --nowarm or --count,\n or omit --from; --other"),
         "missing": FileNotFoundError(2, "No such file", "x"),
         "large": MemoryError("Unable to allocate 1 TiB"),
+        "s3": RuntimeError("File system scheme 's3' not implemented"),
         "wrong": KeyError("ours"),
         **{str(code): SystemExit(code) for code in (1, 130, 143)},
     }
@@ -113,6 +114,7 @@ def test_values_become_those_of_flags(call, monkeypatch, capsys):
         ),
         ({"source": "missing"}, FileNotFoundError, "[Errno 2] No such file: 'x'"),
         ({"source": "large"}, MemoryError, "out of memory: use a smaller size"),
+        ({"source": "s3"}, ValueError, "File system scheme 's3' not implemented: use a local copy"),
         ({"source": "wrong"}, KeyError, "'ours'"),
         ({"source": "1"}, RuntimeError, "a process of this run ended with exit code 1"),
         ({"source": "130"}, KeyboardInterrupt, "stopped: the same call resumes"),

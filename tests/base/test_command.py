@@ -47,6 +47,9 @@ def run(options):
         raise ValueError("bad.txt: line 3 is wrong;\\n  fix it")
     if options.name == "missing":
         open("/nowhere/at/all")
+    if options.name == "remote":
+        # TensorFlow's errors are of this type.
+        raise RuntimeError("File system scheme 's3' not implemented (file: 's3://x')")
     if options.name == "large":
         raise MemoryError("Unable to allocate 1 TiB")
     if options.name in ("SIGINT", "SIGTERM"):
@@ -132,6 +135,11 @@ def test_strings_without_a_flag(tmp_path):
         (["--xyz=1"], "--xyz is not a flag of this command: --helpfull lists all flags"),
         (["--cores=1"], "--cores is not a flag of this command: all are used, so omit it"),
         (["--nokind"], "--nokind: --kind takes a value, as in --kind=VALUE"),
+        (
+            ["--number=1", "--name=ram://a"],
+            "--name=ram://a: ram:// is lost on exit: name a file on disk",
+        ),
+        (["--number=1", "--name=a", "--first_name=b"], "same flag: give only one"),
         (["here", "more"], "unexpected argument 'more': flags are --name=value"),
         (
             ["--number=1", b"--name=\xe9"],
@@ -158,6 +166,7 @@ def test_wrong_flags_are_one_line_with_exit_code_2(program, arguments, line):
         ("bad", "bad.txt: line 3 is wrong; fix it"),
         ("missing", "[Errno 2] No such file or directory: '/nowhere/at/all'"),
         ("large", "out of memory: use a smaller --number"),
+        ("remote", "File system scheme 's3' not implemented (file: 's3://x'): use a local copy"),
     ],
 )
 def test_other_errors_are_one_line_with_exit_code_1(program, name, line):

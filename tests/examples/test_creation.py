@@ -89,7 +89,7 @@ def test_old_files_stay_until_the_new_text_proves_to_be_good(
     assert (folder / "out" / "data.manifest.json").exists() == (function == "tokenize_block")
     if function != "tokenize_block":
         monkeypatch.setattr(steps, "tokenize_block", pytest.fail)
-    run(options(overwrite=True))
+    run(options())
     assert _bytes(folder) == finished
 
 
@@ -133,9 +133,18 @@ def test_other_settings_over_old_output_are_an_error(folder, finished, options, 
         run(options())
     names = {path.name for path in (folder / "out").iterdir()}
     shards = change.get("num_shards", 3)
-    assert names >= {"data.manifest.json"} | {
+    assert names == {"data.manifest.json"} | {
         f"data.tfrecord-{shard:05}-of-{shards:05}" for shard in range(shards)
     }
+
+
+def test_overwrite_leaves_files_of_other_names_alone(folder, options):
+    """Oracle: a file with the name of a shard that was written into another folder."""
+    files = f"{folder}/out/a.tfrecord,{folder}/b.tfrecord"
+    run(options(output_file=files, num_shards=None))
+    (folder / "out/b.tfrecord").write_bytes(b"mine")
+    run(options(output_file=f"{folder}/out/a.tfrecord", num_shards=None, overwrite=True))
+    assert (folder / "out/b.tfrecord").read_bytes() == b"mine"
 
 
 def _change_a_byte(path: pathlib.Path) -> None:
@@ -164,7 +173,7 @@ def test_finished_shards_are_compared_by_checksum(folder, finished, options, mon
             run(options(overwrite=True))
     for path in (shard, folder / "out/data.unfinished/outputs/00002.json"):
         _change_a_byte(path)
-    run(options(overwrite=True))
+    run(options())
     assert _bytes(folder) == finished | {"mine": b"mine"}
 
 
@@ -187,6 +196,25 @@ def test_text_without_examples_leaves_the_old_files(folder, finished, options):
     assert _bytes(folder) == finished
 
 
+def test_a_manifest_of_someone_else_removes_nothing(folder, finished, options):
+    """Oracle: the user's files and folders, which it lists as shards."""
+    mine = folder / "out" / "mine.tfrecord-00000-of-00001"
+    mine.mkdir()
+    for path in (folder / "out" / "notes.txt", mine / "notes.txt", folder / "up.tfrecord"):
+        path.write_text("mine")
+    shutil.copy(folder / "up.tfrecord", old := folder / "out" / "old.tfrecord")
+    manifest = folder / "out" / "data.manifest.json"
+    values = json.loads(manifest.read_text())
+    entry = values["shards"][0] | {"sha256": hashlib.sha256(b"mine").hexdigest()}
+    names = ["", ".", "..", "notes.txt", mine.name, f"../{folder.name}", "../up.tfrecord"]
+    values["shards"] = [entry | {"file": name} for name in (*names, old.name)]
+    manifest.write_text(json.dumps(values | {"settings": {}}))
+    before = {path for path in folder.rglob("*") if "data." not in path.name}
+    run(options(overwrite=True))
+    assert before - {*folder.rglob("*")} == {old}  # it has the name and the content of a shard
+    assert manifest.read_bytes() == finished[manifest.name]
+
+
 def test_a_manifest_that_appears_meanwhile_stays(folder, finished, options, monkeypatch):
     """Oracles: the user's file; the bytes of the undisturbed run once it is elsewhere."""
     shutil.rmtree(folder / "out")
@@ -200,6 +228,17 @@ def test_a_manifest_that_appears_meanwhile_stays(folder, finished, options, monk
     mine.unlink()
     run(options())
     assert _bytes(folder) == finished
+
+
+def test_no_input_lies_where_unfinished_work_goes(folder, options):
+    """Oracle: the input, beside a description of a job that this program could have written."""
+    place = folder / "out" / "data.unfinished"
+    place.mkdir(parents=True)
+    (place / "job.json").write_text('{"bert_tf": "0.1.0", "settings": {}, "inputs": []}')
+    (place / "output.txt").write_text("The cat sat.\n")
+    with pytest.raises(ValueError, match="output.txt lies in .*data.unfinished, where unfinished"):
+        run(options(input_file=f"{place}/output.txt", overwrite=True))
+    assert (place / "output.txt").read_text() == "The cat sat.\n"
 
 
 def test_any_file_name_works(folder, options):

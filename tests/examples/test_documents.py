@@ -99,10 +99,10 @@ def test_json_lines(read):
     ],
 )
 def test_json_lines_without_text_are_errors(tmp_path, settings, line):
-    """Oracle: the file, the field, the flag and the line in one short line."""
+    """Oracle: the file, the line of it, the field and the flag in one short line."""
     path, tokenizer = tmp_path / "a.jsonl", WordPieceTokenizer(VOCAB, lower_case=False)
     path.write_text('{"text": "one"}\n\n' * 3 + f" {line}\n" * 2)
-    with one_line(f"^{path}: .* field 'text': .*--text_field.{{,150}}$"):
+    with one_line(f"^{path}, line 7: .* field 'text': .*--text_field.{{,150}}$"):
         for block in read_blocks([str(path)], 1):
             make_chunk(block, tokenizer, settings())
 

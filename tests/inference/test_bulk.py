@@ -447,6 +447,8 @@ def test_ids_of_every_type(classifier, tmp_path, capsys):
         path = tmp_path / f"{name}.parquet"
         parquet.write_table(arrow_table({"id": ids, "text": ["a", "b"]}), path)
         read = read_table(str(written(classifier, path, ".tfrecord")))
+        left_out = f"{path}: 1 row without 'id' (empty, null, NaN or infinite)."
+        assert (left_out in capsys.readouterr().err) == (name == "nan")
         assert read.columns["id"] == expected
         answers = printed(classifier, path, capsys)
         found = [row.get("id") for row in answers]

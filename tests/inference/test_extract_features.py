@@ -245,7 +245,7 @@ def test_texts_without_words_in_the_projector(pretrained, tmp_path):
     assert not (tmp_path / "v.tsv").read_bytes()
     assert (tmp_path / "v.metadata.tsv").read_text() == "text\tline\tcontext\n"
     (config := tmp_path / "projector_config.pbtxt").write_text("mine")
-    with pytest.raises(OSError, match=f"{config} is damaged or incomplete: move it away"):
+    with pytest.raises(FileExistsError, match=f"{config} is not a projector .* move it away"):
         run(Options(checkpoint=pretrained[0], **flags, overwrite=True))
     assert config.read_text() == "mine"
     assert (tmp_path / "v.tsv.unfinished" / "chunks").exists()  # what was computed

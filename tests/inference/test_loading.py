@@ -1,6 +1,7 @@
 """`bert_tf.load`, against the models that were saved."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -54,6 +55,18 @@ def test_load_gives_model_tokenizer_and_configuration(tmp_path, kind, capsys):
     save(str(folder), saved, ModelSpec(CONFIG, VOCAB, True))
     bert_tf.load(str(tmp_path))
     assert "Use do_lower_case=False, from data creation on." in capsys.readouterr().out
+
+
+def test_a_missing_backend_of_keras_is_named():
+    """Oracle: the last line, without Keras' own traceback; what needs no Keras still works."""
+    program = "import bert_tf; bert_tf.PRESETS; bert_tf.load_vocab; bert_tf.load"
+    environment = os.environ | {"KERAS_BACKEND": "nonsense"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    lines = done.stderr.splitlines()
+    assert lines[-1].startswith("ImportError: KERAS_BACKEND is nonsense, which Keras cannot import")
+    assert "/keras/" not in done.stderr
 
 
 @pytest.mark.slow

@@ -27,6 +27,8 @@ from bert_tf.text.tokenizer import WordPieceTokenizer
 from export import classifier
 
 NAN, NO = float("nan"), ("no", "yes")
+LOOP = []
+LOOP.append(LOOP)
 PAIRS = [("the cat sat", "on"), ("a", "b"), ("the mat", "c " * 30), ("é", "d")]
 ROWS = [{"text": a, "text_b": b, "id": number} for number, (a, b) in enumerate(PAIRS)]
 
@@ -147,10 +149,13 @@ def test_questions_and_choices(fine_tuned, tmp_path, capsys):
         choose(("the cat", []))
 
 
-def test_an_example_needs_no_id_beside_others_with_one(classify):
-    """Oracle: the rows."""
+def test_an_example_needs_no_id_beside_others_with_one(classify, capsys):
+    """Oracle: the rows; only a column has places that are empty."""
     given = ["the cat", {"id": 7, "text": "sat"}]
     assert [row.get("id") for row in classify(given)] == [None, 7]
+    assert "without 'id'" not in capsys.readouterr().out
+    classify(pd.DataFrame({"id": ["", "7"], "text": ["the cat", "sat"]}))
+    assert "1 row without 'id'" in capsys.readouterr().out
 
 
 def test_a_data_frame_comes_back_with_the_answers(predict):
@@ -430,6 +435,7 @@ def test_a_process_that_was_forked_says_so(folder, predict):
         ({"text": "a"}, "^the input has no column 'Second', only 'text': name .* text_b_column$"),
         (3, "the input is 3: give a text, a dict, a list or a data frame"),
         ({"train": pd.DataFrame({"text": ["a"]})}, r"^the input holds several data sets: give one"),
+        ([PAIRS[0], LOOP], "row 2 of the input holds itself, or too many lists in lists"),
     ],
 )
 def test_errors_name_the_row(predict, given, message):

@@ -17,7 +17,7 @@ from jobs import killing
 from bert_tf.base import output_files
 from bert_tf.base.common_options import RunnerOptions
 from bert_tf.base.made import Made, describe_files, kept_files
-from bert_tf.base.output_files import atomic_write, join_files
+from bert_tf.base.output_files import atomic_write, check_output_files, join_files
 from bert_tf.examples import steps
 from bert_tf.jobs.work import unfinished_work
 from bert_tf.jobs.workers import open_runner
@@ -168,6 +168,9 @@ def test_other_files_in_the_work_folder_are_left_alone(job, tmp_path):
     (job.folder / "job.json").write_text('{"bert_tf": "an earlier one"}')
     job.run(overwrite=True)
     assert os.listdir(job.folder) == ["novel.txt"] and job.output.read_text() == "ABCD"
+    with pytest.raises(ValueError, match="novel.txt lies in .*unfinished, where unfinished"):
+        inputs = [None, f"{job.folder}/novel.txt"]
+        check_output_files([str(job.output)], inputs, work_folder=str(job.folder))
 
 
 def test_finished_output_is_compared_with_its_manifest(tmp_path):

@@ -69,16 +69,11 @@ def problem(path: str, temporary) -> str:
 
 @pytest.mark.parametrize("ending", [".zip", ".tgz"])
 @pytest.mark.parametrize("name", ["../outside", "folder/../../outside", "/outside"])
-def test_no_file_is_written_outside(tmp_path, temporary, ending, name):
-    """Oracle: the folders; zipfile leaves out the part that climbs."""
+def test_a_path_that_climbs_out_is_refused(tmp_path, temporary, ending, name):
     path = make(tmp_path / f"a{ending}", FILES | {name: b""})
-    if ending == ".zip":
-        folder = checkpoint.extract(path)
-        assert os.path.commonpath([folder, *(map(str, tmp_path.rglob("outside")))]) == folder
-    else:
-        message = f"{path} is unsafe: {name!r} is not a file inside its folder"
-        assert problem(path, temporary) == message
-    assert not (tmp_path / "outside").exists() and not os.path.exists("/outside")
+    message = f"{path} is unsafe: {name!r} is not a file inside its folder"
+    assert problem(path, temporary) == message
+    assert not (tmp_path / "outside").exists()
 
 
 def test_links_and_devices_are_refused(tmp_path, temporary):
@@ -95,7 +90,7 @@ def test_links_and_devices_are_refused(tmp_path, temporary):
         member = zipfile.ZipInfo("bad")
         member.external_attr = 0o120777 << 16
         archive.writestr(member, "/etc/passwd")
-    assert not os.path.islink(f"{checkpoint.extract(str(path))}/bad")
+    assert problem(str(path), temporary) == f"{path} {message}"
 
 
 @pytest.mark.parametrize("ending", [".zip", ".tgz"])

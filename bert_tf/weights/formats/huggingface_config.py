@@ -178,6 +178,8 @@ def read_head(
             f"{path}: architectures is {names}, which does not tell what the head predicts: set it "
             f"to one of {', '.join(known.values())}"
         )
+    if config.get("model_type") == "electra" and kind == "multiple_choice":
+        _check_summary(path, config)
     if kind in _OUTPUTS:
         return Head(kind), _OUTPUTS[kind]
     # If one of the two is missing, the table says so.
@@ -198,6 +200,14 @@ def read_head(
     multi_label = kind == "classifier" and config.get("problem_type") in sigmoid
     with errors_at(f"{path}: id2label"):
         return Head(kind, labels, multi_label), classes
+
+
+def _check_summary(path: str, config: Mapping[str, Any]) -> None:
+    """Raises a ValueError unless ELECTRA's multiple choice reads [CLS] as its classifiers do."""
+    usual = {"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"}
+    for name, value in usual.items():
+        if (found := config.get(name, value)) != value:
+            raise ValueError(f"{path}: {name} is {found!r}: only {value!r} is supported")
 
 
 def _labels(path: str, config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Training checkpoints of the TensorFlow Model Garden, and its names of the weights."""
 
 import dataclasses
+import math
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -130,7 +131,12 @@ def variables(prefix: str) -> dict[str, Tensor]:
     graph = tensors.pop(_OBJECT_GRAPH, None)
     if not graph:
         return {}
+    # The shapes decide how large a model is made, so the values must exist.
+    files = tf.io.gfile.glob(f"{prefix}.data-*")
+    declared = sum(math.prod(tensor.shape) for tensor in tensors.values())
     with whole(prefix, DecodeError, TypeError, ValueError):
+        if declared > sum(tf.io.gfile.stat(file).length for file in files):
+            raise ValueError("values are missing")
         nodes = TrackableObjectGraph.FromString(graph.read().item()).nodes
     names = {each.checkpoint_key: each.full_name for node in nodes for each in node.attributes}
     found: dict[str, Tensor] = {}

@@ -154,6 +154,17 @@ def test_the_masked_lm_head_of_electra_has_gelu(tmp_path):
     np.testing.assert_allclose(outputs_of(folder)["logits"][0, 1, :4], expected, atol=2e-6)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("summary_type", "mean"), ("summary_use_proj", False), ("summary_activation", "tanh")],
+)
+def test_other_summaries_of_electra_are_errors(name, value, tmp_path):
+    """Oracle: transformers' ElectraSequenceSummary computes something else for these values."""
+    folder = electra(tmp_path / "other", "ElectraForMultipleChoice", **{name: value})
+    with pytest.raises(ValueError, match=f"config.json: {name} is {value!r}: only .* supported"):
+        open_checkpoint(folder)
+
+
 @pytest.mark.parametrize("name", ["DistilBert", "Electra"])
 def test_sentence_pair_heads_are_not_written(name, tmp_path):
     """Oracle: transformers has no DistilBertForPreTraining; ElectraForPreTraining is another head.

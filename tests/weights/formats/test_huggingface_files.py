@@ -374,6 +374,7 @@ def test_tokenizers_that_split_in_another_way(folder, capsys):
         ({"pre_tokenizer": None}, "the pre_tokenizer of tokenizer.json is null"),
         ({"pre_tokenizer": twice}, "the pre_tokenizer of tokenizer.json is BertPreTokenizer, Digi"),
         ({"post_processor": None}, "the post_processor of tokenizer.json is null"),
+        ({"post_processor": template | {"single": []}}, "the template of tokenizer.json is not"),
     ):
         before = file.read_text()
         if changes.keys() & whole.keys():

@@ -69,7 +69,7 @@ _FORMS = {
         example='frame = pandas.read_csv("reviews.csv")  # the columns text and label\n'
         'run = bert_tf.finetune("hf:google-bert/bert-base-uncased", frame, output_dir="reviews")\n'
         'run.predict("a moving film")',
-        read_data=_with_data,
+        prepare=_with_data,
         result=_run,
     ),
     "pretrain": Form(

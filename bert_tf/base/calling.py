@@ -54,8 +54,8 @@ class Form:
     data: str = ""  # what `names` take
     names: Mapping[str, str] = field(default_factory=dict)  # argument -> flag of another name
     defaults: Mapping[str, Any] = field(default_factory=dict)  # flags with other defaults
-    # Maps the given flags to the command's: reads what `names` take.
-    read_data: Callable[[dict[str, Any]], dict[str, Any]] = lambda flags: flags
+    # Maps the given flags to the command's.
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] = lambda flags: flags
     # Maps the flags and what the command returns to what the function returns.
     result: Callable[[Any, Any], Any] = lambda options, returned: returned
 
@@ -68,21 +68,39 @@ def python_function(name: str, module: str, form: Form) -> Callable:
     fields = {x: fields[x] for x in sorted(fields, key=functools.partial(_place, form, fields))}
     for flag in fields.values():
         flag.default = form.defaults.get(flag.name, flag.default)
+    # All names of an argument: also its flag's, and aliases.
+    names = {x: key for key, flag in fields.items() for x in (flag.name, *flag.metadata["aliases"])}
+    names |= {key: key for key in fields}
+    spoken = {x: x for x in [*names, "quiet"]}
+    spoken |= {flag_name(flag): key for key, flag in fields.items()}
     signature = _signature(fields, form)
-    spoken = {flag_name(flag): key for key, flag in fields.items()}
-    spoken |= {x: x for x in signature.parameters}
 
     def function(*first: Any, quiet: bool = False, **others: Any) -> Any:
-        with in_python(options_type, spoken), quietly(quiet), embedded():
-            if unknown := next((x for x in others if x not in fields), None):
-                advice = f"help(bert_tf.{name}) lists all arguments"
-                advice = advice_on(unknown, signature.parameters, options_type, advice)
-                raise ValueError(f"{unknown} is not an argument of {name}: {advice}")
-            given = signature.bind(*first, **others).arguments
+        as_called = {flag_name(fields[names[x]]): x for x in others if x in names}
+        with in_python(options_type, spoken | as_called), quietly(quiet), embedded():
+            used: dict[str, str] = {}
+            for key in others:
+                if key not in names:
+                    advice = f"help(bert_tf.{name}) lists all arguments"
+                    advice = advice_on(key, spoken, options_type, advice)
+                    raise ValueError(f"{key} is not an argument of {name}: {advice}")
+                if (other := used.setdefault(names[key], key)) != key:
+                    raise ValueError(f"{other} and {key} are the same: give only one")
+            if len(first) > len(form.first):
+                raise ValueError(f"{name} takes only {' and '.join(form.first)} without names")
+            given = {argument: others[key] for argument, key in used.items()}
+            positional = dict(zip(form.first, first, strict=False))
+            if twice := next(filter(positional.__contains__, given), None):
+                raise ValueError(f"{twice} is given twice, once without its name: give only one")
+            given = positional | given
             given = {x: y if x in form.names else _joined(y, fields[x]) for x, y in given.items()}
             flags = {fields[x].name: _value(y, fields[x]) for x, y in given.items()}
             flags = {**form.defaults, **{x: y for x, y in flags.items() if y is not None}}
-            options = options_type(**form.read_data(flags))
+            flags = form.prepare(flags)
+            for flag in fields.values():
+                if is_required(flag) and flag.name not in flags:
+                    raise ValueError(f"--{flag_name(flag)} is required")
+            options = options_type(**flags)
             if options_type.needs_tensorflow and "tensorflow" not in sys.modules:
                 import_quietly()
             return form.result(options, command.run(options))

@@ -396,7 +396,7 @@ def _check_string(name: str, value: str) -> None:
         raise ValueError(f"--{name} is empty: give it a value or omit it")
     if value != value.encode(errors="ignore").decode():
         raise ValueError(f"--{name} is {ascii(value)}, which is not UTF-8: rename the file")
-    for path in value.split(","):
+    for path in [value, *value.split(",")]:
         if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
             advice = "save its content as a file and name that"
             raise ValueError(f"--{name}: {path} is a pipe or device: {advice}")

@@ -58,8 +58,15 @@ def errors_at(where: str) -> Iterator[None]:
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[tf.io.gfile.GFile]:
     """Opens a file to read bytes; TensorFlow's errors become an OSError that names the file."""
+    check_no_pipe(path)
     with named_errors(f"cannot read {path}"), storage(path).GFile(path, "rb") as file:
         yield file
+
+
+def check_no_pipe(path: str) -> None:
+    """Raises an OSError for a pipe, a socket or a device, which cannot be read twice."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise OSError(f"{path} is a pipe, a socket or a device: name a regular file")
 
 
 def read_file(path: str, size: int = -1) -> bytes:
@@ -223,7 +230,7 @@ def check_single(path: str) -> None:
     if store.isdir(path):
         raise IsADirectoryError(f"{path} is a directory: name one of its files")
     if not store.exists(path):
-        if any(map(_matches, path.split(","))):
+        if any(_matches(name.strip()) for name in path.split(",")):
             raise ValueError(f"{path} is a list or a pattern of files: name one file, or join them")
         raise FileNotFoundError(f"{path}: no such file")
 
@@ -231,30 +238,49 @@ def check_single(path: str) -> None:
 def match_files(patterns: str) -> list[tuple[str, list[str]]]:
     """Returns each name or glob of a comma-separated list with the files that it matches, sorted.
 
-    Globs do not match manifests.
+    Globs do not match manifests. Names of existing files may contain commas.
     """
-    names = filter(None, map(str.strip, patterns.split(",")))
-    found = [(name, _matches(name)) for name in names]
-    if lost := next((name for name, files in found if not files), None):
-        raise ValueError(f"no file matches {lost}")
+    if files := _named(patterns):
+        return [(patterns, files)]
+    found, parts = [], patterns.split(",")
+    while parts:
+        ends = [1, *range(len(parts), 1, -1)]
+        names = (",".join(parts[:end]).strip() for end in ends)
+        matches = ((name, _matches(name)) for name in names)
+        name, files = next((match for match in matches if match[1]), (parts[0].strip(), []))
+        if files:
+            found.append((name, files))
+        elif os.path.islink(name):
+            raise ValueError(f"{name} is a link to {os.readlink(name)}, which does not exist")
+        elif name:
+            raise ValueError(f"no file matches {name}")
+        parts = parts[name.count(",") + 1 :]
     return found
 
 
 def _matches(pattern: str) -> list[str]:
-    pattern = full_name(pattern)
-    store = storage(pattern)
     # An existing file is taken literally even if its name contains glob characters.
-    if store.exists(pattern):
-        return [pattern]
+    if not pattern:
+        return []
+    if files := _named(pattern):
+        return files
+    pattern = full_name(pattern)
     try:
-        found = store.glob(pattern)
+        found = storage(pattern).glob(pattern)
     except UnicodeDecodeError:
         raise ValueError(f"{pattern} matches a name that is not UTF-8: rename the file") from None
     return sorted(file for file in found if not file.endswith(MANIFEST_END))
 
 
+def _named(name: str) -> list[str]:
+    """Returns the full name of an existing file or folder, or none."""
+    name = full_name(name)
+    return [name] if storage(name).exists(name) else []
+
+
 def _size(file: str) -> int:
     """Returns the size of a file; raises a ValueError if it is not one."""
+    check_no_pipe(file)
     stat = storage(file).stat(file)
     if stat.is_directory:
         raise ValueError(f"{file} is a directory: name its files, for example {file}/*")

@@ -33,7 +33,8 @@ REPLACE = "name another file, or replace it with --overwrite"
 _BOOT, _PID_SPACE = "/proc/sys/kernel/random/boot_id", "/proc/self/ns/pid"
 # What names a download. A file of such a name would not be found again.
 _DOWNLOAD = re.compile("(hf|keras|tfhub):")
-LOCK = "bert_tf.lock"
+TEMPORARY = r"\.tmp-[0-9a-f]{8}-\d+-[0-9a-f]{8}"
+LOCK = "lock"
 # Seconds. A killed process holds its locks until the system has freed its memory.
 _PATIENCE = 3.0
 # The errors of file systems without locks.
@@ -211,12 +212,12 @@ def check_output_files(
     """
     if not files:
         raise ValueError(f"--{flag} names no file: give it a name")
-    used = {absolute_path(file): "is an input file too" for file in inputs if file}
+    used = {_identity(file): "is an input file too" for file in inputs if file}
     for file in files:
         check_can_write(file)
-        if problem := used.get(absolute_path(file)):
+        if problem := used.get(_identity(file)):
             raise ValueError(f"--{flag}: {file} {problem}: choose another name")
-        used[absolute_path(file)] = "is named twice"
+        used[_identity(file)] = "is named twice"
         if file.endswith("/") or tf.io.gfile.isdir(file):
             raise ValueError(f"--{flag}: {file} is a directory: name a file in it")
     for file in filter(None, inputs if work_folder else ()):
@@ -229,6 +230,15 @@ def check_output_files(
         check_free(*files)
 
 
+def _identity(path: str) -> object:
+    """Returns a value that all names of a file share, hard links included."""
+    path = absolute_path(path)
+    if not os.path.exists(path):
+        return path
+    stat = os.stat(path)
+    return stat.st_dev, stat.st_ino
+
+
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[None]:
     """Locks a folder for the block, and creates it if it does not exist.
@@ -238,7 +248,7 @@ def locked(folder: str) -> Iterator[None]:
     nothing is locked. At the end, the file is removed, and so is the folder if it is empty.
 
     Raises:
-        OSError: another process holds the lock.
+        OSError: another process holds the lock, or the folder was removed by the end of the block.
     """
     check_can_write(folder)
     if "://" in folder:
@@ -247,6 +257,8 @@ def locked(folder: str) -> Iterator[None]:
     with _acquire(folder) as file:
         try:
             yield
+            if not _is_at(file, file.name):
+                raise OSError(f"{folder} was removed while files were written to it")
         finally:
             # If the folder was removed in the meantime, the file may be another process's.
             if _is_at(file, file.name):
@@ -268,11 +280,15 @@ def _acquire(folder: str) -> TextIO:
             make_folder(folder)
         # The process that held the lock may remove the file, or the folder, at any moment.
         with contextlib.suppress(FileNotFoundError):
-            file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+            file = open(path, "a+", encoding="utf-8", errors="replace")  # noqa: SIM115
             _lock(file, folder)
             if _is_at(file, path):
                 break
             file.close()
+    file.seek(0)
+    if not re.fullmatch(r"(process \d+ on .*)?", file.read()):
+        file.close()
+        raise ValueError(f"{path} is a file of another program: move it or choose another folder")
     file.truncate(0)
     file.write(f"process {os.getpid()} on {socket.gethostname()}")
     file.flush()

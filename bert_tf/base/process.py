@@ -7,6 +7,7 @@ import contextvars
 import faulthandler
 import functools
 import importlib
+import io
 import json
 import logging
 import os
@@ -80,8 +81,25 @@ def prepare_process() -> None:
     # As in JSON, so that JSON stays valid.
     escape = lambda e: (json.dumps(e.object[e.start : e.end])[1:-1], e.end)  # noqa: E731
     codecs.register_error(_ESCAPED, escape)
-    sys.stdout.reconfigure(errors=_ESCAPED)
     sys.stderr.reconfigure(errors=_ESCAPED)
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_StandardOutput(1, "w", closefd=False)),
+        encoding=sys.stdout.encoding,
+        errors=_ESCAPED,
+        line_buffering=sys.stdout.line_buffering,
+    )
+
+
+class _StandardOutput(io.FileIO):
+    """Standard output whose errors say that they are about standard output."""
+
+    def write(self, data: bytes) -> int | None:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OSError(f"cannot write to standard output: {error.strerror}") from error
 
 
 def check_backend() -> None:

@@ -172,6 +172,7 @@ def join_shard(job: Job, work: UnfinishedWork, parts: Sequence[ShardPart]) -> tu
 
     def write(path: str) -> dict:
         finished = list(map(read_counts, files))
+        work.check(complete=all(finished))
         join_files(files, path)
         entry = shard_entry(path, sum(counts["examples"] for counts in finished))
         counts = sum((ExampleCounts(**one["counts"]) for one in finished), ExampleCounts())

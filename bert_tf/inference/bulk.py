@@ -14,7 +14,7 @@ import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ import tensorflow as tf
 
 from bert_tf.base.common_options import RunnerOptions
 from bert_tf.base.content import is_utf8
+from bert_tf.base.files import read_file
 from bert_tf.base.made import Made, describe_files
 from bert_tf.base.output_files import check_output_files, remove
 from bert_tf.base.progress import counted, progress_bar, say
@@ -66,12 +67,13 @@ class BulkJob:
         model = {"name": "checkpoint", "file": options.checkpoint, "sha256": self.model}
         made = Made(options.values("place"), [*describe_files(self.files), model])
         with unfinished_work(path, made, options.overwrite) as work:
+            earlier = rejected if _lists_rejected(rejected) else None
             # The last file appears after the others.
-            if len(self.joins) in work.missing(outputs):
+            if len(self.joins) in work.missing(outputs, replaceable=earlier):
                 total = self._count_rows()
                 work.start(made)
                 counts = self._compute(work, total)
-                self._write_rejected(work, rejected, counts)
+                self._write_rejected(work, rejected, counts, bool(earlier))
                 parts = [part for part, _ in work.counts("chunks")]
                 for number, (output, join) in enumerate(self.joins.items(), 1):
                     write = functools.partial(_join, join, parts, counts)
@@ -100,29 +102,38 @@ class BulkJob:
         with open_runner(self.options, 1) as run_chunks:
             work.compute(run_chunks, "chunks", 1, read, make, **bar)
         counts = _sums(work)
+        work.check(complete=counts["rows"] == total)
         if rows := counts["rows"] - done:
             rate = rows / (time.monotonic() - start)
             say(f"Computed {counted(rows, 'row')}, {rate:,.0f} per second.")
         return counts
 
-    def _write_rejected(self, work: UnfinishedWork, path: str, counts: Counter) -> None:
-        """Lists the rows that cannot be read."""
-        rejected = (row for _, part in work.counts("chunks") for row in part["rejected"])
-        if counts["rejected"] == counts["rows"]:
-            raise ValueError(
-                f"{self.options.input_file}: no row can be read; the first: "
-                f"{next(rejected)['reason']}"
-            )
+    def _write_rejected(
+        self, work: UnfinishedWork, path: str, counts: Counter, earlier: bool
+    ) -> None:
+        """Lists the rows that cannot be read, in place of those of an earlier command."""
         if counts["rejected"]:
-            work.write_output(0, path, functools.partial(_list_rejected, rejected))
-        elif self.options.overwrite:
+            work.write_output(0, path, functools.partial(_list_rejected, work), earlier)
+        elif earlier:
             remove(path)
+        if counts["rejected"] == counts["rows"]:
+            raise ValueError(f"{self.options.input_file}: no row can be read; see {path}")
 
 
-def _list_rejected(rejected: Iterable[dict], path: str) -> dict:
+def _lists_rejected(path: str) -> bool:
+    """Returns whether a file lists rows that an earlier command could not read."""
+    try:
+        lines = [*map(json.loads, read_file(path).splitlines())]
+        return bool(lines) and all(x.keys() == {"file", "line", "reason"} for x in lines)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def _list_rejected(work: UnfinishedWork, path: str) -> dict:
     with tf.io.gfile.GFile(path, "w") as file:
-        for row in rejected:
-            file.write(json.dumps(row) + "\n")
+        for _, counts in work.counts("chunks"):
+            for row in counts["rejected"]:
+                file.write(json.dumps(row) + "\n")
     return {}
 
 

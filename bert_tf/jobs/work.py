@@ -4,7 +4,7 @@ In one stage or two, a command turns chunks into files, each with a function of 
 these into its output, which is the same, byte for byte, wherever the work ran. The state is in a
 folder beside the output. Any process that can access it, on any machine, can do any step:
 
-    job.json                 settings and inputs
+    job.json                 settings and inputs, and whether other output is replaced
     chunks/G-N.data, .json   what was computed from chunk N of group G; its counts
     parts/G-N.data, .json    the same for the second stage of jobs that have one
     outputs/N.json           output file N exists under its final name; its counts
@@ -18,6 +18,7 @@ import contextlib
 import functools
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ from bert_tf.base.files import file_sha256, lines_sha256, names_in
 from bert_tf.base.made import MADE, Made
 from bert_tf.base.output_files import (
     REPLACE,
+    TEMPORARY,
     atomic_write,
     check_free,
     locked,
@@ -39,8 +41,12 @@ from bert_tf.base.output_files import (
 from bert_tf.jobs.workers import RunChunks
 
 _JOB = "job.json"
-_FOLDERS = ("chunks", "parts", "outputs")
-_STATE = MADE | {"counts?": dict[str, Any]}
+_STAGES = ("chunks", "parts")
+# The names of the files that jobs write into subfolders and the folder itself. They are removed in
+# this order: the output is on record until nothing else says which job wrote it.
+_NAMES = dict.fromkeys(_STAGES, r"\d+-\d+\.(data|json)")
+_NAMES |= {"": r"job\.json", "outputs": r"\d+\.json"}
+_STATE = MADE | {"counts?": dict[str, Any], "overwrite?": bool}
 
 
 @contextlib.contextmanager
@@ -58,9 +64,10 @@ def unfinished_work(path: str, made: Made, overwrite: bool) -> Iterator["Unfinis
             before.check(path, made, REPLACE)
         # Another version may keep its unfinished work in another form.
         resumes = before.matches(made) and before.version == made.version
+        overwrite = overwrite or (resumes and job.get("overwrite", False))
         work = UnfinishedWork(path, resumes, overwrite)
         if not resumes:
-            work.remove()
+            work.clear()
         try:
             yield work
         except ValueError:
@@ -76,26 +83,45 @@ class UnfinishedWork:
 
     path: str
     resumes: bool = False  # whether an earlier run of the same command left work there
-    overwrite: bool = False  # other output
+    overwrite: bool = False  # other output; whether this run or that one was asked to
 
     def start(self, made: Made) -> None:
         """Says what the work is, before anything of it is written."""
-        atomic_write(self._file(_JOB), json.dumps(made.to_dict()))
+        state = made.to_dict() | {"overwrite": self.overwrite}
+        atomic_write(self._file(_JOB), json.dumps(state))
 
-    def remove(self) -> None:
-        """Removes the unfinished work; the folder goes with its lock if nothing else is in it."""
-        found = [name for name in _FOLDERS if tf.io.gfile.exists(self._file(name))]
-        if found and not self.job:
+    def clear(self) -> None:
+        """Removes the unfinished work and no other file; raises a ValueError without a job.json."""
+        found = [name for name in (*_STAGES, _JOB) if tf.io.gfile.exists(self._file(name))]
+        # Those that a run left which was killed at its end are on record.
+        outputs = [f"outputs/{name}" for name in names_in(self._file("outputs"))]
+        found += [name for name in outputs if "sha256" not in _read_json(self._file(name))]
+        if found and not self.job.get("bert_tf"):
             raise ValueError(
                 f"{self.path} contains {found[0]}, but no job.json that describes it: move the "
                 "folder away, or choose another --output_file"
             )
-        for name in found:
-            remove_folder(self._file(name))
-        # Last, so that a killed removal is resumed.
-        remove(self._file(_JOB))
+        for name in _NAMES:
+            folder = self._file(name) if name else self.path
+            ours = re.compile(f"({_NAMES[name]})({TEMPORARY})?")
+            remove(*(f"{folder}/{file}" for file in names_in(folder) if ours.fullmatch(file)))
+            # A link may lead to a larger disk.
+            if name and not names_in(folder) and not os.path.islink(folder):
+                remove_folder(folder)
+
+    def remove(self) -> None:
+        """Removes the unfinished work; the folder goes with its lock if nothing else is in it."""
+        self.clear()
         if "://" in self.path and not names_in(self.path):
             remove_folder(self.path)
+
+    def check(self, complete: bool = True) -> None:
+        """Raises an OSError if finished work is missing."""
+        if not (complete and tf.io.gfile.exists(self._file(_JOB))):
+            raise OSError(
+                f"{self.path}: files disappeared while the command ran: remove the folder, and "
+                "run the same command again"
+            )
 
     @property
     def job(self) -> dict[str, Any]:
@@ -129,8 +155,9 @@ class UnfinishedWork:
             make: writes what it makes of a chunk to a path, and returns counts, which fit into
                 JSON. It depends on nothing but the chunk, and may run elsewhere, like `read`.
         """
-        numbered = functools.partial(_numbered, read)
-        run_chunks(groups, numbered, functools.partial(self._make, stage, make), **progress)
+        made = functools.partial(self._make, stage, make)
+        run_chunks(groups, functools.partial(_read, read), made, **progress)
+        self.check()
 
     def _make(
         self, stage: str, make: Callable, group: int, number: int, size: int, chunk: Any
@@ -146,21 +173,27 @@ class UnfinishedWork:
         """Returns the place where an output file is on record; see `finish`."""
         return self._file("outputs", f"{number:05}")
 
-    def missing(self, outputs: Sequence[str]) -> list[int]:
+    def missing(self, outputs: Sequence[str], replaceable: str | None = None) -> list[int]:
         """Returns the numbers of the output files that are not on record.
 
-        Without `overwrite`, no other file may be in their places.
+        Without `overwrite`, no other file may be in their places but the `replaceable` one.
         """
         missing = [n for n, x in enumerate(outputs) if not is_finished(self.output_place(n), x)]
         if not self.overwrite:
-            check_free(*(outputs[n] for n in missing))
+            check_free(*(outputs[n] for n in missing if outputs[n] != replaceable))
         return missing
 
-    def write_output(self, number: int, path: str, write: Callable[[str], dict[str, Any]]) -> None:
+    def write_output(
+        self,
+        number: int,
+        path: str,
+        write: Callable[[str], dict[str, Any]],
+        overwrite: bool = False,
+    ) -> None:
         """Writes an output file, unless it is on record; `write` returns its counts."""
         place = self.output_place(number)
         if not is_finished(place, path):
-            with whole_file(path, self.overwrite) as temporary:
+            with whole_file(path, overwrite or self.overwrite) as temporary:
                 counts = write(temporary)
                 # First, so that every file that a killed run leaves is on record.
                 finish(place, counts, temporary)
@@ -169,8 +202,7 @@ class UnfinishedWork:
         return os.path.join(self.path, *names)
 
 
-def _numbered(read: Callable, group: int) -> Iterator[tuple]:
-    """Yields what `UnfinishedWork._make` takes: group, number, size and chunk."""
+def _read(read: Callable, group: int) -> Iterator[tuple]:
     return ((group, number, *chunk) for number, chunk in enumerate(read(group)))
 
 

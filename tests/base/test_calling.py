@@ -80,11 +80,11 @@ def test_values_become_those_of_flags(call, monkeypatch, capsys):
     others = {"files": (), "size": 5, "kind": None, "from_": None, "warm": True}
     assert call("x") == {"source_file": "x", **others}
     paths = [pathlib.Path("a/b"), "c,d"]
-    found = call("x", files=paths, size=7, kind="a", from_="~/z", warm=False)
+    found = call("x", files=paths, count=7, kind="a", from_="~/z", warm=False)
     assert call("x", from_=paths)["from_"] == "a/b,c,d" and found["files"] == ("a/b", "c,d")
     assert (found["size"], found["kind"], found["warm"]) == (7, "a", False)
     assert found["from_"] == "/home/ann/z"
-    assert call(source="x", files="y", size=None)["files"] == ("y",)
+    assert call(source_file="x", files="y", size=None)["files"] == ("y",)
     capsys.readouterr()
     call("x", quiet=True)
     assert capsys.readouterr().out == ""
@@ -98,19 +98,19 @@ def test_values_become_those_of_flags(call, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("flags", "kind", "line"),
     [
-        ({}, TypeError, "missing a required argument: 'source'"),
+        ({}, ValueError, "source is required"),
         ({"sorce": 1}, ValueError, "sorce is not an argument of work: did you mean source?"),
         ({"cores": 1}, ValueError, "cores is not an argument of work: all are used, so omit it"),
         ({"xyz": 1}, ValueError, "xyz is not an argument of work: help(bert_tf.work) lists all"),
-        ({"source": "x", "count": 2}, ValueError, "count is not an argument of work: help(bert"),
-        ({"source": "x", "size": 0}, ValueError, "size is 0: it must be 1 or more"),
+        ({"size": 1, "count": 2}, ValueError, "size and count are the same: give only one"),
+        ({"source": "x", "count": 0}, ValueError, "count is 0: it must be 1 or more"),
         ({"source": "x", "files": ("a", ["b"])}, ValueError, "files is ('a', ['b']): it must be s"),
-        ({"source": 3}, ValueError, "source is 3: it must be a string"),
+        ({"source_file": 3}, ValueError, "source_file is 3: it must be a string"),
         ({"source": "x", "kind": "c"}, ValueError, "kind=c: choose one of a, b"),
         (
             {"source": "bad"},
             ValueError,
-            "source=bad: give warm=False or --count, or omit from_; --other",
+            "source=bad: give warm=False or count, or omit from_; --other",
         ),
         ({"source": "missing"}, FileNotFoundError, "[Errno 2] No such file: 'x'"),
         ({"source": "large"}, MemoryError, "out of memory: use a smaller size"),

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 from support import one_line
 
-from bert_tf.base.files import expand_files, match_files, read_json
+from bert_tf.base.files import expand_files, file_sha256, match_files, read_file, read_json
 from tfrecords.manifest import (
     check_complete,
     check_finished,
     find_manifests,
     write_manifest,
 )
+from tfrecords.records import compression_of
+from tfrecords.vocabulary import read_vocab_lines
 
 _MODULE = {"path": str, "size?": int | None, "tags?": str | list[str], "scores?": dict[str, float]}
 
@@ -54,26 +56,50 @@ def test_expand_files(tmp_path):
     found = expand_files(f"{tmp_path}/[ab].txt, {tmp_path}/c[0].txt")
     assert found == [str(tmp_path / name) for name in ("a.txt", "b.txt", "c[0].txt")]
     (tmp_path / "empty.txt").touch()
+    (tmp_path / "link").symlink_to("nowhere")
     pathlib.Path(os.fsdecode(os.fsencode(tmp_path) + b"/bytes\xe9")).touch()
     for patterns, message in [
         (f"{tmp_path}/a.txt,{tmp_path}/x*", r"no file matches .*/x\*"),
         (f"{tmp_path}/e*", "empty.txt is empty"),
         (f"{tmp_path}", "is a directory"),
         (" ,", "no input file given"),
+        (f"{tmp_path}/link", "is a link to nowhere, which does not exist"),
         (f"{tmp_path}/bytes*", "not UTF-8: rename"),
     ]:
         with pytest.raises(ValueError, match=f"^--data: .*{message}"):
             expand_files(patterns, flag="data")
 
 
-def test_a_comma_separates(tmp_path, monkeypatch):
-    """Oracle: the files made here; a glob finds a name with a comma."""
+def test_pipes_are_named(tmp_path):
+    """Oracle: the message. Reading them waits until somebody writes."""
+    (tmp_path / "a.txt").write_text("text")
+    os.mkfifo(tmp_path / "b.txt")
+    for read in (
+        lambda pipe: expand_files(f"{tmp_path}/*.txt", allow_empty=True),
+        read_file,
+        file_sha256,
+        compression_of,
+        read_vocab_lines,
+    ):
+        with pytest.raises(OSError, match=f"^{tmp_path}/b.txt is a pipe, a socket or a device"):
+            read(f"{tmp_path}/b.txt")
+
+
+def test_names_with_commas(tmp_path, monkeypatch):
+    """Oracle: the files made here. A list of existing files stays a list."""
     monkeypatch.chdir(tmp_path)
-    for name in ("x,y", "u", "w"):
+    for name in ("x,y", "x,y,z", "u", "v,w", "w"):
         pathlib.Path(name).write_text("text")
-    assert match_files("?, x?y,") == [("?", ["./u", "./w"]), ("x?y", ["./x,y"])]
+    for patterns, found in {
+        "x,y": [("x,y", ["x,y"])],
+        "u, x,y": [("u", ["u"]), ("x,y", ["x,y"])],
+        "x,y,z,u,": [("x,y,z", ["x,y,z"]), ("u", ["u"])],
+        "x,?": [("x,?", ["./x,y"])],
+        "?,w": [("?", ["./u", "./w"]), ("w", ["w"])],
+    }.items():
+        assert match_files(patterns) == found
     with pytest.raises(ValueError, match="no file matches x$"):
-        match_files("u,x,y")
+        match_files("u,x,z")
 
 
 def test_a_file_named_twice_is_an_error(tmp_path, monkeypatch):

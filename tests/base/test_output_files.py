@@ -147,10 +147,11 @@ def test_what_appears_meanwhile_stays(tmp_path):
 
 
 def test_no_output_is_an_input(tmp_path):
-    """Oracle: other names of a file: relative, with a scheme, a link; and those of new files."""
+    """Oracle: other names of a file: relative, with a scheme, links; and those of new files."""
     (tmp_path / "in").write_text("mine")
     (tmp_path / "link").symlink_to("in")
-    names = ["in", "link", "../" + tmp_path.name + "/in"]
+    os.link(tmp_path / "in", tmp_path / "hard")
+    names = ["in", "link", "hard", "../" + tmp_path.name + "/in"]
     for name in (*(f"{tmp_path}/{x}" for x in names), f"file://{tmp_path}/in"):
         with pytest.raises(ValueError, match="--plot: .* is an input file too"):
             check_output_files([name], [f"{tmp_path}/in", None], flag="plot")
@@ -197,34 +198,48 @@ def test_the_second_is_refused_and_told_who_is_first(tmp_path, monkeypatch):
             with pytest.raises(OSError, match=f"run is in use by {holder}: wait until"):
                 with locked(str(folder)):
                     pass
-        assert (folder / "bert_tf.lock").read_text() == holder
+        assert (folder / "lock").read_text() == holder
     assert not folder.exists()
 
 
-def test_a_folder_that_was_removed_is_not_unlocked(tmp_path):
-    """Oracle: the lock of another process, which came in its place."""
+def test_a_folder_that_was_removed_is_an_error(tmp_path):
+    """Oracles: one line; an error of the block itself stays, and what came in its place, too."""
     folder = tmp_path / "run"
-    with locked(str(folder)):
+    for failure, message in ((None, "run was removed while"), (ValueError("mine"), "^mine$")):
+        with one_line(message), locked(str(folder)):
+            shutil.rmtree(folder)
+            folder.mkdir()
+            (folder / "lock").write_text("another's")
+            if failure:
+                raise failure
+        assert (folder / "lock").read_text() == "another's"
         shutil.rmtree(folder)
-        folder.mkdir()
-        (folder / "bert_tf.lock").write_text("another's")
-    assert (folder / "bert_tf.lock").read_text() == "another's"
 
 
 def test_what_a_kill_leaves_behind_is_no_lock(tmp_path):
     """Oracle: the files of the folder."""
-    (tmp_path / "bert_tf.lock").write_text("process 1 on a machine that is gone")
+    (tmp_path / "lock").write_text("process 1 on a machine that is no more, with a long name")
     with pytest.raises(ZeroDivisionError), locked(str(tmp_path)):
-        assert (tmp_path / "bert_tf.lock").read_text().startswith(f"process {os.getpid()} on ")
+        assert (tmp_path / "lock").read_text().startswith(f"process {os.getpid()} on ")
         (tmp_path / "mine").touch()
         raise ZeroDivisionError
     assert os.listdir(tmp_path) == ["mine"]
 
 
+def test_a_file_of_this_name_stays(tmp_path):
+    """Oracle: its content."""
+    for content in (b"mine", b"\xff", b"process 1 on a\nmachine"):
+        (tmp_path / "lock").write_bytes(content)
+        with pytest.raises(ValueError, match="lock is a file of another program"):
+            with locked(str(tmp_path)):
+                pass
+        assert (tmp_path / "lock").read_bytes() == content
+
+
 def test_a_process_that_is_just_ending_is_waited_for(tmp_path, monkeypatch):
     """Oracle: the lock of an open file, which the kernel closes a moment after a kill."""
     monkeypatch.setattr(output_files, "_PATIENCE", 60.0)
-    ending = open(tmp_path / "bert_tf.lock", "w")  # noqa: SIM115
+    ending = open(tmp_path / "lock", "w")  # noqa: SIM115
     fcntl.flock(ending, fcntl.LOCK_EX)
     threading.Timer(0.1, ending.close).start()
     with locked(str(tmp_path)):

@@ -568,7 +568,7 @@ def test_files_that_do_not_go_together(files, pretrained, tmp_path, config):
     refuse("no train examples for --task=", data_dir=str(empty))
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("precious")
-    (tmp_path / "full" / "bert_tf.lock").touch()  # of a killed run
+    (tmp_path / "full" / "lock").touch()  # of a killed run
     for folder in (tmp_path / "full", pathlib.Path(pretrained)):
         with pytest.raises(ValueError, match="not empty and holds no fine-tuning run"):
             run(tuning_options(files, folder, bert_config_file=f"{pretrained}/bert_config.json"))

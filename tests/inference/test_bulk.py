@@ -281,7 +281,7 @@ def test_pairs_choices_and_questions(fine_tuned, tmp_path, capsys):
         ("a.txt", b"", {}, "a.txt is empty"),
         ("a.csv", b"a,b,c\n1,2,3\n", {}, "has no column 'text'"),
         ("a.csv", b"text,x\n1\n", {}, "line 2: 1 column, but the first line has 2"),
-        ("a.txt", b"\xff\n", {}, "a.txt: no row can be read; the first: line 1 is not UTF-8"),
+        ("a.txt", b"\xff\n", {}, "a.txt: no row can be read; see .*rejected.jsonl"),
         ("a.parquet", b"PAR1", {}, "a.parquet, row 1: damaged or not Parquet"),
         ("a.tfrecord", b"text", {}, "a.tfrecord, record 1: truncated"),
         ("a.tfrecord", b"text" * 9, {}, "a.tfrecord, record 1: truncated, or not a TFRecord file"),
@@ -363,6 +363,8 @@ def test_what_others_wrote_stays(end, classifier, tmp_path, monkeypatch):
         patch.setattr(predicting, "_write_part", None)
         written(classifier, path)
     assert [x.read_bytes() for x in outputs] == expected
+    (tmp_path / "a.csv.out.jsonl").unlink()
+    written(classifier, path)  # the list of an earlier command is replaced
     mine.unlink()
     mine.mkdir()
     (mine / "diary").touch()

@@ -84,7 +84,7 @@ def test_only_what_is_missing_is_computed(job):
     assert job.computed == "ab" and job.output.read_text() == "mine"
     with pytest.raises(ValueError, match="unfinished was made from .*text=abcd, not abce"):
         job.run("abce")
-    job.run(overwrite=True)
+    job.run()  # It was told to overwrite.
     assert job.computed == "cd" and job.output.read_text() == "ABCD" and not job.folder.exists()
     stop(job, "c", overwrite=True)
     job.run("xyz", overwrite=True)
@@ -142,14 +142,16 @@ def test_two_runs_at_once_are_an_error(job, monkeypatch):
     """Oracle: a lock that is held."""
     monkeypatch.setattr(output_files, "_PATIENCE", 0)
     job.folder.mkdir()
-    with open(job.folder / "bert_tf.lock", "w") as file:
+    with open(job.folder / "lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(OSError, match="out.unfinished is in use by"):
             job.run()
     job.run()
 
 
-@pytest.mark.parametrize("name", ["chunks/letters.txt", "parts/7-7.data", "outputs/00000.json"])
+@pytest.mark.parametrize(
+    "name", ["chunks/letters.txt", "parts/7-7.data", "job.json", "outputs/00000.json"]
+)
 def test_a_folder_of_someone_else_is_not_cleared(job, name):
     """Oracle: a file of the user in a folder that has the name of the unfinished work."""
     mine = job.folder / name
@@ -162,15 +164,31 @@ def test_a_folder_of_someone_else_is_not_cleared(job, name):
 
 
 def test_other_files_in_the_work_folder_are_left_alone(job, tmp_path):
-    """Oracle: a file of the user in the folder."""
+    """Oracle: files of the user in the folder; a link to another disk."""
+    (tmp_path / "disk").mkdir()
     job.folder.mkdir()
+    (job.folder / "chunks").symlink_to(tmp_path / "disk")
     (job.folder / "novel.txt").write_text("Chapter 1")
     (job.folder / "job.json").write_text('{"bert_tf": "an earlier one"}')
     job.run(overwrite=True)
-    assert os.listdir(job.folder) == ["novel.txt"] and job.output.read_text() == "ABCD"
+    assert {*os.listdir(job.folder)} == {"novel.txt", "chunks"} and job.output.read_text() == "ABCD"
     with pytest.raises(ValueError, match="novel.txt lies in .*unfinished, where unfinished"):
         inputs = [None, f"{job.folder}/novel.txt"]
         check_output_files([str(job.output)], inputs, work_folder=str(job.folder))
+
+
+@pytest.mark.parametrize("step", ["a", "d", "join"])
+def test_the_work_folder_may_go_at_any_time(job, step, monkeypatch):
+    """Oracles: one line; the text in capitals."""
+    remove = lambda done: done == step and shutil.rmtree(job.folder)  # noqa: E731
+    monkeypatch.setattr(job, "_do", remove)
+    with pytest.raises(OSError, match="out.unfinished"):
+        job.run()
+    monkeypatch.undo()
+    shutil.rmtree(job.folder, ignore_errors=True)
+    job.output.unlink(missing_ok=True)
+    job.run()
+    assert job.output.read_text() == "ABCD"
 
 
 def test_finished_output_is_compared_with_its_manifest(tmp_path):

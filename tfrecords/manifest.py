@@ -50,7 +50,7 @@ _MANIFEST = {
     "shards": list[_SHARD],
     "settings?": _SETTINGS,
     "inputs?": list[_INPUT],
-    "statistics?": dict[str, Any],
+    "statistics?": {"examples?": {"examples?": int}},
     "vocabulary?": str,
     "tokenizer?": dict[str, Any],
 }
@@ -114,8 +114,17 @@ def check_complete(patterns: str, files: Mapping[str, int], manifests: Mapping[s
 
     A file is missing if its manifest lists it and a glob matches its name. To read only some of the
     files, users name them or give a narrower glob. `files` are those that the patterns match, with
-    their sizes in bytes.
+    their sizes in bytes. The numbers of records must add up to that in the statistics, if there are
+    any.
     """
+    for path, manifest in manifests.items():
+        records = sum(entry["records"] for entry in manifest["shards"])
+        stated = manifest.get("statistics", {}).get("examples", {}).get("examples", records)
+        if records != stated:
+            raise ValueError(
+                f"{path}: the shards have {records:,} records, but {stated:,} according to the "
+                "statistics: copy it again, or create the examples again"
+            )
     listed = listed_files(manifests)
     # Python writes [!a] where TensorFlow also understands [^a].
     globs = [normalized(name).replace("[^", "[!") for name, _ in match_files(patterns)]

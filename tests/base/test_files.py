@@ -1,5 +1,6 @@
 """JSON files of declared kinds, and the files that flags name. Oracles: values by hand."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -13,6 +14,7 @@ from tfrecords.manifest import (
     check_complete,
     check_finished,
     find_manifests,
+    read_manifest,
     write_manifest,
 )
 from tfrecords.records import compression_of
@@ -149,10 +151,18 @@ def test_a_missing_shard_is_named_unless_the_others_are(shards):
 
 
 def test_files_that_are_not_those_of_the_manifest_are_named(shards):
-    """Oracles: a shard that an earlier job left behind; a size that differs."""
+    """Oracles: a shard that an earlier job left behind; a size or sum that differs."""
     size = {"data/t.tfrecord-00001-of-00004": 2}
     with pytest.raises(ValueError, match="00001-of-00004 has 2 bytes, but 3 according to data/t.m"):
         check_complete("data/t.tfrecord-00001-of-00004", size, find_manifests(size))
+    manifest = read_manifest("data/t.manifest.json")
+    for examples in (4, 5):
+        statistics = {"examples": {"examples": examples}}
+        write_manifest("data/t.manifest.json", manifest | {"statistics": statistics})
+        match = "data/t.manifest.json: the shards have 4 records, but 5 according to the statistics"
+        with one_line(match) if examples == 5 else contextlib.nullcontext():
+            check("data/t*")
+    write_manifest("data/t.manifest.json", manifest)
     (shards / "t.tfrecord-00000-of-00002").write_text("abc")
     with pytest.raises(ValueError, match="00000-of-00002 is not one of the files that data/t.m"):
         check("data/t*")

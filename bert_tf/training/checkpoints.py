@@ -188,7 +188,10 @@ def latest_checkpoint(path: str) -> str:
 
 def listed_checkpoint(folder: str) -> str | None:
     """Returns the checkpoint that the file `checkpoint` in a folder names, or None."""
-    state = tf.train.get_checkpoint_state(folder)
+    try:
+        state = tf.train.get_checkpoint_state(folder)
+    except UnicodeDecodeError:  # TensorFlow ignores any other damage
+        return None
     # The file may come from another machine, where the folder had another path.
     found = state and os.path.join(folder, os.path.basename(state.model_checkpoint_path))
     return found if found and tf.io.gfile.exists(f"{found}.index") else None

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+import tensorflow as tf
+
 from bert_tf.base.finite import NonFinite
 from bert_tf.base.output_files import make_folder
 from bert_tf.base.progress import say
@@ -119,6 +121,7 @@ class Driver:
         self._writes = is_chief(trainer.strategy)
         self._restored = False
         self._best_folder = f"{folder}/{BEST}"
+        self._kept_folder = self._best_folder if plan.best_metric else folder
         model, state, keep = trainer.model, trainer.state, plan.keep_checkpoints
         self._checkpointer = Checkpointer(folder, model, state, keep, self._writes)
         step = {"step": trainer.step}
@@ -163,19 +166,20 @@ class Driver:
         Raises:
             NonFinite: names the step whose loss, or whose gradients, are infinite or NaN.
             Interrupted: SIGTERM or Ctrl-C stopped training; a checkpoint was saved.
+            OSError: the folder was removed; it does not appear again with a part of the run.
         """
         self._checkpointer.tidy()
         if self._writes:
-            make_folder(self._best_folder if self.plan.best_metric else self._folder)
+            make_folder(self._kept_folder)
         with self._reports(phases[-1].until_step) as reports:
             stop = StopRequest(reports.stopping)
             if self.step >= phases[-1].until_step and not self._restored:
-                self._checkpointer.save()
+                self._save()
             phase = next((p for p in phases if self.step <= p.until_step), phases[-1])
+            if phase.evaluate and self._evaluation_is_due(phases, reports):
+                self._evaluate(phase.evaluate, reports)
             try:
                 with stop.listen():
-                    if phase.evaluate and self._evaluation_is_due(phases, reports):
-                        self._evaluate(phase.evaluate, reports, stop)
                     for phase in phases:
                         if self.step >= phase.until_step:
                             continue
@@ -193,8 +197,16 @@ class Driver:
         Returns the metrics with `global_step`.
         """
         with self._reports(self.step) as reports:
-            self._evaluate(evaluate, reports)
+            self._evaluate(evaluate, reports, alone=True)
         return reports.last_evaluation
+
+    def _save(self) -> None:
+        self._check_folder()
+        self._checkpointer.save()
+
+    def _check_folder(self) -> None:
+        if self._writes and not tf.io.gfile.isdir(self._kept_folder):
+            raise OSError(f"{self._kept_folder} was removed while the run trained: start it again")
 
     def _reports(self, num_train_steps: int) -> Reports:
         of_run = self._peak_flops, self._writes, self.plan.epoch_steps
@@ -209,14 +221,20 @@ class Driver:
         return stopped and reports.last_evaluation.get("global_step") != step
 
     def _evaluate(
-        self, evaluate: Callable[[], Metrics], reports: Reports, stop: StopRequest | None = None
+        self,
+        evaluate: Callable[[], Metrics],
+        reports: Reports,
+        stop: StopRequest | None = None,
+        alone: bool = False,
     ) -> None:
-        """Evaluates, without `stop` alone. A signal ends it at once: resuming makes up for it."""
+        """Evaluates. A signal that `stop` receives ends it at once: resuming makes up for it."""
         # Of several workers, the others would wait for the one that received the signal.
         interruptible = stop and not has_several_workers(self._trainer.strategy)
         with self._evaluated_weights():
             with stop.raising() if interruptible else contextlib.nullcontext():
                 results = evaluate()
+            if not alone:
+                self._check_folder()
             for name, value in results.items():
                 if name.endswith("loss") and not math.isfinite(value):
                     raise NonFinite(
@@ -228,7 +246,7 @@ class Driver:
                 self._best.save()
                 if self._writes:
                     write_results(f"{self._best_folder}/{EVAL_RESULTS}", self.best_results)
-        reports.evaluation(self.step, results, self.plan.best_metric, is_best, not stop)
+        reports.evaluation(self.step, results, self.plan.best_metric, is_best, alone)
 
     def _is_best(self, results: Metrics) -> bool:
         if self.step < self.plan.first_best_step:
@@ -282,7 +300,7 @@ class Driver:
             stopped, microseconds = values_of_workers(trainer.strategy, noticed).max(axis=0)
             evaluate = step % plan.evaluation_steps == 0 or at_end
             if step % plan.save_checkpoints_steps == 0 or evaluate or stopped:
-                self._checkpointer.save()
+                self._save()
             if stopped:
                 raise Interrupted(stop.signal or signal.SIGTERM)
             if evaluate and phase.evaluate:

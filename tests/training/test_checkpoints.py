@@ -71,6 +71,8 @@ def test_which_checkpoint_a_path_stands_for(tmp_path):
     """Oracle: the best weights come before the newest; a name may be that of a file."""
     (tmp_path / "ckpt-5.index").touch()
     newest = str(tmp_path / "ckpt-5")
+    # Not UTF-8: TensorFlow, too, ignores a list that it cannot read.
+    (tmp_path / "checkpoint").write_bytes(b'model_checkpoint_path: "ckpt-\xe9"')
     assert chosen_checkpoint(str(tmp_path)) == newest
     for end in ("", ".index", ".data-00000-of-00001"):
         assert chosen_checkpoint(newest + end) == newest

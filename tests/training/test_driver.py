@@ -2,13 +2,14 @@
 
 import os
 import re
+import shutil
 import signal
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import one_device
+from support import one_device, one_line
 
 from bert_tf.base.finite import NonFinite
 from bert_tf.training import driver as driver_module
@@ -399,3 +400,19 @@ def test_a_bad_loss_amid_a_call_is_found():
     schedule = trainer.schedule
     trainer.schedule = lambda step: tf.where(tf.equal(step, 2), np.inf, schedule(step))
     assert trainer.train(make_iterator(strategy), 6) == 4
+
+
+@pytest.mark.parametrize("best_metric", [None, "score"])
+@pytest.mark.parametrize("when", ["step", "evaluation"])
+def test_a_removed_folder_does_not_appear_again(make_run, when, best_metric):
+    """Oracle: the folder that the user removed is still gone after the error."""
+    run = make_run()
+
+    def remove(*_):
+        shutil.rmtree(run.folder)
+
+    prepare = in_step(2, remove) if when == "step" else lambda trainer: None
+    evaluate = run.evaluate if when == "step" else lambda: remove() or run.evaluate()
+    with one_line(f"{run.folder}.* was removed while the run trained: start it again"):
+        run.train(8, evaluate, prepare, log_steps=8, best_metric=best_metric)
+    assert not run.folder.exists()

@@ -50,7 +50,6 @@ def _read_table(columns: Sequence[Sequence], rows: Sequence[Sequence], **rest) -
 
 
 TABLES = [_read_table(**table) for table in read_published("scores")["tables"]]
-GLUE, SQUAD_1, SQUAD_2, SWAG, NER = TABLES
 
 # Flags that name what a run was made from.
 _INPUTS = {"init_checkpoint", "init_vocab_mapping", "bert_config_file", "vocab_file", "data_dir"}

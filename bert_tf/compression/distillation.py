@@ -8,7 +8,7 @@ import tensorflow as tf
 from bert_tf.compression import losses
 from bert_tf.compression.augmentation import LABELED
 from bert_tf.compression.recipes import REPLACED_AFTER, Loss, Term, teacher_layer
-from bert_tf.finetuning.objectives import Tensors
+from bert_tf.finetuning.objectives import Called, Tensors
 from bert_tf.layers.initial_weights import truncated_normal
 from bert_tf.models.bert_encoder import skip_padding
 from bert_tf.models.task_model import BertTaskModel
@@ -130,7 +130,7 @@ class DistillationObjective:
             output, sums = mixed_logits(model.student, model.teacher, batch, rate), {}
         else:
             output, sums = self._compare(model, batch, progress, training)
-        own = self._base.sums(_Called(model.student, output), _labeled(batch), training)
+        own = self._base.sums(Called(output, model.student), _labeled(batch), training)
         if loss.labels:
             factor = loss.labels * losses.active(progress, loss.labels_during)
             sums["labels"] = factor * own[self._base.losses[0]]
@@ -163,16 +163,6 @@ class DistillationObjective:
             total = tf.reduce_sum(each * weights)
             sums[term.name] = term.weight * losses.active(progress, term.during) * total
         return student.output, sums
-
-
-class _Called:
-    """A model that has been called already, for an objective that calls one."""
-
-    def __init__(self, model: keras.Model, output: Any):
-        self.encoder, self._output = getattr(model, "encoder", model), output
-
-    def __call__(self, batch: Tensors, training: bool) -> Any:
-        return self._output
 
 
 def _labeled(batch: Tensors) -> Tensors:

@@ -15,6 +15,7 @@ from bert_tf.compression.run_files import weights_of
 from bert_tf.compression.student import StudentLearner, initial_student, training_features
 from bert_tf.finetuning.batches import eval_batches
 from bert_tf.finetuning.fine_tuned import load_task_model
+from bert_tf.finetuning.objectives import Called
 from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.tokenizing import Features
 from bert_tf.layers.bert import SelfAttention
@@ -76,7 +77,7 @@ def head_importance(
         with tf.GradientTape() as tape:
             tape.watch(gates)
             outputs = gated_outputs(model, batch, gates)
-            sums = objective.sums(lambda *_, **__: outputs, batch, False)
+            sums = objective.sums(Called(outputs), batch, False)
             # Each gate belongs to one example, so that the gradient of a sum is that of each.
             loss = tf.add_n([sums[name] for name in objective.losses])
         return [tf.reduce_sum(tf.abs(slope), axis=0) for slope in tape.gradient(loss, gates)]

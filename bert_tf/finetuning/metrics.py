@@ -8,9 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import logsumexp
-
-from bert_tf.finetuning.predictions import mean_cross_entropy
+from scipy.special import log_softmax, logsumexp
 
 # The metrics of each class, as scikit-learn returns them.
 OF_A_CLASS = ("precision", "recall", "f1")
@@ -29,6 +27,12 @@ def correlations(values: np.ndarray, predictions: np.ndarray) -> dict[str, float
     scores = {"pearson": linear, "spearman": by_rank}
     scores["pearson_spearman_mean"] = (linear + by_rank) / 2
     return {name: float(score) for name, score in scores.items()}
+
+
+def mean_cross_entropy(labels: np.ndarray, logits: np.ndarray) -> float:
+    """Returns the mean cross-entropy of labels, int [N], and logits [N, C]."""
+    chosen = np.take_along_axis(log_softmax(logits, axis=-1), labels[:, None], axis=-1)
+    return -float(chosen.mean())
 
 
 def of_classes(labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Several tasks at once: one encoder with a head for each."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import keras
@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_tf.base.output_files import write_json
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON
-from bert_tf.finetuning.objectives import PerExample
+from bert_tf.finetuning.objectives import Called, PerExample
 from bert_tf.finetuning.saved_run import recorded
 from bert_tf.finetuning.task import DataFiles, Outputs, Task, make_model
 from bert_tf.finetuning.task_learner import TaskLearner
@@ -101,18 +101,13 @@ class MultiObjective(PerExample):
             weights = batch["example_weights"] * tf.cast(batch[_TASK] == index, tf.float32)
             start = f"{task.name}/"
             own = {x.removeprefix(start): batch[x] for x in batch if x.startswith(start)}
-            called = _returns(outputs[task.name])
+            called = Called(outputs[task.name])
             sums = task.objective.sums(called, own | {"example_weights": weights}, training)
             losses.append(sums["loss"])
         return {"loss": tf.add_n(losses)}
 
     def outputs(self, model: MultiTaskModel, batch: Batch) -> dict[str, tf.Tensor]:
         return model(batch, training=False)
-
-
-def _returns(output: tf.Tensor | np.ndarray) -> Callable:
-    """Returns a model that was called already."""
-    return lambda batch, training: output
 
 
 class MultiTask(Task):
@@ -158,7 +153,7 @@ class MultiTask(Task):
     ) -> Iterator[tuple[Task, Outputs, Features]]:
         """Yields every task with its outputs and examples."""
         for index, task in enumerate(self.tasks):
-            called = _returns(outputs[task.name][features.targets[_TASK] == index])
+            called = Called(outputs[task.name][features.targets[_TASK] == index])
             yield task, task.objective.outputs(called, {}), features.parts[task.name]
 
     def score(self, outputs: Outputs, features: MultiFeatures) -> dict[str, float]:

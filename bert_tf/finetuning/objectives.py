@@ -7,6 +7,7 @@ see `TaggingObjective`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -38,6 +39,16 @@ class PerExample:
     def combine(self, outputs: Sequence[tf.Tensor], inputs: Tensors) -> tf.Tensor:
         """Returns the output of an ensemble, whose probabilities are the mean of its members'."""
         return _log_mean(tf.nn.log_softmax(tf.stack(outputs)))
+
+
+class Called:
+    """A model that was called already, for an objective that calls one."""
+
+    def __init__(self, output: Any, model: keras.Model | None = None):
+        self.encoder, self._output = getattr(model, "encoder", model), output
+
+    def __call__(self, batch: Tensors, training: bool) -> Any:
+        return self._output
 
 
 def _log_mean(logs: tf.Tensor) -> tf.Tensor:

@@ -1,18 +1,12 @@
-"""The loss of logits, files that show predictions, and aligned tables."""
+"""Files that show predictions, and aligned tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 from bert_tf.base.output_files import atomic_write
-
-
-def mean_cross_entropy(labels: np.ndarray, logits: np.ndarray) -> float:
-    """Returns the mean cross-entropy of labels, int [N], and logits [N, C]."""
-    chosen = np.take_along_axis(log_softmax(logits, axis=-1), labels[:, None], axis=-1)
-    return -float(chosen.mean())
 
 
 def class_columns(

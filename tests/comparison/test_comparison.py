@@ -11,7 +11,7 @@ from support import one_line
 
 from bert_tf.base.output_files import atomic_write, make_folder
 from bert_tf.comparison import students as reporting
-from bert_tf.comparison.comparing import GLUE, NER, SQUAD_1, SQUAD_2, SWAG, TABLES
+from bert_tf.comparison.comparing import TABLES
 from bert_tf.comparison.students import PUBLISHED
 from bert_tf.compression.compression_options import CompressionOptions, ReportOptions
 from bert_tf.compression.run_files import Outcome
@@ -21,6 +21,8 @@ from bert_tf.models.bert_encoder import BertEncoder
 from bert_tf.plots.compression import compressed_models
 from bert_tf.results import Options, run
 from bert_tf.runs.run import FINISHED, FLAGS, Run
+
+GLUE, SQUAD_1, SQUAD_2, SWAG, NER = TABLES
 
 
 @pytest.fixture

@@ -10,13 +10,9 @@ from bert_tf.base.progress import counted
 from bert_tf.config import Head
 from bert_tf.finetuning.examples import OWN_TABLE, TextExamples, find_file
 from bert_tf.finetuning.labels import class_targets, has_labels, read_single
+from bert_tf.finetuning.metrics import mean_cross_entropy
 from bert_tf.finetuning.objectives import ClassificationObjective
-from bert_tf.finetuning.predictions import (
-    class_columns,
-    draw_confusion,
-    mean_cross_entropy,
-    write_table,
-)
+from bert_tf.finetuning.predictions import class_columns, draw_confusion, write_table
 from bert_tf.finetuning.serving import ChoiceModule
 from bert_tf.finetuning.task import Outputs, Task
 from bert_tf.finetuning.tasks.text_task import constant_predictions

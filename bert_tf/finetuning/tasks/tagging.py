@@ -11,9 +11,9 @@ from scipy.special import softmax
 
 from bert_tf.base.progress import counted
 from bert_tf.config import BertConfig, Head
-from bert_tf.finetuning.metrics import OF_A_CLASS, precision_recall_f1
+from bert_tf.finetuning.metrics import OF_A_CLASS, mean_cross_entropy, precision_recall_f1
 from bert_tf.finetuning.objectives import TaggingObjective
-from bert_tf.finetuning.predictions import draw_confusion, mean_cross_entropy, write_table
+from bert_tf.finetuning.predictions import draw_confusion, write_table
 from bert_tf.finetuning.tagging.conll import write_conll
 from bert_tf.finetuning.tagging.module import TaggingModule, word_windows
 from bert_tf.finetuning.tagging.tagged_text import TaggedText, hold_out_documents, prepare_tags

@@ -1,5 +1,6 @@
 """Makes a run in a process of its own, whose memory is free when it ends."""
 
+import contextlib
 import multiprocessing
 import os
 import pkgutil
@@ -9,6 +10,7 @@ from typing import Any
 
 from bert_tf.base import command
 from bert_tf.base.finite import NonFinite
+from bert_tf.base.process import embedded, is_embedded
 
 
 def run_apart(name: str, options: command.Options, *arguments: Any) -> dict[str, float]:
@@ -21,8 +23,9 @@ def run_apart(name: str, options: command.Options, *arguments: Any) -> dict[str,
     """
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
+    call = sender, is_embedded(), name, (options, *arguments)
     # A daemon, because a second signal to this process ends it, and the run with it.
-    process = context.Process(target=_run, args=(sender, name, (options, *arguments)), daemon=True)
+    process = context.Process(target=_run, args=call, daemon=True)
     process.start()
     sender.close()
     try:
@@ -46,15 +49,16 @@ def run_apart(name: str, options: command.Options, *arguments: Any) -> dict[str,
     return outcome
 
 
-def _run(sender: Connection, name: str, arguments: tuple) -> None:
-    """Sends the results, or an error that a user can fix."""
+def _run(sender: Connection, in_python: bool, name: str, arguments: tuple) -> None:
+    """Sends the results, or an error that a user can fix; prints hints for the caller's user."""
     os.setsid()  # so that Ctrl-C in a terminal is for the other process alone
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     command.import_tensorflow()
     import tensorflow as tf
 
     try:
-        outcome = pkgutil.resolve_name(name)(*arguments)
+        with embedded() if in_python else contextlib.nullcontext():
+            outcome = pkgutil.resolve_name(name)(*arguments)
     except NonFinite as error:
         outcome = NonFinite(str(error))
     except ValueError as error:

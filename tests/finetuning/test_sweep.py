@@ -18,11 +18,13 @@ from tensorboard.plugins.hparams.backend_context import Context
 
 from bert_tf.base.finite import NonFinite
 from bert_tf.base.output_files import atomic_write, make_folder
+from bert_tf.base.process import embedded
 from bert_tf.compression.compression_options import COMPRESSION, CompressionOptions
 from bert_tf.finetuning import sweep as sweep_module
 from bert_tf.finetuning.fine_tune import fine_tune
 from bert_tf.finetuning.fine_tuned import open_fine_tuned
 from bert_tf.finetuning.finetuning_options import EVAL_RESULTS_JSON, FineTuningOptions
+from bert_tf.finetuning.run_process import run_apart
 from bert_tf.finetuning.sweep import ScoreTable, list_settings, summarize, sweep
 from bert_tf.runs.run import FINISHED, FLAGS, Run
 from bert_tf.weights.opening import open_checkpoint
@@ -234,3 +236,13 @@ def test_summaries_and_tables():
     table = ScoreTable("F1", ["run", "f1"], [["a|b", "0.25"], ["c", "1,5"]])
     assert table.text() == "F1\nrun    f1\na|b  0.25\nc     1,5"
     assert table.markdown() == "**F1**\n\n| run | f1 |\n|---|---|\n| a\\|b | 0.25 |\n| c | 1,5 |"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("where", "hint"), [(embedded, "python"), (contextlib.nullcontext, "shell")]
+)
+def test_a_run_in_another_process_talks_to_the_same_user(where, hint):
+    """Oracle: the text for the user of this process."""
+    with where():
+        assert run_apart("bert_tf.base.progress:for_caller", "shell", "python") == hint

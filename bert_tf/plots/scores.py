@@ -27,10 +27,12 @@ def draw_scores(
 ) -> style.Picture:
     """Draws a panel for each score in `names` and group of models, with bars or points.
 
-    Points, `by_size`, are over the numbers of parameters.
+    Points, `by_size`, are over the numbers of parameters, with the models' names.
     """
-    height = 2.5 if by_size else 0.7 + 0.28 * max(map(len, groups.values()))
-    figure = style.new_figure(4.6 * len(groups), height * len(names) + 0.4)
+    width, height = 4.6, 0.7 + 0.28 * max(map(len, groups.values()))
+    if by_size:
+        width, height = 6.4, 2.5
+    figure = style.new_figure(width * len(groups), height * len(names) + 0.4)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, color=style.INK, parse_math=False)
     panels = figure.subplots(len(names), len(groups), squeeze=False)
     for name, row in zip(names, panels, strict=True):
@@ -41,6 +43,14 @@ def draw_scores(
             if by_size:
                 sizes = [model.size / 1e6 for model in models]
                 axes.errorbar(sizes, means, deviations, fmt="o", color=color)
+                for model, size, mean in zip(models, sizes, means, strict=True):
+                    place = dict(xytext=(6, 0), textcoords="offset points", va="center")
+                    axes.annotate(model.name, (size, mean), **place, fontsize=7, color=style.INK)
+                axes.set_xscale("log")
+                ticks = sorted({*sizes})
+                axes.set_xticks(ticks, [f"{size:.3g}" for size in ticks])
+                axes.minorticks_off()
+                axes.margins(x=0.3, y=0.15)
                 axes.set_xlabel("million parameters", color=style.INK)
             else:
                 places = range(len(models))

@@ -313,8 +313,9 @@ def test_scores_are_bars_or_points():
     assert [label.get_text() for label in first.get_yticklabels()] == ["large", "small"]
     assert {"80.0", "F1, measured"} <= {*texts(first)} and "base" in texts(other)
     assert (len(second.patches), empty.get_visible()) == (1, False)
-    points = draw_scores(["F1"], groups, "", by_size=True).axes[0].lines[0]
-    np.testing.assert_array_equal(points.get_xydata(), [[4, 80], [1, 70]])
+    first = draw_scores(["F1"], groups, "", by_size=True).axes[0]
+    np.testing.assert_array_equal(first.lines[0].get_xydata(), [[4, 80], [1, 70]])
+    assert {"large", "small", "1", "4"} <= {*texts(first)} and first.get_xscale() == "log"
 
 
 def test_scores_are_lines_over_sizes():

@@ -45,6 +45,14 @@ def next_seed(seeds: DropoutSeeds | None):
 _LEVELS = 1 << 16
 
 
+def dropout_scale(rate: float) -> float:
+    """Returns the factor for kept elements, which preserves the expectation.
+
+    bfloat16 rounds it: 1 / 0.9 becomes 0.16% smaller.
+    """
+    return _LEVELS / (_LEVELS - round(rate * _LEVELS))
+
+
 def dropout_mask(shape: tuple, rate: float, seed):
     """Returns a bool tensor of this shape, true with probability 1 - `rate`.
 
@@ -100,8 +108,7 @@ class _GivenSeed(keras.random.SeedGenerator):
 
 
 def plain_dropout(x, rate: float, seed):
-    # Preserves the expectation. bfloat16 rounds it: 1 / 0.9 becomes 0.16% smaller.
-    scale = ops.cast(_LEVELS / (_LEVELS - round(rate * _LEVELS)), x.dtype)
+    scale = ops.cast(dropout_scale(rate), x.dtype)
     return x * ops.where(dropout_mask(ops.shape(x), rate, seed), scale, ops.zeros_like(scale))
 
 

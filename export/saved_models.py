@@ -17,6 +17,7 @@ from bert_tf import __version__
 from bert_tf.base.files import read_file
 from bert_tf.base.output_files import atomic_write, check_new_folder, whole_file, whole_folder
 from bert_tf.config import BertConfig
+from bert_tf.inference.inference_options import LITE, ONNX
 from bert_tf.runs.run import Run
 from bert_tf.text.tokenizer_files import TokenizerFiles
 from bert_tf.training.checkpoints import check_name
@@ -39,6 +40,11 @@ def check_output(path: str) -> None:
     """Raises a ValueError unless a SavedModel can be written to `path` and loaded from there."""
     check_new_folder(path)
     check_name(path)
+    if path.endswith((LITE, ONNX)):
+        raise ValueError(
+            f"{path} names a file, but a SavedModel is a folder: choose another name, or use "
+            "export.onnx or export.lite"
+        )
 
 
 def add_vocab(module: tf.Module, vocab: Vocabulary, lower_case: bool) -> None:

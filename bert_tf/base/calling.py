@@ -267,8 +267,10 @@ class in_python:
             if error.code == 130:
                 raise KeyboardInterrupt("stopped: the same call resumes") from None
             if error.code != 143:
-                message = f"a process of this run ended with exit code {error.code}"
-                raise RuntimeError(message) from None
+                raise RuntimeError(
+                    f"a process of this run ended with exit code {error.code}, after the error "
+                    'above; a script must call bert_tf under if __name__ == "__main__":'
+                ) from None
         if not isinstance(error, Exception):
             return
         line = error_line(error, self._options_type.if_out_of_memory)

@@ -93,7 +93,7 @@ def _train(session: Session, task: Task | None, learner: TaskLearner | None) -> 
     if note := task.check_metric(splits[task.dev_splits[0]]):
         session.say(f"WARNING: {note}")
     if spec.config.hidden_size <= _NARROW and options.learning_rate <= _LOW_RATE:
-        session.say("An encoder this small needs a higher --learning_rate, such as 1e-3.")
+        session.say("An encoder this small needs a higher --learning_rate, such as 3e-4.")
     training = make_training(session, learner, spec, splits[TRAIN])
     evaluator = Evaluator(task, training.trainer, splits, options.eval_batch_size)
     training.set_weights()

@@ -186,6 +186,7 @@ class FineTuningOptions(TaskOptions, DeviceOptions):
         "train_dataset": "use --train_file",
         "eval_data": "use --dev_file",
         "eval_dataset": "use --dev_file",
+        "validation_data": "use --dev_file",
         "X": "use --train_file; in Python, train=(texts, labels)",
         "y": "use --train_file; in Python, train=(texts, labels)",
         "labels": "use --train_file; in Python, train=(texts, labels)",

@@ -178,10 +178,12 @@ def latest_checkpoint(path: str) -> str:
         # A run killed during its first save has no `checkpoint` file.
         found = listed_checkpoint(path) or next(reversed(_checkpoints_of(path)), None)
     if not found or not tf.io.gfile.exists(f"{found}.index"):
+        is_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", path) and not os.path.isdir(path.split("/")[0])
         raise FileNotFoundError(
             f"{path}: no checkpoint found ({_describe(path)}): name a run folder, a checkpoint in "
             "one, such as run/ckpt-1000, or a model of the Hugging Face Hub, such as "
-            f"hf:google-bert/bert-base-uncased; {docs('checkpoints')} lists all formats"
+            f"hf:{path if is_hub else 'google-bert/bert-base-uncased'}; {docs('checkpoints')} "
+            "lists all formats"
         )
     return found
 

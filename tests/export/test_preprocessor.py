@@ -172,3 +172,10 @@ def test_bad_input_is_one_clear_line(folder, vocab_file, tmp_path):
         with one_line(message):
             preprocessor.run(preprocessor.Options(**good | changes))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["a.onnx", "b.tflite"])
+def test_a_folder_has_no_name_of_a_file(name, tmp_path):
+    """Oracle: `load_predictor` reads files with these endings as ONNX and LiteRT models."""
+    with pytest.raises(ValueError, match=f"{name} names a file, but a SavedModel is a folder: "):
+        saved_models.check_output(str(tmp_path / name))

@@ -162,6 +162,8 @@ def test_what_is_found_in_place_of_a_checkpoint_is_named(tmp_path, trainer, make
     ):
         with pytest.raises(FileNotFoundError, match=rf"{name}: no checkpoint found \({found}\)"):
             latest_checkpoint(str(tmp_path / name))
+    with pytest.raises(FileNotFoundError, match="Hub, such as hf:absent/all-MiniLM-L6-v2; "):
+        latest_checkpoint("absent/all-MiniLM-L6-v2")
     foreign = tf.train.Checkpoint(bert=tf.Variable(1.0)).write(str(tmp_path / "bert_model.ckpt"))
     with pytest.raises(ValueError, match=r"holds no weights of bert_tf \(it holds .* 1 more var"):
         saved_tensors(foreign)

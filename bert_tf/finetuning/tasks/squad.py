@@ -241,7 +241,8 @@ class SquadTask(Task):
     def problem(self, outputs: Outputs, features: contexts.SquadFeatures) -> str | None:
         """Reports an F1 that needs no model: of answering no question, or of comparing words."""
         scores, least = self.score(outputs, features), _SLIDING_WINDOW_F1
-        found, answerable = scores[self.metrics[0]], scores.get("HasAns_f1", 0.0)
+        # Rounded, because a mean of 0.2 may be 0.19999999999999998.
+        found, answerable = round(scores[self.metrics[0]], 9), scores.get("HasAns_f1", 0.0)
         comparison = f"below the {least:.2f} that comparing words reaches without training"
         if self._nulls:
             questions = features.examples.questions

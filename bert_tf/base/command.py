@@ -341,6 +341,8 @@ def _unknown_flag(name: str, options_type: type) -> str:
     bare = name.removeprefix("no")
     if bare in names:
         return f"--{name}: --{bare} takes a value, as in --{bare}=VALUE"
+    if " " in name:
+        return f"--{name} is not a flag: if this is a text, write -- before the texts"
     known = [*names, "help", "helpfull", "version"]
     answer = options_type.absent_flags.get(bare) or advice_on(
         name, known, options_type, "--helpfull lists all flags"

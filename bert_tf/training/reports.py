@@ -100,7 +100,10 @@ class Reports:
         rate = self._steps * self._batch_size / self._seconds
         self._speed = {"sequences_per_second": rate}
         if self._flops and self._peak_flops:
-            self._speed["model_flop_utilisation"] = rate * self._flops / self._peak_flops
+            reached = rate * self._flops
+            # A peak that was measured beside other work is too low.
+            self._peak_flops = max(self._peak_flops, reached)
+            self._speed["model_flop_utilisation"] = reached / self._peak_flops
         shown = (self._means | self._speed).items()
         short = [_SHORT[name].format(value) for name, value in shown if name in _SHORT]
         self._bar.set_description_str("", refresh=False)

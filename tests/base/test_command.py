@@ -132,6 +132,7 @@ def test_strings_without_a_flag(tmp_path):
         (["--number=1", "--kind=c"], "--kind=c: choose one of a, b"),
         (["--numbr=1"], "--numbr is not a flag of this command: did you mean --number?"),
         (["--versoin"], "--versoin is not a flag of this command: did you mean --version?"),
+        (["--5 is bad"], "--5 is bad is not a flag: if this is a text, write -- before the texts"),
         (["--xyz=1"], "--xyz is not a flag of this command: --helpfull lists all flags"),
         (["--cores=1"], "--cores is not a flag of this command: all are used, so omit it"),
         (["--nokind"], "--nokind: --kind takes a value, as in --kind=VALUE"),

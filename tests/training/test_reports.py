@@ -63,6 +63,16 @@ def test_the_bar_says_that_the_first_step_is_compiled(tmp_path, monkeypatch):
         assert str(reports._bar).startswith(" 25%|")
 
 
+def test_no_more_than_all_of_a_device_is_used(tmp_path):
+    """Oracles: by hand; a peak that was measured too low rises."""
+    with Reports(str(tmp_path), 0, 16, peak_flops=10.0) as reports:
+        for seconds, share in ((2.0, 0.5), (0.1, 1.0), (0.2, 0.5)):
+            reports.begin_phase(2, 5)
+            reports._steps, reports._seconds = 0, 0.0
+            reports.steps_done(1, seconds, {"loss": 0.5})
+            assert reports._speed["model_flop_utilisation"] == pytest.approx(share)
+
+
 def write_steps(path, steps, loss=1.0) -> None:
     for step in steps:
         append_metrics(str(path), {"step": step, "loss": loss * math.exp(-step / 7)})

@@ -74,9 +74,10 @@ def _as_bert(theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def copies(path: str, type_name: str, theirs: Mapping[str, Tensor]) -> list[str]:
-    """Returns the names of tensors that add nothing: tied weights, 0, 1, 2, ..., other heads."""
-    found = ["embeddings.position_ids", f"{type_name}.embeddings.position_ids"]
-    found += ARCHITECTURES[type_name].unread
+    """Returns the names of tensors that add nothing: tied weights, saved inputs, other heads."""
+    found = [*ARCHITECTURES[type_name].unread]
+    for name in ("embeddings.position_ids", "embeddings.token_type_ids"):
+        found += [name, f"{type_name}.{name}"]
     for copy, original in _tied(type_name):
         if copy in theirs and original in theirs:
             found.append(copy)

@@ -68,6 +68,7 @@ def test_old_names_and_copies(folder):
     tensors = load_file(folder / FILE)
     old = {
         "bert.embeddings.position_ids": np.arange(10)[None],
+        "bert.embeddings.token_type_ids": np.zeros([1, 10], int),
         "cls.predictions.decoder.weight": tensors[WORDS].copy(),
         "cls.predictions.decoder.bias": tensors["cls.predictions.bias"].copy(),
     }

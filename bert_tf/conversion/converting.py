@@ -68,7 +68,9 @@ def convert(options: ConversionOptions) -> None:
         print(f"WARNING: sentence-transformers' settings are left out: {error}")
         embedding = None
     source = _reshaped(options, source)
-    checkpoint, random = reshaping.complete(source, target.parts)
+    # Masked-LM models have no pooler.
+    allowed = missing if "pooler" in source.parts else [*missing, "encoder/pooler/*"]
+    checkpoint, random = reshaping.complete(source, target.parts, allowed)
     left_out = sorted(path for path in checkpoint.tensors if matches(path, extra))
     if needed := [path for path in left_out if part_of(path) in target.parts]:
         raise ValueError(

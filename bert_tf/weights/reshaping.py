@@ -10,8 +10,8 @@ import keras
 import numpy as np
 
 from bert_tf.training.checkpoints import Tensor
-from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping
-from bert_tf.weights.names import HEAD_BIAS, HEAD_KERNEL
+from bert_tf.weights.checkpoint import Checkpoint, VocabularyMapping, matches
+from bert_tf.weights.names import HEAD_BIAS, HEAD_KERNEL, part_of
 from bert_tf.weights.translation import entries, own_rows
 from tfrecords.vocabulary import Vocabulary
 
@@ -153,11 +153,13 @@ def _changed(checkpoint: Checkpoint, tensors: Mapping[str, Tensor], **values: An
     return dataclasses.replace(checkpoint, spec=spec, tensors=tensors, config_file=None)
 
 
-def complete(checkpoint: Checkpoint, parts: Sequence[str]) -> tuple[Checkpoint, list[str]]:
+def complete(
+    checkpoint: Checkpoint, parts: Sequence[str], allowed: Collection[str]
+) -> tuple[Checkpoint, list[str]]:
     """Adds the weights that a checkpoint lacks, with random values, the same each time.
 
-    It has the weights of `parts` then, and of every part of which it had one. Also returns the
-    paths that were added.
+    It needs the weights of `parts`, and of every part of which it has one. Only those whose paths
+    match an `allowed` pattern may be missing. Also returns the paths that were added.
     """
     config, tensors = checkpoint.spec.config, checkpoint.tensors
     head = next((tensors[path] for path in (HEAD_BIAS, HEAD_KERNEL) if path in tensors), None)
@@ -165,6 +167,14 @@ def complete(checkpoint: Checkpoint, parts: Sequence[str]) -> tuple[Checkpoint, 
     found = entries(own_rows(config), config, parts, classes)
     shapes = {entry.ours: entry.our_shape for entry in found}
     missing = [path for path in shapes if path not in tensors]
+    # `import_tensors` has already checked the parts that a foreign checkpoint has.
+    checked = checkpoint.parts if checkpoint.format else ()
+    refused = [path for path in missing if part_of(path) not in checked]
+    if refused := [path for path in refused if not matches(path, allowed)]:
+        raise ValueError(
+            f"{checkpoint.path} lacks {', '.join(refused)}: to start these from random values, "
+            f"give --allow_missing='{refused[0].rpartition('/')[0]}/*'"
+        )
     stddev = config.initializer_range
     added = {
         path: Tensor(shapes[path], functools.partial(_random, path, shapes[path], stddev, seed))

@@ -31,7 +31,7 @@ HEADS = ("masked_lm", "next_sentence")
 
 def save(folder, parts=PARTS, config=CONFIG, head: Head | None = None) -> str:
     empty = of_arrays({}, ModelSpec(config, VOCAB, True))
-    shapes = {path: t.shape for path, t in complete(empty, parts)[0].tensors.items()}
+    shapes = {path: t.shape for path, t in complete(empty, parts, ["*"])[0].tensors.items()}
     if head:
         size = 1 if head.kind == "multiple_choice" else len(head.labels) or 2
         shapes |= {HEAD_BIAS: (size,), HEAD_BIAS.replace("bias", "kernel"): (8, size)}
@@ -133,6 +133,18 @@ def test_what_is_missing_or_extra_is_named_or_allowed(tmp_path, capsys):
     with pytest.raises(ValueError, match="leave out encoder/layer_0/.*, which --to=run needs"):
         to("run", source, tmp_path / "c", **allow)
     assert not (tmp_path / "c").exists()
+
+
+def test_a_run_without_a_weight_of_its_encoder_is_refused(tmp_path):
+    """Oracle: the name of the weight that was taken out."""
+    source = open_checkpoint(save(tmp_path / "start"))
+    arrays = {path: tensor.read() for path, tensor in source.tensors.items()}
+    name = next(path for path in arrays if "layer_0" in path and path.endswith("kernel"))
+    del arrays[name]
+    (tmp_path / "damaged").mkdir()
+    write_run(of_arrays(arrays, source.spec), str(tmp_path / "damaged"))
+    with pytest.raises(ValueError, match=f"lacks: {name}; "):
+        to("huggingface", str(tmp_path / "damaged"), tmp_path / "a")
 
 
 def test_a_run_of_pretraining_becomes_a_preset_in_one_command(tmp_path, capsys):

@@ -127,7 +127,7 @@ def test_positions_that_are_missing_start_anew(source):
     """Oracle: the size; the values are those of a new model."""
     path = "encoder/embeddings/position_embeddings"
     del source.tensors[path]
-    whole, added = reshaping.complete(reshaping.resize_positions(source, 9), ["encoder"])
+    whole, added = reshaping.complete(reshaping.resize_positions(source, 9), ["encoder"], [path])
     assert (added, whole.tensors[path].read().shape) == ([path], (9, 8))
 
 
@@ -154,7 +154,7 @@ def test_the_parts_are_those_of_the_models(embedding_size):
     config = dataclasses.replace(CONFIG, embedding_size=embedding_size)
     empty = of_arrays({}, ModelSpec(config))
     parts = ["encoder", *(["projection"] if embedding_size else []), "pooler"]
-    whole, added = reshaping.complete(empty, parts)
+    whole, added = reshaping.complete(empty, parts, ["encoder/*"])
     weights = {weight.path: weight for weight in BertEncoder(config).weights}
     assert set(added) == weights.keys()
     for path, tensor in whole.tensors.items():

@@ -228,7 +228,7 @@ def load_task_model(
     head = checkpoint.head
     if head and head.kind != EMBEDDING and isinstance(task, RegressionTask):
         # With its own mean and deviation.
-        task = task.changed(head=number_head(head))
+        task = dataclasses.replace(task, head=number_head(head))
     with loaded_next():
         model = task.build_model(checkpoint.spec.config)
     unread = ("pooler",) if head and not head.reads_pooler else ()

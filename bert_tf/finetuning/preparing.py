@@ -49,7 +49,7 @@ def prepare(
         task = make_task(options, head)
         if vectors and not head:
             layer = dict(outputs=vectors.head.outputs, activation=vectors.head.activation)
-            task = task.changed(head=dataclasses.replace(task.head, **layer))
+            task = dataclasses.replace(task, head=dataclasses.replace(task.head, **layer))
     return dataclasses.replace(session, options=options, init=init), spec, task
 
 

@@ -1,5 +1,6 @@
 """The table of fine-tuning tasks."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 from bert_tf.base.files import errors_at
@@ -74,7 +75,7 @@ def make_task(options: FineTuningOptions, head: Head | None = None) -> Task:
         task = TASKS[name]
         if head and isinstance(task, RegressionTask):
             # With the mean and the deviation of the numbers that the model learned.
-            task = task.changed(head=number_head(head))
+            task = dataclasses.replace(task, head=number_head(head))
     task = task.with_files(DataFiles.of(options))
     return task.with_metric(options.metric) if options.metric else task
 

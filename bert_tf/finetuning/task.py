@@ -72,6 +72,7 @@ class Task(abc.ABC):
         read_file: maps a file of the user and a split to the examples, for `read`.
         read_files: the same for a folder with the official files.
         tfds: where `read` finds the examples if no flag names them; None if there is no such place.
+        read_own: maps the user's files and a split to the examples; replaces `read_files`.
         dev_splits: the splits that --do_eval evaluates; the first one chooses the best weights.
         test_splits: the splits that --do_predict predicts. Where they have targets, --do_eval
             evaluates them, too, with the best weights.
@@ -93,6 +94,7 @@ class Task(abc.ABC):
     read_file: Callable[[str, str], Sized] | None = None
     read_files: Callable[[str, str], Sized] | None = None
     tfds: TfdsSource | None = None
+    read_own: Callable[[DataFiles, str], Sized] | None = None
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
     optional_splits: tuple[str, ...] = ()
@@ -152,6 +154,8 @@ class Task(abc.ABC):
 
     def read(self, files: DataFiles, split: str) -> Sized:
         """Reads the examples of a split, for `read_splits`."""
+        if self.read_own:
+            return self.read_own(files, split)
         if path := getattr(files, f"{split}_file", None):
             examples, source = self.read_file(path, split), path
         elif files.data_dir:

@@ -48,16 +48,16 @@ def make_csv_task(name: str, options: FineTuningOptions, head: Head | None) -> T
         )
     reader = TableReader(options)
     head = head or reader.learn(DataFiles.of(options))
-    task = _task_of(name, options, head, reader.separator)
-    return task.changed(columns=reader.guessed, read=functools.partial(reader.read, head.labels))
-
-
-def _task_of(name: str, options: FineTuningOptions, head: Head, separator: str) -> Task:
-    """Returns the task of a kind of labels, without its data."""
-    kind, shared = options.label_type, dict(name=name, pairs=bool(options.text_b_column))
+    shared = dict(
+        name=name,
+        pairs=bool(options.text_b_column),
+        columns=reader.guessed,
+        read_own=functools.partial(reader.read, head.labels),
+    )
     if kind in VECTOR_TYPES:
         # A model of another kind is refused when its head is compared with this one.
-        shared["head"] = embedding.with_settings(head, options)
+        head = embedding.with_settings(head, options)
+        shared["head"] = head
     if kind == "similarity":
         return embedding.SimilarityTask(**shared)
     if kind == "pairs":
@@ -70,7 +70,8 @@ def _task_of(name: str, options: FineTuningOptions, head: Head, separator: str) 
         raise ValueError("the checkpoint does not name its classes: fine-tune it with --do_train")
     shared |= dict(labels=head.labels, json_labels=head.json_labels)
     if kind == "classes":
-        return MultiLabelTask(separator=separator, listed_labels=head.listed_labels, **shared)
+        several = dict(separator=reader.separator, listed_labels=head.listed_labels)
+        return MultiLabelTask(**several, **shared)
     return ClassificationTask(**shared)
 
 
@@ -90,11 +91,12 @@ class TableReader:
         self._wanted = Columns.of(*flags, options.label_type)
         if options.label_type == "pairs":
             self._wanted = replace(self._wanted, negative=options.negative_column)
+        # The training table, until it is read.
+        self._opened: dict[str, tuple[Table, Columns, _Rows]] = {}
         self.guessed: dict[str, Any] = {}
-        self._training: TextExamples | None = None
 
     def learn(self, files: DataFiles) -> Head:
-        """Reads the training file; returns a head with its sorted classes, or with its scale."""
+        """Returns a head with the sorted classes of the training file, or with its scale."""
         if files.train_file and self._quotes is None and table_kind(files.train_file) == "tsv":
             check_single(files.train_file)
             self._quotes = self.guessed["tsv_quotes"] = tsv_is_quoted(files.train_file)
@@ -102,13 +104,8 @@ class TableReader:
             return Head(EMBEDDING)
         if not files.train_file:
             raise files.missing(CSV, TRAIN)
-        table, columns, rows = self._open(files.train_file, TRAIN)
-        head = self._head(table, columns, rows)
-        self._training = self._examples(table, columns, rows, head.labels)
-        return head
-
-    def _head(self, table: Table, columns: Columns, rows: _Rows) -> Head:
-        """Returns what the training file shows of the labels; keeps what it shows of columns."""
+        table, columns, rows = opened = self._open(files.train_file, TRAIN)
+        self._opened[files.train_file] = opened
         if len(columns.labels) > 1:
             return Head("classifier", self._wanted.labels)
         (column,) = columns.labels
@@ -128,15 +125,9 @@ class TableReader:
 
     def read(self, names: tuple[str, ...], files: DataFiles, split: str) -> TextExamples:
         """Reads the examples of a split; `names` are the classes of the model."""
-        if split == TRAIN and self._training:
-            return self._training
         if not (path := getattr(files, f"{split}_file")):
             raise files.missing(CSV, split)
-        return self._examples(*self._open(path, split), names)
-
-    def _examples(
-        self, table: Table, columns: Columns, rows: _Rows | None, names: tuple[str, ...]
-    ) -> TextExamples:
+        table, columns, rows = self._opened.pop(path, None) or self._open(path, split)
         ids, notes = table.ids(columns.id)
         texts, texts_b = (x and table.texts(x) for x in (columns.text, columns.text_b))
         negatives = columns.negative and table.texts(columns.negative, needed=False)

@@ -4,6 +4,7 @@ import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,7 +16,7 @@ from bert_tf.finetuning.metrics import correlations
 from bert_tf.finetuning.objectives import RegressionObjective
 from bert_tf.finetuning.predictions import write_table
 from bert_tf.finetuning.serving import Tensors, TextModule
-from bert_tf.finetuning.task import Outputs, Task
+from bert_tf.finetuning.task import DataFiles, Outputs, Task
 from bert_tf.finetuning.tokenizing import Features, encode_texts, note_constant
 from bert_tf.models.task_model import BertTaskModel
 from bert_tf.text.tokenizer import WordPieceTokenizer
@@ -35,12 +36,13 @@ class TextTask(Task):
         submissions: the name of a file for a server of predictions, by split.
         submitted: returns the predictions of outputs as that server expects them.
         apart: whether the model reads every text alone; the exported module then compares two.
-        name, read_file, ...: see `Task`.
+        name, read_file, ..., columns: see `Task`.
     """
 
     name: str
     read_file: Callable[[str, str], TextExamples] | None = None
     read_files: Callable[[str, str], TextExamples] | None = None
+    read_own: Callable[[DataFiles, str], TextExamples] | None = None
     tfds: TfdsSource | None = None
     pairs: bool = False
     submissions: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -49,6 +51,7 @@ class TextTask(Task):
     dev_splits: tuple[str, ...] = ("dev",)
     test_splits: tuple[str, ...] = ("test",)
     optional_splits: tuple[str, ...] = ()
+    columns: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     apart = False
     hold_out = staticmethod(hold_out)

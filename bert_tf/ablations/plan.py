@@ -18,7 +18,7 @@ from bert_tf.ablations.ablation_options import (
 from bert_tf.base.common_options import DeviceOptions
 from bert_tf.base.files import lines_sha256, read_json
 from bert_tf.base.output_files import check_free
-from bert_tf.base.process import check_memory
+from bert_tf.base.process import machine_memory
 from bert_tf.config import BertConfig, ModelSpec, preset_config, sized_config
 from bert_tf.examples.documents import read_phrases
 from bert_tf.finetuning.examples import draw_examples
@@ -227,10 +227,16 @@ def _check_memory(options: AblationOptions, plans: Sequence[RowPlan]) -> None:
     gpus = options.strategy == "auto" and tf.config.list_physical_devices("GPU")
     if gpus or options.strategy not in ("auto", "cpu") or options.use_tpu or options.tpu_name:
         return
+    memory = machine_memory()
     for plan in plans:
         for needed, purpose in _needs(plan):
-            what = f"{plan.row.name} ({count_parameters(plan.config):,} parameters), {purpose},"
-            check_memory(what, needed)
+            if needed > memory:
+                raise ValueError(
+                    f"{plan.row.name} ({count_parameters(plan.config):,} parameters) needs about "
+                    f"{needed / 1e9:.1f} GB {purpose}, but this machine has {memory / 1e9:.1f} GB: "
+                    "use a smaller --train_batch_size, more --gradient_accumulation_steps or "
+                    "shorter examples, or drop the row or the task from --rows or --tasks"
+                )
 
 
 def _needs(plan: RowPlan) -> Iterator[tuple[int, str]]:

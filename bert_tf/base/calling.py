@@ -268,8 +268,8 @@ class in_python:
                 raise KeyboardInterrupt("stopped: the same call resumes") from None
             if error.code != 143:
                 raise RuntimeError(
-                    f"a process of this run ended with exit code {error.code}, after the error "
-                    'above; a script must call bert_tf under if __name__ == "__main__":'
+                    f"a process of this run ended with exit code {error.code}; see the error "
+                    'above. In a script, call bert_tf under if __name__ == "__main__":'
                 ) from None
         if not isinstance(error, Exception):
             return

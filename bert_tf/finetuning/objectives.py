@@ -42,7 +42,12 @@ class PerExample:
 
 
 class Called:
-    """A model that was called already, for an objective that calls one."""
+    """A model that was called already, for an objective that calls one.
+
+    Args:
+        output: what a call returns.
+        model: the model that returned it, if the objective reads its encoder.
+    """
 
     def __init__(self, output: Any, model: keras.Model | None = None):
         self.encoder, self._output = getattr(model, "encoder", model), output

@@ -272,8 +272,8 @@ def test_what_does_not_suit_is_refused_before_anything_starts(
     ):
         with pytest.raises(ValueError, match=message):
             run_ablation(options)
-    monkeypatch.setattr("bert_tf.base.process.machine_memory", lambda: 4_000_000_000)
-    with pytest.raises(ValueError, match=r"L-24_H-1024_A-16 .* takes at least \d+ GB, .* has 4:"):
+    monkeypatch.setattr("bert_tf.ablations.plan.machine_memory", lambda: 4_000_000_000)
+    with pytest.raises(ValueError, match=r"L-24_H-1024_A-16 .* needs about \d+\.\d GB .* has 4.0"):
         run_ablation(make_options("sizes", rows="L-1_H-16_A-2,L-24_H-1024_A-16"))
     with pytest.raises(ValueError, match=r"L-12_H-512_A-8 .* to fine-tune on sst2 with 512 tokens"):
         run_ablation(make_options("sizes", rows="L-12_H-512_A-8", finetuning_max_seq_length=512))
